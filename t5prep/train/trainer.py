@@ -30,7 +30,7 @@ from t5prep.train.runtime import compiling, hosts
 from t5prep.train.runtime.compiling import place_of
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
-from t5prep.train.runtime.state import Variables, copies_of, put_step, put_weights, variable_specs, zero_slots
+from t5prep.train.runtime.state import Variables, copies_of, put_weights, step_zero, variable_specs, zero_slots
 from t5prep.train.settings import checks
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
@@ -111,7 +111,7 @@ def _train(
         variables = checkpoint_tensors.restore(newest[0], specs)
     else:
         variables = Variables(
-            put_weights(initial, shape, layout), zero_slots(step.slot_shapes, shape, layout), put_step(0, layout)
+            put_weights(initial, shape, layout), zero_slots(step.slot_shapes, shape, layout), step_zero(layout)
         )
     variables = variables._replace(copies=copies_of(variables.weights, step.copies))
     del initial

@@ -40,7 +40,7 @@ def tensorflow_step():
     from t5prep.train.runtime.compiling import compile_now
     from t5prep.train.runtime.devices import open_layout
     from t5prep.train.runtime.programs import step_program
-    from t5prep.train.runtime.state import Variables, copies_of, put_rows, put_step, put_weights, zero_slots
+    from t5prep.train.runtime.state import Variables, copies_of, put_rows, step_zero, put_weights, zero_slots
     from t5prep.train.settings.config import TrainConfig
 
     shape, layout = ModelConfig.from_json({"model_type": "t5", **SHAPE}), open_layout()
@@ -50,7 +50,7 @@ def tensorflow_step():
     batch = put_rows({name: ids for name, ids in draw_batch().items() if name != "attention_mask"}, layout)
     weights = put_weights(random_weights(shape), shape, layout)
     slots, copies = zero_slots(made.slot_shapes, shape, layout), copies_of(weights, made.copies)
-    state = [Variables(weights, slots, put_step(0, layout), copies)]
+    state = [Variables(weights, slots, step_zero(layout), copies)]
 
     def run() -> float:
         *variables, metrics = step(*state[0], batch, np.float32(1e-4))

@@ -27,7 +27,7 @@ from t5prep.train.runtime import compiling  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 from t5prep.train.runtime.layout import Layout  # noqa: E402
 from t5prep.train.runtime.programs import METRICS, step_program  # noqa: E402
-from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots  # noqa: E402
+from t5prep.train.runtime.state import Variables, put_rows, put_weights, step_zero, zero_slots  # noqa: E402
 from t5prep.train.settings import config as configs  # noqa: E402
 from t5prep.train.settings.config import TrainConfig  # noqa: E402
 from t5prep.train.step.step import shape_of  # noqa: E402
@@ -105,7 +105,7 @@ def losses(base: ModelConfig, layout: Layout, config: TrainConfig = CONFIG) -> l
     assert not made.copies
     assert set(made.slot_shapes) == set(adapter_layouts(shape))
     variables = Variables(
-        put_weights(initial, shape, layout), zero_slots(made.slot_shapes, shape, layout), put_step(0, layout)
+        put_weights(initial, shape, layout), zero_slots(made.slot_shapes, shape, layout), step_zero(layout)
     )
     found = []
     for batch in batches():

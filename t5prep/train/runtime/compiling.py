@@ -65,8 +65,12 @@ def compile_program(program: Program, *, place: str = "", say: Say | None = None
             f"{program.name} is kept at {path}, and the file is damaged or was not signed with this user's key "
             f"({signed_files.key_path()}): compiling it again."
         )
-    elif say and (others := _made_otherwise(place, program)):
-        say(f"{program.name} was compiled before by {others}; compiling it again by {_words(environment(program))}.")
+    elif say:
+        for other in sorted(tf.io.gfile.glob(f"{place}/{program.digest[:32]}-*.executable")):
+            if (signed := _bytes_of(other)) is not None and (kept := _opened(signed, other)):
+                before, now = _words(kept[0]), _words(environment(program))
+                say(f"{program.name} was compiled before by {before}; compiling it again by {now}.")
+                break
     compiled = compile_now(program)
     if hosts.writes():
         save(compiled, program, path)
@@ -102,13 +106,20 @@ def save(compiled: Any, program: Program, path: str) -> str:
     except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
         return ""
     facts = {"program": program.name, "digest": program.digest, **environment(program)}
-    signed = signed_files.sign(json.dumps(facts).encode() + b"\n" + content, name=_name(path))
+    signed = signed_files.sign(json.dumps(facts).encode() + b"\n" + content, name=path.rpartition("/")[2])
     if signed is None:
         return ""
     try:
-        _write(path, signed)
-        if "://" not in path:
-            _prune(Path(path).parent)
+        if "://" in path:
+            with tf.io.gfile.GFile(path, "wb") as file:
+                file.write(signed)
+        else:
+            folder = Path(path).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            atomic_files.write_whole(Path(path), signed)
+            programs = sorted(folder.glob("*.executable"), key=lambda one: one.stat().st_mtime)
+            for oldest in programs[:-MOST_KEPT]:
+                oldest.unlink(missing_ok=True)
     except (OSError, OutputError, tf.errors.OpError):
         return ""  # with a full disk or a read-only bucket, the next start compiles again: no other harm
     return path
@@ -116,7 +127,8 @@ def save(compiled: Any, program: Program, path: str) -> str:
 
 def path_of(program: Program, place: str) -> str:
     """Return the path of a kept program."""
-    return f"{place}/{program.digest[:32]}-{environment_digest(program)[:16]}.executable"
+    facts = hashlib.sha256(json.dumps(environment(program), sort_keys=True).encode()).hexdigest()
+    return f"{place}/{program.digest[:32]}-{facts[:16]}.executable"
 
 
 def environment(program: Program) -> dict[str, Any]:
@@ -138,11 +150,6 @@ def environment(program: Program) -> dict[str, Any]:
     return facts
 
 
-def environment_digest(program: Program) -> str:
-    """Return the SHA-256 of `environment`."""
-    return hashlib.sha256(json.dumps(environment(program), sort_keys=True).encode()).hexdigest()
-
-
 def _bytes_of(path: str) -> bytes | None:
     """Return what a file holds; None if it cannot be read, also if another process deletes it now."""
     try:
@@ -154,7 +161,7 @@ def _bytes_of(path: str) -> bytes | None:
 
 def _opened(signed: bytes, path: str) -> tuple[dict[str, Any], bytes] | None:
     """Return the facts and the program of a kept file; None if it is damaged or not this user's."""
-    content = signed_files.check(signed, name=_name(path))
+    content = signed_files.check(signed, name=path.rpartition("/")[2])
     if content is None:
         return None
     facts, _, executable = content.partition(b"\n")
@@ -172,18 +179,6 @@ def _loaded(executable: bytes, program: Program) -> Any | None:
         return None
 
 
-def _made_otherwise(place: str, program: Program) -> str:
-    """Return in words the versions and devices of an earlier compilation of the same program, or "" without one."""
-    for path in sorted(tf.io.gfile.glob(f"{place}/{program.digest[:32]}-*.executable")):
-        if (signed := _bytes_of(path)) is not None and (kept := _opened(signed, path)):
-            return _words(kept[0])
-    return ""
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
 def _words(facts: dict[str, Any]) -> str:
     versions = [f"{name} {facts[name]}" for name in ("jax", "libtpu") if name in facts]
     return f"{' with '.join(versions)} for {len(facts.get('order', []))} × {', '.join(facts.get('devices', []))}"
@@ -197,22 +192,6 @@ def _processor() -> str:
         return "unknown"
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     return hashlib.sha256(flags.encode()).hexdigest()[:16]
-
-
-def _write(path: str, content: bytes) -> None:
-    if "://" in path:
-        with tf.io.gfile.GFile(path, "wb") as file:
-            file.write(content)
-        return
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    atomic_files.write_whole(Path(path), content)
-
-
-def _prune(folder: Path) -> None:
-    """Delete the oldest programs of the cache beyond `MOST_KEPT`."""
-    programs = sorted(folder.glob("*.executable"), key=lambda path: path.stat().st_mtime)
-    for path in programs[:-MOST_KEPT]:
-        path.unlink(missing_ok=True)
 
 
 @dataclasses.dataclass(frozen=True)

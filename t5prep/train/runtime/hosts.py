@@ -29,12 +29,8 @@ def join(platform: str) -> None:
     given = "JAX_COORDINATOR_ADDRESS" in os.environ
     if jax.distributed.is_initialized() or not (given or (platform == "tpu" and _workers() > 1)):
         return
-    numbers: dict[str, Any] = {}
-    if given:
-        numbers = {
-            "num_processes": _number("JAX_NUM_PROCESSES"),
-            "process_id": _number("JAX_PROCESS_ID"),
-        }
+    names = {"num_processes": "JAX_NUM_PROCESSES", "process_id": "JAX_PROCESS_ID"} if given else {}
+    numbers: dict[str, Any] = {argument: _number(name) for argument, name in names.items()}
     try:
         jax.distributed.initialize(**numbers, initialization_timeout=300, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
         jax.config.update("jax_platforms", platform if platform == "cpu" else f"{platform},cpu")
@@ -105,17 +101,16 @@ def leave(*, failed: bool) -> None:
         return
     if failed:
         atexit.unregister(jax.distributed.shutdown)  # it would wait minutes for the others
-        atexit.register(_end_now)
+
+        def end_now() -> None:  # because a normal exit would wait for the other hosts
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
+
+        atexit.register(end_now)
     else:
         wait("the run has ended")
         jax.distributed.shutdown()  # now, as on the other hosts: later, each would wait for the others' output
-
-
-def _end_now() -> None:
-    """End this process after flushing its output, because a normal exit would wait for the other hosts."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)
 
 
 def stopping(step: int) -> bool:

@@ -63,7 +63,8 @@ def lower(function: Callable[..., Any], *inputs: Any, dtype: tf.DType = tf.float
         result[:] = [tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), outputs)]
         return tf.nest.flatten(outputs)
 
-    hide_gpus()
+    if tf.config.list_physical_devices("GPU") and tf.config.get_visible_devices("GPU"):
+        tf.config.set_visible_devices([], "GPU")  # TensorFlow would take their memory, which the runtime needs
     program = tf.function(run, jit_compile=True, autograph=False)
     rounding = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(dtype != tf.float32)
@@ -72,12 +73,6 @@ def lower(function: Callable[..., Any], *inputs: Any, dtype: tf.DType = tf.float
     finally:
         tf.config.experimental.enable_tensor_float_32_execution(rounding)
     return Lowered(module, inputs, result[0])
-
-
-def hide_gpus() -> None:
-    """Keep TensorFlow from using the GPUs: it would take their memory, which the runtime needs."""
-    if tf.config.list_physical_devices("GPU") and tf.config.get_visible_devices("GPU"):
-        tf.config.set_visible_devices([], "GPU")
 
 
 def specs(shapes: Any) -> Any:
@@ -95,40 +90,29 @@ def embed(module: bytes, *, platform: str) -> jax.export.Exported:
     """Return a serialized HloModuleProto as an exported program: `call` takes arrays, and returns the list of results.
 
     `in_avals` has the shape and dtype of each argument. platform: "tpu", "cpu" or "cuda"; a TPU has other operations for
-    random bits and for memory without a first value (`change_for_tpu`).
+    random bits and for memory without a first value, of which `switches` turns off each.
     """
-    with _context(), ir.Location.unknown():
+    # The context of any lowered function knows the dialects of jax.
+    context = jax.jit(lambda x: x).lower(0.0).compiler_ir("stablehlo").context
+    with context, ir.Location.unknown():
         parsed = ir.Module.parse(hlo_to_stablehlo(module))
-        remove_copies(parsed)
-        if platform == "tpu":
-            change_for_tpu(parsed)
+        for copy in _named(parsed, "mhlo.copy"):  # which does nothing, and StableHLO has no such operation
+            copy.results[0].replace_all_uses_with(copy.operands[0])
+            copy.erase()
+        if platform == "tpu" and is_on("unfilled"):
+            leave_unfilled(parsed)
+        if platform == "tpu" and is_on("random-bits"):
+            draw_bits_on_the_chip(parsed)
         parsed.operation.verify()
         (main,) = [function for function in parsed.body.operations if function.name.value == "main"]
         inputs, outputs = _shapes(main.type.inputs), _shapes(main.type.results)
         portable = stablehlo.serialize_portable_artifact(parsed, stablehlo.get_current_version())
 
-    def like_it(*_: Any) -> list[Any]:
-        return [jnp.zeros(output.shape, output.dtype) for output in outputs]
-
     # jax has no public way to make an Exported of a module: one of the same arguments and results gets the module.
     with jax.enable_x64(any(np.dtype(one.dtype).itemsize == 8 for one in (*inputs, *outputs))):
-        likeness = jax.export.export(jax.jit(like_it, keep_unused=True), platforms=[platform])(*inputs)
+        like_it = jax.jit(lambda *_: [jnp.zeros(one.shape, one.dtype) for one in outputs], keep_unused=True)
+        likeness = jax.export.export(like_it, platforms=[platform])(*inputs)
     return dataclasses.replace(likeness, mlir_module_serialized=portable)
-
-
-def remove_copies(module: ir.Module) -> None:
-    """Remove the copies of another dialect, which do nothing: StableHLO has no such operation."""
-    for copy in _named(module, "mhlo.copy"):
-        copy.results[0].replace_all_uses_with(copy.operands[0])
-        copy.erase()
-
-
-def change_for_tpu(module: ir.Module) -> None:
-    """Change a module lowered for a CPU into what TensorFlow lowers for a TPU. `switches` turns off each change."""
-    if is_on("unfilled"):
-        leave_unfilled(module)
-    if is_on("random-bits"):
-        draw_bits_on_the_chip(module)
 
 
 def draw_bits_on_the_chip(module: ir.Module) -> None:
@@ -169,11 +153,6 @@ def leave_unfilled(module: ir.Module) -> None:
             )
         filled.results[0].replace_all_uses_with(memory.results[0])
         filled.erase()
-
-
-def _context() -> ir.Context:
-    """Return a new context of MLIR that knows the dialects of jax: that of any lowered function."""
-    return jax.jit(lambda x: x).lower(0.0).compiler_ir("stablehlo").context
 
 
 def _named(module: ir.Module, name: str) -> list[ir.Operation]:

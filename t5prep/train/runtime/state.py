@@ -91,7 +91,7 @@ def zero_slots(
     """Return the optimizer's slots at the beginning of a run: zeros of these shapes."""
     shardings = layout.slots(shape, shapes)
     return {
-        name: {slot: place(_zeros(size), size, shardings[name][slot]) for slot, size in sizes.items()}
+        name: {slot: _zeros(size, shardings[name][slot]) for slot, size in sizes.items()}
         for name, sizes in shapes.items()
     }
 
@@ -107,9 +107,9 @@ def copies_of(weights: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, 
     return copies
 
 
-def put_step(step: int, layout: Layout) -> Any:
-    """Return the step number on the devices."""
-    return place(lambda _: np.array(step, np.int32), (), layout.everywhere)
+def step_zero(layout: Layout) -> Any:
+    """Return the number of steps at the beginning of a run, on the devices."""
+    return _zeros((), layout.everywhere, np.int32)
 
 
 def put_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, Any]:
@@ -128,9 +128,5 @@ def put_whole_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str,
     }
 
 
-def _zeros(size: tuple[int, ...]) -> Read:
-    def read(index: Index) -> np.ndarray:
-        spans = [range(length)[part] for part, length in zip(index, size, strict=True)] if index else []
-        return np.zeros([len(span) for span in spans] if index else size, np.float32)
-
-    return read
+def _zeros(size: tuple[int, ...], sharding: Any, dtype: Any = np.float32) -> Any:
+    return place(lambda _: np.zeros(sharding.shard_shape(size), dtype), size, sharding)

@@ -66,7 +66,10 @@ def sentence(reason: str, config: TrainConfig, held: Held) -> str:
     if state >= capacity > 0:
         text += ", too much alone"
     ways = _ways(config, held, activations=max(needed - state, 0) if needed > capacity else None, capacity=capacity)
-    return f"{text}. {_either(ways)} See which before you pay: t5prep plan ({reason[:160]})"
+    how = "It needs larger devices, more of them (with --set shard=auto), or a smaller model."
+    if ways:
+        how = f"What should fit: {', or '.join(ways)}."
+    return f"{text}. {how} See which before you pay: t5prep plan ({reason[:160]})"
 
 
 @contextlib.contextmanager
@@ -114,13 +117,6 @@ def _ways(config: TrainConfig, held: Held, *, activations: int | None, capacity:
             break
         shard *= 2
     return ways
-
-
-def _either(ways: list[str]) -> str:
-    """Return the ways as one sentence."""
-    if not ways:
-        return "It needs larger devices, more of them (with --set shard=auto), or a smaller model."
-    return f"What should fit: {', or '.join(ways)}."
 
 
 def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> int:

@@ -19,7 +19,7 @@ from t5prep.train.runtime import compiling
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.programs import METRICS, step_program
-from t5prep.train.runtime.state import Variables, copies_of, put_rows, put_step, put_weights, zero_slots
+from t5prep.train.runtime.state import Variables, copies_of, put_rows, put_weights, step_zero, zero_slots
 from t5prep.train.settings.config import TrainConfig
 
 STEPS, ROWS, INPUT, TARGET = 20, 8, 12, 6
@@ -66,7 +66,7 @@ def losses(shape: ModelConfig, layout: Layout, config: TrainConfig = CONFIG, *, 
     variables = Variables(
         put_weights(random_weights(shape), shape, layout),
         zero_slots(made.slot_shapes, shape, layout),
-        put_step(0, layout),
+        step_zero(layout),
     )
     variables = variables._replace(copies=copies_of(variables.weights, made.copies))
     found = []
