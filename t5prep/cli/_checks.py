@@ -67,9 +67,9 @@ def packages() -> Iterator[Finding]:
     )
     needs = [Requirement(text) for text in about.get_all("Requires-Dist") or []]
     for extra in ("", *EXTRAS):
-        own = [need for need in needs if _of(need, extra)]
-        if own:
-            yield _fitting(extra, own)
+        of_extra = [need for need in needs if _of(need, extra)]
+        if of_extra:
+            yield _fitting(extra, of_extra)
 
 
 def encoder() -> Finding:

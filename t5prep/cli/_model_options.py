@@ -92,14 +92,3 @@ def generation(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
-
-
-NAMES = (
-    *("beams", "length_penalty", "min_length", "max_length", "no_repeat_ngram"),
-    *("sample", "temperature", "top_k", "top_p", "seed"),
-)
-
-
-def taken(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove these options from the given ones, and return them."""
-    return {name: given.pop(name) for name in NAMES}

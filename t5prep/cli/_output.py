@@ -25,6 +25,11 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
+def show(value: Any, text: str, *, as_json: bool) -> None:
+    """Print a result on stdout: the value as one JSON object, or the text."""
+    print_json(value) if as_json else click.echo(text)
+
+
 def colour(text: str, **style: Any) -> str:
     """Return styled text where stdout is a terminal and NO_COLOR is not set, else the text unchanged."""
     style = {name: value for name, value in style.items() if value}  # click writes an escape for False too
@@ -72,9 +77,9 @@ def print_metrics(metrics: Mapping[str, Any]) -> None:
         click.echo(
             "\n" + "class".ljust(width) + "".join(name.rjust(11) for name in ("precision", "recall", "f1", "support"))
         )
-        for label, own in metrics["per_class"].items():
-            shares = "".join(f"{own[name]:11.4f}" for name in ("precision", "recall", "f1"))
-            click.echo(f"{label.ljust(width)}{shares}{own['support']:11,}")
+        for label, score in metrics["per_class"].items():
+            shares = "".join(f"{score[name]:11.4f}" for name in ("precision", "recall", "f1"))
+            click.echo(f"{label.ljust(width)}{shares}{score['support']:11,}")
     if "confusion" in metrics:
         labels = list(metrics["labels"])
         width = max(8, *(len(label) for label in labels)) + 2

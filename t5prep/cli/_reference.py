@@ -82,11 +82,11 @@ def _tasks(group: click.Group, context: click.Context) -> Iterator[str]:
             if parameter.name in varying and _default(parameter) not in ("", "required")
         ]
         yield f"Defaults: {', '.join(f'`{parameter.opts[0]} {parameter.default}`' for parameter in here)}.\n"
-        own = [
+        only_here = [
             parameter for parameter in command.params if parameter.name not in {parameter.name for parameter in shared}
         ]
-        if own:
-            yield _table(own, command)
+        if only_here:
+            yield _table(only_here, command)
 
 
 def _names(command: click.Command) -> set[str | None]:

@@ -1,6 +1,7 @@
 """Define what is done with a prepared dataset: `t5prep verify`, `inspect`, `table`, `report`, `diff` and `upload`."""
 
 import dataclasses
+import functools
 import shlex
 import shutil
 import sys
@@ -31,12 +32,9 @@ def verify_command(data: str, as_json: bool) -> None:
         manifest = verify(data, started=line.started, progress=line.progress)
     shards = sum(len(split.shards) for split in manifest.splits.values())
     records = sum(split.records for split in manifest.splits.values())
-    if as_json:
-        _output.print_json({"ok": True, "digest": manifest.digest, "shards": shards, "records": records})
-    else:
-        click.echo(
-            f"{data}: {shards} shards, {records:,} records, all as the manifest says (digest {manifest.digest[:12]}…)"
-        )
+    value = {"ok": True, "digest": manifest.digest, "shards": shards, "records": records}
+    text = f"{data}: {shards} shards, {records:,} records, all as the manifest says (digest {manifest.digest[:12]}…)"
+    _output.show(value, text, as_json=as_json)
 
 
 _NARROWEST = 20  # columns; on a narrower terminal, lines are longer than its width
@@ -65,13 +63,14 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
     dataset_manifest = manifest.load(data)
     loaded_tokenizer = inspect_records.open_tokenizer(dataset_manifest, tokenizer)
     width = max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns)
+    wrapped = functools.partial(click.wrap_text, width=width - 2, initial_indent="  ", subsequent_indent="  ")
     for record in shown:
         title = f"── {record.id} ".ljust(width, "─")  # the id of a packed row has the ids of all its examples
         click.echo(_output.colour(title if len(title) <= width else f"{title[: width - 1]}…", bold=True))
         for what, text, ids in (("input", record.inputs, record.input_ids), ("target", record.targets, record.labels)):
             click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
             for line in text.split("\n"):
-                click.echo(click.wrap_text(line, width=width - 2, initial_indent="  ", subsequent_indent="  "))
+                click.echo(wrapped(line))
             if what == "target" and dataset_manifest.settings.target in OF_HEADS:
                 if dataset_manifest.settings.target == "class":
                     click.echo("    " + _output.colour(f"class {ids[0]}", dim=True))
@@ -80,9 +79,7 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
                 click.echo("    " + tokens)
                 click.echo("    " + _output.colour(numbers, dim=True))
         for answer in record.references:
-            click.echo(
-                click.wrap_text(f"also right: {answer}", width=width - 2, initial_indent="  ", subsequent_indent="  ")
-            )
+            click.echo(wrapped(f"also right: {answer}"))
 
 
 @click.command("table")
@@ -95,15 +92,7 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
 )
 @click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
 @_output.as_json
-def table_command(
-    data: str,
-    out: str,
-    splits: tuple[str, ...],
-    rejected: bool,
-    predictions: str | None,
-    tokenizer: str | None,
-    as_json: bool,
-) -> None:
+def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
     """Write DATA as one table of texts, a row a record: for DuckDB, pandas, polars, the Hub's viewer, a spreadsheet.
 
     \b
@@ -112,12 +101,8 @@ def table_command(
     """
     from t5prep.dataset import table
 
-    reader = table.table(data, splits=splits, tokenizer=tokenizer, rejected=rejected, predictions=predictions)
-    rows = table.write(reader, out)
-    if as_json:
-        _output.print_json({"out": out, "rows": rows})
-    else:
-        click.echo(f"{out}: {rows:,} rows")
+    rows = table.write(table.table(data, **given), out)
+    _output.show({"out": out, "rows": rows}, f"{out}: {rows:,} rows", as_json=as_json)
 
 
 @click.command("report")
@@ -135,14 +120,12 @@ def report_command(data: str, out: Path | None, tokenizer: str | None, answers: 
     Example:
       t5prep report data/sample --out report.html
     """
-
     from t5prep import report
 
     path = report.write(data, out=out or report.default_out(data), tokenizer=tokenizer, answers=answers)
-    if as_json:
-        _output.print_json({"out": str(path), "bytes": path.stat().st_size})
-    else:
-        click.echo(f"{path}: {byte_sizes.text(path.stat().st_size)}, open it in any browser")
+    size = path.stat().st_size
+    text = f"{path}: {byte_sizes.text(size)}, open it in any browser"
+    _output.show({"out": str(path), "bytes": size}, text, as_json=as_json)
 
 
 @click.command("diff")
@@ -171,7 +154,6 @@ def diff_command(data_a: str, data_b: str, as_json: bool) -> None:
 
 
 def _tell(difference: Any) -> None:
-
     from t5prep.dataset import diff
 
     for change in difference.manifest:
@@ -205,7 +187,7 @@ def _short(value: object) -> str:
 @click.option("--delete-stale", is_flag=True, help="Remove shards under the prefix that the manifest does not name.")
 @click.option("--overwrite", is_flag=True, help="Replace another dataset that is there.")
 @_output.as_json
-def upload_command(data: str, to: str, workers: int, delete_stale: bool, overwrite: bool, as_json: bool) -> None:
+def upload_command(data: str, to: str, as_json: bool, **given: Any) -> None:
     """Upload DATA to a bucket: verified first, checked end to end, the manifest last.
 
     Run it again after an interruption: it goes on where it stood, and what is there already is not sent twice.
@@ -217,15 +199,7 @@ def upload_command(data: str, to: str, workers: int, delete_stale: bool, overwri
     from t5prep.dataset.upload import upload
 
     with _output.Line("uploading") as line:
-        done = upload(
-            data,
-            to,
-            workers=workers,
-            delete_stale=delete_stale,
-            overwrite=overwrite,
-            started=line.started,
-            progress=line.progress,
-        )
+        done = upload(data, to, **given, started=line.started, progress=line.progress)
     if as_json:
         _output.print_json(dataclasses.asdict(done))
         return

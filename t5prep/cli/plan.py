@@ -94,14 +94,23 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     if not sweep and (len(tpus) > 1 or len(batches) > 1):
         raise errors.UsageError("Several --tpu or --batch make a table: add --sweep.")
     given["settings"] = configs.read_settings(given.pop("changes"))
+    from t5prep.plan import report
+
     one = {"tpu": tpus[0] if tpus else "v5e-8", "batch": batches[0] if batches else None}
     common = {name: given[name] for name in ("model", "data", "split", "recipe", "settings", "exact")}
     if lengths:
-        _lengths(**common, **one, as_json=as_json)
+        choices = t5prep.plan_lengths(**common, **one, say=_output.say)
+        values = [
+            {**dataclasses.asdict(choice), "estimated_epoch_seconds": report.epoch_seconds(choice, answers)}
+            for choice, answers in choices
+        ]
+        _output.show({"choices": values}, "\n".join(report.choice_lines(choices)), as_json=as_json)
         return
     common |= {name: given[name] for name in ("input_length", "target_length", "packed", "price", "embed")}
     if sweep:
-        plans = _sweep(**common, tpus=tpus or SWEEP, batches=batches, as_json=as_json)
+        plans = list(t5prep.plan_sweep(**common, tpus=tpus or SWEEP, batches=batches, say=_output.say))
+        text = "\n".join(report.table([(plan.answer, plan.epoch) for plan in plans]))
+        _output.show({"answers": [plan.to_json() for plan in plans]}, text, as_json=as_json)
     else:
         plan = print_one(
             **common,
@@ -119,18 +128,6 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
         _output.say(f"page: {html}")
 
 
-def _sweep(*, as_json: bool, **asked: Any) -> list[Any]:
-    """Print a table of plans, or their JSON, and return the plans."""
-    from t5prep.plan import report
-
-    plans = list(t5prep.plan_sweep(**asked, say=_output.say))
-    if as_json:
-        _output.print_json({"answers": [plan.to_json() for plan in plans]})
-    else:
-        click.echo("\n".join(report.table([(plan.answer, plan.epoch) for plan in plans])))
-    return plans
-
-
 def _exported(folder: Path, *, tpus: tuple[str, ...], as_json: bool) -> None:
     """Print the answer for an exported step. Raises UsageError where an option is given that the step has decided."""
     from t5prep.plan import exported
@@ -144,21 +141,8 @@ def _exported(folder: Path, *, tpus: tuple[str, ...], as_json: bool) -> None:
         raise UsageError(f"A step was exported for one TPU, and --tpu names {len(tpus)}: leave the others out.")
     tpu = tpus[0] if tpus else "v5e-8"
     answer = exported.compile_exported(folder, tpu=tpu)
-    if as_json:
-        _output.print_json(exported.as_json(answer, tpu=tpu))
-    else:
-        click.echo("\n".join(exported.lines(answer, folder=folder, tpu=tpu)))
-
-
-def _lengths(*, as_json: bool, **asked: Any) -> None:
-    """Print the ways to lay out a dataset, or their JSON."""
-    from t5prep.plan import report
-
-    choices = t5prep.plan_lengths(**asked, say=_output.say)
-    if as_json:
-        _output.print_json({"choices": [report.choice_json(choice, answers) for choice, answers in choices]})
-    else:
-        click.echo("\n".join(report.choice_lines(choices)))
+    text = "\n".join(exported.lines(answer, folder=folder, tpu=tpu))
+    _output.show(exported.as_json(answer, tpu=tpu), text, as_json=as_json)
 
 
 def options_of(config: Any, *, tpu: str | None) -> dict[str, Any]:
@@ -207,7 +191,12 @@ def print_one(*, as_json: bool, **asked: Any) -> Any:
         nonlocal printed
         before, printed = printed, plan
         if before is None and asked.get("save"):
-            _output.say(_saved_line(plan.answer.compiled))
+            made = plan.answer.compiled
+            versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+            said = f"The executable is {made.saved} ({versions}): a start with the same versions takes it."
+            _output.say(
+                said if made.saved else "Nothing is saved: the step does not fit, or the place cannot be written."
+            )
         if as_json:
             return
         question = plan.answer.question
@@ -218,7 +207,11 @@ def print_one(*, as_json: bool, **asked: Any) -> Any:
             if not plan.fits and asked.get("search", True):
                 _output.say("Looking for what would fit.")
         elif plan.searched and not before.searched:
-            click.echo(_largest_line(plan.largest))
+            most = "none: not even the smallest fits"
+            if plan.largest:
+                asked_for, about = plan.largest.question, "about " if plan.largest.extended else ""
+                most = f"{about}{asked_for.settings.batch} ({asked_for.rows} on each device)"
+            click.echo(f"  largest batch {most}")
         elif len(plan.advice) > len(before.advice):
             click.echo(report.advice_line(plan.advice[-1].words, plan.advice[-1].answer))
 
@@ -228,19 +221,3 @@ def print_one(*, as_json: bool, **asked: Any) -> Any:
     elif plan.advised and not plan.advice:
         click.echo("  would fit     nothing that was tried: take a smaller model, or another optimizer")
     return plan
-
-
-def _saved_line(compiled: Any) -> str:
-    """Return the sentence about the executable that --save asked for."""
-    if not compiled.saved:
-        return "Nothing is saved: the step does not fit, or the place cannot be written."
-    versions = ", ".join(f"{name} {version}" for name, version in compiled.versions.items())
-    return f"The executable is {compiled.saved} ({versions}): a start with the same versions takes it."
-
-
-def _largest_line(largest: Any) -> str:
-    """Return the line about the largest batch that fits; `largest` is its answer, or None."""
-    if largest is None:
-        return "  largest batch none: not even the smallest fits"
-    about = "about " if largest.extended else ""
-    return f"  largest batch {about}{largest.question.settings.batch} ({largest.question.rows} on each device)"

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 import json
 import sys
@@ -134,7 +135,8 @@ def serve_command(
     from t5prep.train.predict.serve import Server
     from t5prep.train.run import run
 
-    generation = Generation(**_model_options.taken(given), scores=given.pop("scores"))
+    chosen = [field.name for field in dataclasses.fields(Generation) if field.name in given]
+    generation = Generation(**{name: given.pop(name) for name in chosen})
     opened = run.open_model(model, which=which)
     manifest = rows.choose(opened.manifests, name=given.pop("task"))
     as_text, trust_code = given.pop("as_text"), given.pop("trust_code")

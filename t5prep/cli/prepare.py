@@ -76,7 +76,7 @@ def _callback(name: str) -> Any:
             click.echo("next: the same command without --dry-run")
             return
         if given["runner"] == "local" and (
-            given["workers"] or (given["workers"] is None and not _is_small(given["source"]))
+            given["workers"] or (given["workers"] is None and not _is_small(given["source"] or ""))
         ):
             from pipelines import pool
 
@@ -91,9 +91,8 @@ def _callback(name: str) -> Any:
     return run
 
 
-def _is_small(source: str | None) -> bool:
+def _is_small(path: str) -> bool:
     """Check whether a source is one that this process prepares sooner than others start."""
-    path = source or ""
     return path == "sample:" or (os.path.isfile(path) and os.path.getsize(path) < memory_budget.SMALL)
 
 
@@ -158,26 +157,18 @@ def _tell(manifest: Any, *, out: str, seconds: float) -> None:
     click.echo(f"next: t5prep inspect {shlex.quote(out)}")
 
 
+_BECAME = ("read", "examples", "rejected", "duplicates", "blank")
+
+
 def _balance(manifest: Any) -> str:
     """Return how many rows were read, and how many of them became examples, were rejected, and so on."""
     totals = {field: sum(getattr(rows, field) for rows in manifest.rows.values()) for field in _BECAME}
-    became = " + ".join(
-        f"{number:,} {_BECAME[field]}" for field, number in totals.items() if number and field != "read"
-    )
+    became = " + ".join(f"{number:,} {field}" for field, number in totals.items() if number and field != "read")
     split = manifest.ledger["split"]
     more = (
         f" + {split['examples'] - split['rows']:,} more of {split['rows']:,} that were split" if split["rows"] else ""
     )
     return f"{totals['read']:,} read{more} = {became}"
-
-
-_BECAME = {
-    "read": "read",
-    "examples": "examples",
-    "rejected": "rejected",
-    "duplicates": "duplicates",
-    "blank": "blank",
-}
 
 
 @click.command("prepare", cls=_Tasks, subcommand_metavar="TASK [OPTIONS] [-- BEAM OPTIONS]")

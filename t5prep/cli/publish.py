@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from typing import Any
 
 import click
 
@@ -35,18 +36,7 @@ from t5prep.cli import _model_options, _output
 @click.option("--text", is_flag=True, help="Of a SavedModel: texts in and out, by tensorflow_text's SentencePiece.")
 @_output.as_json
 def export_command(
-    model: str,
-    out: str,
-    form: str,
-    which: str,
-    beams: int,
-    dtype: str | None,
-    platform: str,
-    devices: int,
-    merge: bool,
-    licence: str,
-    text: bool,
-    as_json: bool,
+    model: str, out: str, form: str, which: str, dtype: str | None, text: bool, as_json: bool, **given: Any
 ) -> None:
     """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, a SavedModel for TensorFlow, or a
     checkpoint of Orbax with the names of transformers' Flax models.
@@ -68,20 +58,19 @@ def export_command(
     if text and form != "savedmodel":
         raise UsageError("--text is for a SavedModel: add --format savedmodel, or leave --text out.")
     if form in ("hf", "orbax"):
+        options = {name: given[name] for name in ("licence", "merge")}
         checkpoint = export.export_hf(
-            model, out=out, which=which, dtype=dtype or "float32", licence=licence, merge=merge, orbax=form == "orbax"
+            model, out=out, which=which, dtype=dtype or "float32", **options, orbax=form == "orbax"
         )
     elif form == "step":
         from t5prep.train.publish.export_step import export_step
 
-        checkpoint = export_step(model, out=out, which=which, platform=platform, devices=devices, dtype=dtype or "")
+        options = {name: given[name] for name in ("platform", "devices")}
+        checkpoint = export_step(model, out=out, which=which, dtype=dtype or "", **options)
     else:
-        checkpoint = export.export_saved_model(model, out=out, which=which, beams=beams, text=text)
-    if as_json:
-        _output.print_json({"checkpoint": checkpoint, "out": out, "format": form})
-        return
-    click.echo(f"{out}: {checkpoint}")
-    if form == "hf":
+        checkpoint = export.export_saved_model(model, out=out, which=which, beams=given["beams"], text=text)
+    _output.show({"checkpoint": checkpoint, "out": out, "format": form}, f"{out}: {checkpoint}", as_json=as_json)
+    if form == "hf" and not as_json:
         click.echo(f"next: t5prep push --model {shlex.quote(out)} --repo USER/NAME")
 
 
@@ -101,16 +90,7 @@ def export_command(
 @click.option("--logs", is_flag=True, help="Of a run: push its TensorBoard logs too.")
 @click.option("--tokenizer", help="Of a dataset: its tokenizer, if the one that the manifest names cannot be found.")
 @_output.as_json
-def push_command(
-    model: str | None,
-    data: str | None,
-    repo: str,
-    private: bool,
-    follow: bool,
-    logs: bool,
-    tokenizer: str | None,
-    as_json: bool,
-) -> None:
+def push_command(model: str | None, data: str | None, as_json: bool, **given: Any) -> None:
     """Upload an exported model, or a prepared dataset, to the Hugging Face Hub, with your own login (`hf auth login`).
 
     A dataset goes with a table of its texts, which the Hub's viewer shows.
@@ -121,33 +101,24 @@ def push_command(
     Example:
       t5prep push --model models/sample --repo me/question-quality
     """
+    logs, follow, tokenizer = given.pop("logs"), given.pop("follow"), given.pop("tokenizer")
     if bool(model) == bool(data) or (data and (follow or logs)) or (model and tokenizer):
         raise click.UsageError(
             "Name what is published: --model FOLDER (with --follow and --logs for a run), or --data FOLDER (with --tokenizer)."
         )
-    address = (
-        _push_data(data, repo, private, tokenizer) if data else _push_model(model or "", repo, private, follow, logs)
-    )
-    if as_json:
-        _output.print_json({"address": address})
-    else:
-        click.echo(address)
+    if data:
+        from t5prep.dataset import upload
 
-
-def _push_data(data: str, repo: str, private: bool, tokenizer: str | None) -> str:
-    from t5prep.dataset.upload import push
-
-    return push(data, repo=repo, private=private, tokenizer=tokenizer)
-
-
-def _push_model(model: str, repo: str, private: bool, follow: bool, logs: bool) -> str:
-    if follow or os.path.isfile(os.path.join(model, "train.json")) or "://" in model:
+        address = upload.push(data, **given, tokenizer=tokenizer)
+    elif follow or os.path.isfile(os.path.join(model or "", "train.json")) or "://" in (model or ""):
         _model_options.need_tensorflow()
         from t5prep.train.publish.best import push_best
 
-        return push_best(model, repo=repo, private=private, follow=follow, logs=logs)
-    if logs:
+        address = push_best(model or "", **given, follow=follow, logs=logs)
+    elif logs:
         raise click.UsageError(f"{model} is not a run, and --logs are those of a run: leave --logs out.")
-    from t5prep.train.publish.push import push
+    else:
+        from t5prep.train.publish.push import push
 
-    return push(model, repo=repo, private=private)
+        address = push(model or "", **given)
+    _output.show({"address": address}, address, as_json=as_json)

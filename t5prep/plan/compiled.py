@@ -70,23 +70,7 @@ def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Co
     Raises UsageError when the `plan` extra is missing or libtpu does not know the chip's topology, T5prepError when the
     module cannot be compiled for another reason than memory.
     """
-    versions()
-    return _compile({"module": base64.b64encode(module).decode(), "keep": str(keep or "")}, chip=chip, devices=1)
-
-
-def compile_step(step: dict[str, Any], *, chip: Chip, devices: int, save: str = "") -> Compiled:
-    """Compile a step of `train` for all devices of a TPU; `step` is what `compiler.step_of` asks for.
-
-    `save`: a run's directory, whose programs' place gets the executable. Raises as `compile_module`.
-    """
-    versions()
-    return _compile({"step": step, "save": save}, chip=chip, devices=devices)
-
-
-def compile_exported(folder: Path, *, chip: Chip, devices: int) -> Compiled:
-    """Compile a step that `export --format step` wrote. Raises as `compile_module`."""
-    versions()
-    return _compile({"exported": str(folder.absolute())}, chip=chip, devices=devices)
+    return compile_for({"module": base64.b64encode(module).decode(), "keep": str(keep or "")}, chip=chip, devices=1)
 
 
 def planned_memory(step: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
@@ -94,12 +78,13 @@ def planned_memory(step: dict[str, Any], *, chip: Chip, devices: int) -> Compile
 
     Of the figures `fits` and `temp_bytes` are right; if it does not fit, `hbm_bytes`. Raises as `compile_module`.
     """
-    versions()
     with tempfile.TemporaryDirectory(prefix="t5prep-plan-") as dump:
-        return _compile({"step": step, "dump": dump}, chip=chip, devices=devices)
+        return compile_for({"step": step, "dump": dump}, chip=chip, devices=devices)
 
 
-def _compile(asked: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
+def compile_for(asked: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
+    """Compile what is `asked` (see `compiler`) for all devices of a TPU. Raises as `compile_module`."""
+    versions()
     topology = topology_of(chip, devices=devices)
     return _read(_run(asked, topology=topology, devices=devices), chip=chip, topology=topology)
 

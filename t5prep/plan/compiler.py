@@ -164,7 +164,7 @@ def read(executable: Any) -> dict[str, Any]:
         "estimated_cycles": cycles,
         "unread": "" if cycles else UNREAD.format(importlib.metadata.version("libtpu")),
         "exchanged_bytes": exchanged_bytes(text),
-        "loops": has_loops(text),
+        "loops": _LOOP.search(text) is not None,  # except for cycles, the figures count the body of a loop once
         "by_operation": by_operation(text),
     }
 
@@ -208,11 +208,6 @@ def estimated_cycles(text: str) -> int:
     42
     """
     return sum(cycles for cycles, _, _ in instructions(text))
-
-
-def has_loops(text: str) -> bool:
-    """Check whether a module has loops. Except for cycles, the compiler's figures count the body of a loop once."""
-    return _LOOP.search(text) is not None
 
 
 def exchanged_bytes(text: str) -> int:

@@ -28,7 +28,7 @@ def compile_exported(folder: Path, *, tpu: str) -> Compiled:
             f"{folder} has a step for {devices} devices of {platform}, and {target.name} has {target.devices} of tpu. "
             f"{_again(target)}"
         )
-    return compiled.compile_exported(folder, chip=target.chip, devices=devices)
+    return compiled.compile_for({"exported": str(folder.absolute())}, chip=target.chip, devices=devices)
 
 
 def lines(answer: Compiled, *, folder: Path, tpu: str) -> list[str]:

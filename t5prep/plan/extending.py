@@ -96,13 +96,6 @@ def recalled(question: Question) -> Answer | None:
     return _extend(question, kept_answers) if len(kept_answers) == len(answers) else None
 
 
-def with_layers(question: Question, layers: Layers) -> Question:
-    """Return the question for a step that computes only some layers of the same model."""
-    assert isinstance(question.shape, ModelConfig)
-    shape = dataclasses.replace(question.shape, computed_layers=layers[0], computed_decoder_layers=layers[1])
-    return dataclasses.replace(question, shape=shape)
-
-
 def _worthwhile(question: Question) -> bool:
     """Check whether small models are compiled sooner: not with remat, whose layers are one loop in any number.
 
@@ -147,8 +140,10 @@ def _needed(question: Question) -> dict[Layers, Question]:
 
     The one that is answered last comes first.
     """
-    layers = _layers(question)
-    needed = {few: with_layers(question, few) for few in sorted(_models(layers), reverse=True)}
+    layers, needed = _layers(question), {}
+    for few in sorted(_models(layers), reverse=True):
+        shape = dataclasses.replace(question.shape, computed_layers=few[0], computed_decoder_layers=few[1])
+        needed[few] = dataclasses.replace(question, shape=shape)
     return needed | {layers: dataclasses.replace(question, memory_alone=True)}
 
 

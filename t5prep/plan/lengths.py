@@ -78,7 +78,7 @@ def choices(joint: Histogram, *, prepared: Lengths, cost: Cost) -> list[Choice]:
     all_of_it = _shape(joint, prepared=prepared)
     if (all_of_it.input_length, all_of_it.target_length) != prepared:
         choices.append(Choice("shortest that cuts nothing", (all_of_it,), _padding(joint, [all_of_it])))
-    inputs, targets = (min(_quantile(joint, side, 0.99), prepared[side]) for side in (0, 1))
+    inputs, targets = (min(_longest_of_99(joint, side), prepared[side]) for side in (0, 1))
     most = Shape(inputs, targets, rows)
     if most != all_of_it:
         cut = joint[(joint[:, 0] > most.input_length) | (joint[:, 1] > most.target_length), 2].sum() / rows
@@ -135,11 +135,11 @@ def _padding(joint: Histogram, shapes: Sequence[Shape]) -> float:
     return float(1 - min(tokens / positions, 1.0))
 
 
-def _quantile(joint: Histogram, side: int, share: float) -> int:
-    """Return the shortest length that holds this share of the examples, in whole tiles."""
+def _longest_of_99(joint: Histogram, side: int) -> int:
+    """Return the shortest length that holds 99 % of the examples, in whole tiles."""
     order = np.argsort(joint[:, side], kind="stable")
     counts = joint[order, 2].cumsum()
-    return _up(int(joint[order[np.searchsorted(counts, share * counts[-1])], side]))
+    return _up(int(joint[order[np.searchsorted(counts, 0.99 * counts[-1])], side]))
 
 
 def _up(length: int) -> int:

@@ -130,7 +130,7 @@ def ask(question: Question, *, save: str = "") -> Answer:
 
     `save`: a run's directory; the executable goes where `train` looks for it (`compiling.place_of`).
     With shard=auto the answer is the first that fits, or the last.
-    Raises UsageError for a batch that the devices cannot share, and what `compiled.compile_step` raises.
+    Raises UsageError for a batch that the devices cannot share, and what `compiled.compile_for` raises.
     """
     check(question)
     if question.settings.shard == "auto":
@@ -154,7 +154,8 @@ def ask(question: Question, *, save: str = "") -> Answer:
     if question.memory_alone:
         said = compiled.planned_memory(step, chip=question.tpu.chip, devices=question.tpu.devices)
     else:
-        said = compiled.compile_step(step, chip=question.tpu.chip, devices=question.tpu.devices, save=save)
+        asked = {"step": step, "save": save}
+        said = compiled.compile_for(asked, chip=question.tpu.chip, devices=question.tpu.devices)
     text = json.dumps(dataclasses.asdict(dataclasses.replace(said, saved="")))
     signed_files.write(_path(question), text.encode())
     return Answer(question, said)

@@ -193,11 +193,6 @@ def hours(number: float) -> str:
     return f"{number:.1f} h" if number < 48 else f"{number / 24:.1f} days"
 
 
-def choice_json(choice: Choice, answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return one way to lay out an epoch as a dict, with its estimated time."""
-    return {**dataclasses.asdict(choice), "estimated_epoch_seconds": epoch_seconds(choice, answers)}
-
-
 def choice_lines(choices: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str]:
     """Return a table of the ways to lay out an epoch, with each one's speed relative to the first."""
     before = epoch_seconds(*choices[0])

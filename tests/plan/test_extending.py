@@ -169,8 +169,9 @@ def test_what_training_remembers_comes_from_the_small_models_too(monkeypatch):
     answers = {}
     monkeypatch.setattr(extending, "recall", lambda question: answers.get(question))
     assert extending.recalled(asked()) is None
-    needed = [dataclasses.replace(asked(), memory_alone=True)]
-    for question in needed + [extending.with_layers(asked(), few) for few in ((3, 3), (4, 4))]:
+    needed = extending._needed(asked())
+    assert list(needed) == [(4, 4), (3, 3), (12, 12)]
+    for question in needed.values():
         assert extending.recalled(asked()) is None
         answers[question] = compiler(question)
     remembered = extending.recalled(asked())

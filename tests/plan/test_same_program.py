@@ -42,12 +42,12 @@ def test_what_is_planned_is_what_is_trained(
     with pytest.raises(EnoughError):
         trainer.train(config, replicas=replicas)
 
-    def described(step: dict, **_: object) -> Compiled:
-        program, _state = compiler.step_of(step, open_layout(replicas=replicas, shard=shard).devices)
+    def described(asked: dict, **_: object) -> Compiled:
+        program, _state = compiler.step_of(asked["step"], open_layout(replicas=replicas, shard=shard).devices)
         planned.append(program.digest)
         return Compiled(fits=True, hbm_bytes=1)
 
-    monkeypatch.setattr(compiled, "compile_step", described)
+    monkeypatch.setattr(compiled, "compile_for", described)
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
     (question,) = planner.questions(
         model=shape,
@@ -66,12 +66,12 @@ def test_what_is_planned_for_vectors_is_what_is_run(tmp_path: Path, monkeypatch:
     shape = training.shape(tmp_path / "shape")
     planned = []
 
-    def described(step: dict, **_: object) -> Compiled:
-        program, state = compiler.step_of(step, open_layout().devices)
+    def described(asked: dict, **_: object) -> Compiled:
+        program, state = compiler.step_of(asked["step"], open_layout().devices)
         planned.append((program.name, sorted(program.arguments[0]), program.arguments[1]["input_ids"].shape))
         return Compiled(fits=True, hbm_bytes=1, loops=True, **state)
 
-    monkeypatch.setattr(compiled, "compile_step", described)
+    monkeypatch.setattr(compiled, "compile_for", described)
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
     asked: dict[str, Any] = {"model": shape, "tpu": "v5e-1", "batch": 4, "input_length": 16}
     plan = t5prep.plan(**asked, embed=True)
