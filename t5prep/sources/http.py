@@ -199,18 +199,18 @@ def digests(path: Path, checksum: str) -> tuple[str, str]:
     """
     algorithm, _, expected = checksum.partition(":")
     sha256 = hashlib.sha256()
-    own = sha256
+    published = sha256
     if algorithm == "git":
-        own = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+        published = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     elif algorithm not in ("", "sha256"):
-        own = hashlib.new(algorithm, usedforsecurity=False)
+        published = hashlib.new(algorithm, usedforsecurity=False)
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             sha256.update(chunk)
-            if own is not sha256:
-                own.update(chunk)
-    wrong = algorithm and own.hexdigest() != expected.lower()
-    return sha256.hexdigest(), f"{algorithm}:{own.hexdigest()}" if wrong else ""
+            if published is not sha256:
+                published.update(chunk)
+    wrong = algorithm and published.hexdigest() != expected.lower()
+    return sha256.hexdigest(), f"{algorithm}:{published.hexdigest()}" if wrong else ""
 
 
 # Download files once: each complete, with the right length and checksum, into a cache that several processes share.

@@ -69,7 +69,9 @@ def resolve(
 ) -> Resolved:
     """Return the data files of a dataset (of its `#config`) at one commit. Raises SourceError."""
     info = _info(place, place.revision or None, token)
-    licence, citation = _licence(info), _citation(info)
+    names = (info.card_data.to_dict() if info.card_data else {}).get("license") or ""
+    licence = ", ".join(map(str, names)) if isinstance(names, list) else str(names)
+    citation = _citation(info)
     converted = place.revision == PARQUET
     if not place.revision and is_script(place.name, [file.rfilename for file in info.siblings]):
         script, info = info, _info(place, PARQUET, token, absent=info)
@@ -181,12 +183,6 @@ def _advice(status: int, place: Place) -> str:
     return f"the Hub answers {status}. Run this again later."
 
 
-def _licence(info: Any) -> str:
-    """Return the licence of the card, or several separated by commas."""
-    names = (info.card_data.to_dict() if info.card_data else {}).get("license") or ""
-    return ", ".join(map(str, names)) if isinstance(names, list) else str(names)
-
-
 def _citation(info: Any) -> str:
     """Return the card's citation, else the dataset's address and the papers that its tags name."""
     address = f"https://huggingface.co/datasets/{info.id}"
@@ -213,7 +209,8 @@ def choose(
 
     Raises SourceError, with the names of the configs, when the config does not exist or one must be chosen.
     """
-    configs = {str(config.get("config_name", "default")): config for config in _configs(card)}
+    listed = (card.to_dict() if card else {}).get("configs") or []
+    configs = {str(one.get("config_name", "default")): one for one in listed if isinstance(one, dict)}
     configs = {name: config for name, config in configs.items() if _picked(files, config)}
     data = [file for file in files if not _ABOUT.search(file.name) and (named or _DATA.search(file.name))]
     folders = sorted({file.name.partition("/")[0] for file in data if "/" in file.name})
@@ -229,34 +226,19 @@ def choose(
         raise _which(place, folders)
     loose = any("/" not in file.name for file in data)
     known = {"data", "default"} & set(folders)
-    if len(folders) > 1 and not known and (converted or not (loose or named or _splits(folders))):
+    splits = all(re.match(r"(partial-)?(train|valid|validation|dev|test)", folder) for folder in folders)
+    if len(folders) > 1 and not known and (converted or not (loose or named or splits)):
         raise _which(place, folders)
     if "default" in folders:
         return [file for file in data if file.name.startswith("default/")]
     return data
 
 
-def _configs(card: Any) -> list[dict[str, Any]]:
-    configs = (card.to_dict() if card else {}).get("configs") or []
-    return [one for one in configs if isinstance(one, dict)]
-
-
 def _default(configs: dict[str, dict[str, Any]]) -> str:
     """Return the config to use when the user names none, or "" when one must be named."""
     flagged = [name for name, config in configs.items() if config.get("default")]
-    return (
-        flagged[0]
-        if flagged
-        else "default"
-        if "default" in configs
-        else next(iter(configs))
-        if len(configs) == 1
-        else ""
-    )
-
-
-def _splits(folders: Iterable[str]) -> bool:
-    return all(re.match(r"(partial-)?(train|valid|validation|dev|test)", folder) for folder in folders)
+    names = [*flagged[:1], *(name for name in configs if name == "default" or len(configs) == 1)]
+    return next(iter(names), "")
 
 
 def _picked(files: Sequence[Listed], config: dict[str, Any]) -> list[Listed]:

@@ -83,7 +83,9 @@ def _fetch(
     arrived = place.part or f"{place.name.partition('/')[2]}.zip"
     if place.part and answer.url.partition("?")[0].endswith(".zip") and not archives.is_zip(place.part):
         arrived = f"{place.part}.zip"
-    checksum = _md5(answer)
+    # x-goog-hash: crc32c=...,md5=<base64>
+    md5 = re.search(r"md5=([\w+/]+=*)", answer.headers.get("x-goog-hash", ""))
+    checksum = f"md5:{base64.b64decode(md5.group(1)).hex()}" if md5 else ""
     key = f"kaggle:{place.name}@{version}#{place.part} {checksum}"
     size = int(answer.headers["Content-Length"]) if answer.headers.get("Content-Length", "").isdigit() else None
     download = Download(lambda: asked().url, arrived, checksum, size, progress=progress)
@@ -91,12 +93,6 @@ def _fetch(
         return fetch(key, download, cache=cache), arrived, checksum
     except Refused as refused:
         raise SourceError(f"{place.uri}: {refused} Run this again later.") from None
-
-
-def _md5(response: requests.Response) -> str:
-    """Return the MD5 in `x-goog-hash: crc32c=...,md5=<base64>` as `md5:<hex>`; "" if Kaggle gives none."""
-    match = re.search(r"md5=([\w+/]+=*)", response.headers.get("x-goog-hash", ""))
-    return f"md5:{base64.b64decode(match.group(1)).hex()}" if match else ""
 
 
 @contextlib.contextmanager

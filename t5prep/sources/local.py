@@ -80,7 +80,14 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
     shape, depth = glob_pattern(pattern), pattern.count("/")
     anywhere = "**" in pattern
     walked = []
-    for folder, folders, names in os.walk(root, onerror=_refuse_folder, followlinks=not anywhere):
+
+    def refuse(error: OSError) -> None:
+        raise SourceError(
+            f"{error.filename} cannot be read ({error.strerror}), and what is in it would be missing. Make it readable, "
+            "or name what to read by a glob in quotes."
+        ) from error
+
+    for folder, folders, names in os.walk(root, onerror=refuse, followlinks=not anywhere):
         within = Path(folder).relative_to(root)
         folders[:] = [name for name in folders if hidden or not name.startswith(".")]
         if not anywhere and len(within.parts) >= depth:
@@ -94,10 +101,3 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
             elif path.is_symlink() and not path.exists():
                 raise SourceError(f"{path} is a link to a file that does not exist. Remove it, or restore it.")
     yield from sorted(walked)
-
-
-def _refuse_folder(error: OSError) -> None:
-    raise SourceError(
-        f"{error.filename} cannot be read ({error.strerror}), and what is in it would be missing. Make it readable, or "
-        "name what to read by a glob in quotes."
-    ) from error

@@ -65,8 +65,8 @@ def _rows(rows: Any) -> Iterator[Any]:
         import pyarrow as pa
 
         for batch in pa.RecordBatchReader.from_stream(rows):
-            own = [column for column in batch.schema.names if not column.startswith("__index_level_")]
-            yield from batch.select(own).to_pylist()
+            columns = [column for column in batch.schema.names if not column.startswith("__index_level_")]
+            yield from batch.select(columns).to_pylist()
     elif hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # pandas before
         yield from rows.to_dict("records")
     elif isinstance(rows, Mapping):
