@@ -4,6 +4,7 @@ Batches are `{input_ids, attention_mask, labels}`, int32 of static shape. They h
 any number of replicas and hosts, and can start at any step: `t5prep.train.data.order` defines the order.
 """
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +15,9 @@ from t5prep.errors import UsageError
 from t5prep.train.data import features, tensorflow_rows
 from t5prep.train.data.batches import Host, Reading, WholeSplit, read_ahead
 from t5prep.train.data.opening import Opened, open_all, with_index
+from t5prep.train.model.forward import with_mask
 from t5prep.train.settings.config import Lengths
+from t5prep.train.settings.padding import Padding
 
 __all__ = ["eval_batches", "steps_per_epoch", "train_arrays", "train_batches"]
 
@@ -74,7 +77,7 @@ def train_batches(
         opened, seed=seed, global_batch=global_batch, rates=rates, host=Host(host, hosts), buckets=buckets, masks=masks
     )
     texts = features.texts(opened[0], ["id"]) if with_ids else None
-    finish = features.finisher(opened[0], masks=masks)
+    finish = functools.partial(with_mask, padding=Padding.of_dataset(opened[0].manifest)) if masks else dict
     served = tensorflow_rows.batches(reading, finish, start_step=start_step, texts=texts)
     options = tf.data.Options()
     options.deterministic = True

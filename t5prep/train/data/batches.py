@@ -5,6 +5,7 @@ A bucket has the records that fit into rows of its shape, and a batch in buckets
 
 import collections
 import concurrent.futures
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -55,11 +56,6 @@ def lengths_of(opened: Opened) -> np.ndarray:
     kept = opened.manifest.lengths
     if kept and lengths_kept(opened):
         return shard_files.read_lengths(opened.data, kept, split=opened.name, counts=opened.counts)
-    return _read_lengths(opened)
-
-
-def _read_lengths(opened: Opened) -> np.ndarray:
-    """Return what `lengths_of` does, from the records."""
     reader, decoder = PageReader(opened), features.decoder([opened], masks=False)
     fills, measured = features.fills_of(opened), []
     begins = np.cumsum(reader.sizes) - reader.sizes
@@ -90,37 +86,25 @@ def assign_buckets(lengths: np.ndarray, buckets: Sequence[Lengths]) -> np.ndarra
     return fits.argmax(axis=1)
 
 
-def turns_of(records: Sequence[int], step: int, steps: int) -> list[tuple[int, int]]:
-    """Return the bucket of each of some steps from `step` on, and which of that bucket's batches it is, from 0.
+def turn_of(records: Sequence[int], step: int) -> tuple[int, int]:
+    """Return the bucket of a step, and which of that bucket's batches it is, from 0.
 
     Buckets take turns in proportion to their records, as evenly as they can: the batch j of a bucket with n of all N
     records stands at the place (2 j + 1) / 2 n.
 
-    >>> turns_of([300, 100], 0, 8)
+    >>> [turn_of([300, 100], step) for step in range(8)]
     [(0, 0), (0, 1), (1, 0), (0, 2), (0, 3), (0, 4), (1, 1), (0, 5)]
     """
     total = sum(records)
     # A place that is surely before this step: all batches before it are counted, and the rest are gone through.
     sure = max(0, step - 2 * len(records))
     taken = [max(0, -((total - 2 * bucket_records * sure) // (2 * total))) for bucket_records in records]
-    order: list[tuple[int, int]] = []
-    while len(order) < step + steps - sure:
-        ahead = sum(taken)
-        bucket = min(range(len(records)), key=lambda b: ((2 * taken[b] + 1) * _over(records, b), b))
-        if ahead >= step:
-            order.append((bucket, taken[bucket]))
+    others = [math.prod(records) // count for count in records]  # to compare fractions as whole numbers
+    while True:
+        bucket = min(range(len(records)), key=lambda b: ((2 * taken[b] + 1) * others[b], b))
+        if sum(taken) >= step:
+            return bucket, taken[bucket]
         taken[bucket] += 1
-        if len(order) == steps:
-            break
-    return order
-
-
-def _over(records: Sequence[int], bucket: int) -> Any:
-    """Return the product of the other buckets' records, to compare fractions as whole numbers."""
-    product = 1
-    for number, bucket_records in enumerate(records):
-        product *= bucket_records if number != bucket else 1
-    return product
 
 
 class Reader(Protocol):
@@ -212,8 +196,8 @@ class Batches:
     """Give the records of one step after the other: a window's are kept, and the next one's are read meanwhile."""
 
     def __init__(self, windows: Windows) -> None:
-        """Take the windows. `rows` are the rows of a batch on this host, and `steps` the batches of a window."""
-        self.rows, self.steps, self._windows = windows.local, windows.table.steps, windows
+        """Take the windows. `steps` are the batches of a window."""
+        self.steps, self._windows = windows.table.steps, windows
         self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="window")
         self._reading: dict[int, concurrent.futures.Future[Records]] = {}
 
@@ -228,42 +212,6 @@ class Batches:
 
     def _window(self, number: int) -> "concurrent.futures.Future[Records]":
         return self._reading.get(number) or self._reading.setdefault(number, self._pool.submit(self._windows, number))
-
-
-class BucketBatches:
-    """Give the records of one step after the other, each batch from one bucket; the buckets take turns.
-
-    Each bucket has an order of its own, as a dataset has. A bucket that holds no record has no turn.
-    """
-
-    def __init__(
-        self,
-        opened: Opened,
-        buckets: Sequence[Lengths],
-        *,
-        seed: int,
-        global_batch: int,
-        host: Host,
-        reader: Callable[[Opened], Reader] = PageReader,
-    ) -> None:
-        """Part the records. Raises UsageError if one fits into no bucket, and DatasetError."""
-        of_record = assign_buckets(lengths_of(opened), buckets)
-        self._batches, self._shapes, self._sizes = [], [], []
-        for number, shape in enumerate(buckets):
-            records = np.flatnonzero(of_record == number)
-            if not len(records):
-                continue
-            part = Part(reader(opened), records)
-            laid = order.table(global_batch, records=len(records), every=int(part.sizes.max()))
-            windows = Windows([part], table=laid, seed=seed, shares=[laid.lane_rows], host=host, stream=number)
-            self._batches.append(Batches(windows))
-            self._shapes.append(shape)
-            self._sizes.append(len(records))
-
-    def __call__(self, step: int) -> tuple[Records, Lengths]:
-        """Return the records of a step's batch, and the lengths of its bucket. Raises DatasetError."""
-        ((bucket, turn),) = turns_of(self._sizes, step, 1)
-        return self._batches[bucket](turn), self._shapes[bucket]
 
 
 class Reading:
@@ -287,19 +235,28 @@ class Reading:
     ) -> None:
         """Open the index. Each dataset of a mixture gives its share of a lane's rows in a window, by `rates`.
 
-        `reader` makes what reads the records of a dataset.
+        Each bucket has an order of its own, as a dataset has. One that holds no record has no turn. `reader` makes what
+        reads the records of a dataset.
 
         Raises UsageError if the datasets cannot be mixed by these rates, or not be cut into these buckets, and
         DatasetError.
         """
         self.rows = global_batch // host.hosts
+        self._batches: list[Batches] = []  # of each bucket
+        self._sizes: list[int] = []  # its records
+        self._decoders: list[RecordDecoder] = []
         if buckets:
             check_buckets(opened, buckets)
-            self._decoders = {one: features.decoder(opened, masks=masks, bucket=one) for one in buckets}
-            self._records: Callable[[int], tuple[Records, Lengths]] = BucketBatches(
-                opened[0], buckets, seed=seed, global_batch=global_batch, host=host, reader=reader
-            )
-            self.together = 1
+            of_record = assign_buckets(lengths_of(opened[0]), buckets)
+            for number, shape in enumerate(buckets):
+                of_bucket = np.flatnonzero(of_record == number)
+                if len(of_bucket):
+                    part = Part(reader(opened[0]), of_bucket)
+                    laid = order.table(global_batch, records=len(of_bucket), every=int(part.sizes.max()))
+                    windows = Windows([part], table=laid, seed=seed, shares=[laid.lane_rows], host=host, stream=number)
+                    self._batches.append(Batches(windows))
+                    self._sizes.append(len(of_bucket))
+                    self._decoders.append(features.decoder(opened, masks=masks, bucket=shape))
         else:
             every = max(one.manifest.index.every[one.name] for one in opened if one.manifest.index)
             least = _FINENESS if len(opened) > 1 else 1
@@ -307,18 +264,18 @@ class Reading:
             laid = order.table(global_batch, records=records, every=every, least=least)
             shares = _shares(opened, rates, laid.lane_rows)
             readers = [reader(one) for one in opened]
-            batches = Batches(Windows(readers, table=laid, seed=seed, shares=shares, host=host))
-            self._decoders = {(0, 0): features.decoder(opened, masks=masks)}
-            self._records = lambda step: (batches(step), (0, 0))
-            self.together = batches.steps
-        decoder = next(iter(self._decoders.values()))
+            self._batches = [Batches(Windows(readers, table=laid, seed=seed, shares=shares, host=host))]
+            self._sizes, self._decoders = [records], [features.decoder(opened, masks=masks)]
+        self.together = 1 if buckets else laid.steps
+        decoder = self._decoders[0]
         self.names = decoder.names
         self.lengths: Sequence[int | None] = [None] * len(self.names) if buckets else decoder.lengths
 
     def records(self, step: int, steps: int = 1) -> tuple[Records, RecordDecoder]:
         """Return the records of some batches of one shape, and what decodes them. Raises DatasetError."""
-        parts, shapes = zip(*(self._records(number) for number in range(step, step + steps)), strict=True)
-        return parts[0] if steps == 1 else tfrecord.join_records(parts), self._decoders[shapes[0]]
+        turns = [turn_of(self._sizes, number) for number in range(step, step + steps)]
+        parts = [self._batches[bucket](turn) for bucket, turn in turns]
+        return parts[0] if steps == 1 else tfrecord.join_records(parts), self._decoders[turns[0][0]]
 
     def arrays(self, step: int) -> dict[str, np.ndarray]:
         """Return the ids of a step's batch by name, int32[rows, length]. Raises DatasetError."""

@@ -3,7 +3,6 @@
 Ids are read in C; if a record is unusual, TensorFlow's parser does it.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,6 @@ from t5prep._native import decode_rows
 from t5prep.dataset import tfrecord
 from t5prep.dataset.tfrecord import Records
 from t5prep.train.data.opening import Opened
-from t5prep.train.model.forward import with_mask
 from t5prep.train.settings.config import Lengths
 from t5prep.train.settings.padding import Padding
 
@@ -77,7 +75,7 @@ def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths |
 
     `input_ids` have `input_length` places, `labels` `target_length`, with -100 where there is no target. Packed datasets
     have segment ids and positions too. Rows of datasets of different lengths are padded to the longest, those of a `bucket`
-    to its lengths. Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `finisher`.
+    to its lengths. Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `with_mask`.
     """
     dataset = datasets[0].manifest
     padding, packed = Padding.of_dataset(dataset), dataset.settings.layout == "packed"
@@ -91,12 +89,6 @@ def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths |
         parse=parse,
         pad_id=padding.pad_id if plain else None,
     )
-
-
-def finisher(opened: Opened, *, masks: bool = True) -> Any:
-    """Return a function that adds the `attention_mask` to a batch of ids by name, or nothing without `masks`."""
-    padding = Padding.of_dataset(opened.manifest)
-    return functools.partial(with_mask, padding=padding) if masks else dict
 
 
 def texts(opened: Opened, names: Sequence[str]) -> Any:

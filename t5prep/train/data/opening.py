@@ -53,7 +53,7 @@ def open_split(data: str | Opened, *, split: str, tokenizer: str | None = None) 
         dataset, sizes, data = data.manifest, data.sizes, data.data
     else:
         dataset = load(data)
-        sizes = _sizes(data, [shard.name for own in dataset.splits.values() for shard in own.shards])
+        sizes = _sizes(data, [shard.name for split_there in dataset.splits.values() for shard in split_there.shards])
     if split not in dataset.splits:
         raise DatasetError(
             f'{data} has no split "{split}", only {", ".join(dataset.splits)}.{did_you_mean(split, dataset.splits)} '

@@ -75,14 +75,12 @@ def test_a_run_resumed_at_any_step_goes_on_as_if_it_had_not_stopped(data):
 
 @pytest.mark.parametrize("records", [[300, 100], [33_674, 33_598, 77], [5], [1, 1000]])
 def test_buckets_take_turns_in_proportion(records):
-    whole = batches.turns_of(records, 0, 2000)
+    whole = [batches.turn_of(records, step) for step in range(2000)]
     for bucket, own in enumerate(records):
         turns = [step for step, (one, _) in enumerate(whole) if one == bucket]
         assert [turn for one, turn in whole if one == bucket] == list(range(len(turns)))
         expected = np.arange(1, 2001) * own / sum(records)
         assert np.abs(np.cumsum([one == bucket for one, _ in whole]) - expected).max() < len(records)
-    for step in (1, 2, 57, 1300):
-        assert batches.turns_of(records, step, 7) == whole[step : step + 7]
 
 
 @pytest.mark.parametrize("start", [0, 1, 2, 1000])
