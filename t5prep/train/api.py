@@ -201,8 +201,16 @@ def evaluate(
         generation=Generation(**generation),
     )
     each = [
-        Scores(name, own.metrics, own.predictions, own.worst, own.sample, data=place, split=split)
-        for place, split, own in scored
+        Scores(
+            name,
+            evaluation.metrics,
+            evaluation.predictions,
+            evaluation.worst,
+            evaluation.sample,
+            data=place,
+            split=split,
+        )
+        for place, split, evaluation in scored
     ]
     if len(each) == 1:
         return each[0]

@@ -92,15 +92,17 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
         packed, padding = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
 
         def one_step(layout: Layout, dtype: str) -> tuple[str, dict[str, float], Variables]:
-            own = dataclasses.replace(config, dtype=dtype_of(dtype, platform=layout.platform).name)
-            step, _ = compiling.compile_step(shape, own, [layout], lengths, packed=packed, padding=padding, place="")
+            in_dtype = dataclasses.replace(config, dtype=dtype_of(dtype, platform=layout.platform).name)
+            step, _ = compiling.compile_step(
+                shape, in_dtype, [layout], lengths, packed=packed, padding=padding, place=""
+            )
             weights = put_weights(initial, shape, layout)
             copies = copies_of(weights, step.copies)
             variables = Variables(weights, zero_slots(step.slot_shapes, shape, layout), step_zero(layout), copies)
             placed = jax.device_put(batch, layout.by_rows)
             *after, metrics = step.run(*variables, placed, np.float32(config.learning_rate))
             named = dict(zip(METRICS, np.asarray(metrics).tolist(), strict=True))
-            return f"{layout.device_words}, {own.dtype}", named, jax.tree.map(np.asarray, Variables(*after))
+            return f"{layout.device_words}, {in_dtype.dtype}", named, jax.tree.map(np.asarray, Variables(*after))
 
         cpu, cpu_metrics, reference = one_step(arrange(jax.devices("cpu")[:1]), "float32")
         say(f"The step is done on {cpu}.")

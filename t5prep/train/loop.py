@@ -334,14 +334,11 @@ class TrainingLoop:
         stopping = self.signals.stop(now)
         saving = self.due.save(now) or stopping
         if saving:
-            self._save()
+            self.log.flush()
+            self.writer.save(self.stepper.variables, state=self.state)
         if self.due.evaluate(now) and not stopping:
             self._evaluate(saved_already=saving)
         return saving and self.signals.stop(now)
-
-    def _save(self) -> None:
-        self.log.flush()
-        self.writer.save(self.stepper.variables, state=self.state)
 
     def _evaluate(self, *, saved_already: bool) -> None:
         """Evaluate, log it, and write it to this step's checkpoint, or to a new one if it is the best or the last."""

@@ -219,9 +219,9 @@ class Embedding:
         begun = []
         for first in range(0, len(order), self._encoder.rows):
             some = order[first : first + self._encoder.rows]
-            own = [inputs[at] for at in some]
-            length = self.length if self.output.padded else bucket(len(own[0]), limit=self.length)
-            begun.append((some, [len(one) for one in own], self._encoder.begin(own, length)))
+            batch = [inputs[at] for at in some]
+            length = self.length if self.output.padded else bucket(len(batch[0]), limit=self.length)
+            begun.append((some, [len(one) for one in batch], self._encoder.begin(batch, length)))
         return begun
 
     def _end(self, begun: Sequence[tuple[list[int], list[int], Any]]) -> list[np.ndarray]:
@@ -229,8 +229,8 @@ class Embedding:
         found: dict[int, np.ndarray] = {}
         for places, lengths, work in begun:
             vectors = self._encoder.vectors_of(work)
-            for at, length, own in zip(places, lengths, vectors, strict=False):
-                found[at] = own[:length] if self.output.pooling == "none" and not self.output.padded else own
+            for at, length, vector in zip(places, lengths, vectors, strict=False):
+                found[at] = vector[:length] if self.output.pooling == "none" and not self.output.padded else vector
         return [found[at] for at in range(len(found))]
 
     def identity(self) -> dict[str, Any]:
@@ -264,8 +264,8 @@ def _fingerprint(opened: run.Model) -> str:
     for name, layout in of_encoder(opened.config).items():
         first, whole = slice(0, 1), slice(None)
         stack = (whole,) * layout.stacked_axes
-        own = len(layout.shape) - layout.stacked_axes
-        part = (whole,) * own if own == 1 else (whole, first) if layout.transposed else (first, whole)
+        axes = len(layout.shape) - layout.stacked_axes
+        part = (whole,) * axes if axes == 1 else (whole, first) if layout.transposed else (first, whole)
         digest.update(name.encode() + np.ascontiguousarray(opened.weights[name][(*stack, *part)], "<f4").tobytes())
     return digest.hexdigest()
 

@@ -54,10 +54,19 @@ class Folder:
             )
         self._known: dict[str, dict[str, Any]] = {}
         if kept is not None:
-            self._check(kept)
+            differs = [key for key, value in self._identity.items() if kept.get(key) != value]
+            if differs:
+                raise OutputError(
+                    f"{place} has vectors that were made with another {' and '.join(differs)}. Choose another --out, or "
+                    "give the same again to go on."
+                )
             self._known = {str(one["name"]): one for one in kept.get("shards", [])}
         elif writes:
-            self._make()
+            if not gcs.is_gs(place):
+                try:
+                    Path(place).mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise OutputError(atomic_files.explain(error, Path(place))) from error
             paths.write(paths.at(place, _BEGUN), _json(self._identity))
         self._beside = {name for name in there if name.startswith(atomic_files.UNFINISHED)}
 
@@ -108,14 +117,6 @@ class Folder:
             if name.startswith(atomic_files.UNFINISHED):
                 self._remove(name)
 
-    def _check(self, kept: Mapping[str, Any]) -> None:
-        differs = [key for key, value in self._identity.items() if kept.get(key) != value]
-        if differs:
-            raise OutputError(
-                f"{self.place} has vectors that were made with another {' and '.join(differs)}. Choose another --out, or give "
-                "the same again to go on."
-            )
-
     def _names(self) -> set[str]:
         if not gcs.is_gs(self.place) and not Path(self.place).exists():
             return set()
@@ -123,13 +124,6 @@ class Folder:
             return paths.names(self.place)
         except OSError as error:
             raise OutputError(atomic_files.explain(error, Path(self.place))) from error
-
-    def _make(self) -> None:
-        if not gcs.is_gs(self.place):
-            try:
-                Path(self.place).mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise OutputError(atomic_files.explain(error, Path(self.place))) from error
 
     def _read(self, name: str) -> dict[str, Any] | None:
         """Return a JSON object of the folder; None if it is not there, or damaged."""

@@ -79,13 +79,13 @@ class Encoder:
     ) -> None:
         config, shard = opened.config, None if replicas == 1 else 1
         held = sum(
-            math.prod(own.shape) * own.dtype.size for own in weight_specs(config, tf.as_dtype(output.dtype)).values()
+            math.prod(spec.shape) * spec.dtype.size for spec in weight_specs(config, tf.as_dtype(output.dtype)).values()
         )
         layout = open_layout(tpu=tpu, gpus=gpus, replicas=replicas, shard=shard, weight_bytes=held)
         self.rows = -(-rows // layout.replicas) * layout.replicas
         self._tokenizer, self._pairs = tokenizer, bool(config.classes)
         dtype = dtype_of("auto" if output.dtype == "bfloat16" else output.dtype, platform=layout.platform)
-        dtypes = {name: own.dtype.as_numpy_dtype for name, own in weight_specs(config, dtype).items()}
+        dtypes = {name: spec.dtype.as_numpy_dtype for name, spec in weight_specs(config, dtype).items()}
         self._weights = put_weights({name: opened.weights[name] for name in dtypes}, config, layout, dtypes=dtypes)
         check_finite(self._weights, layout, name=opened.name)
         run = functools.partial(vectors, config=config, output=output, dtype=dtype)
@@ -118,8 +118,8 @@ def vectors(
 def weight_specs(config: Config, dtype: tf.DType) -> dict[str, tf.TensorSpec]:
     """Return the weights that a device holds, by name: the matrices of layers in the dtype of products."""
     return {
-        name: tf.TensorSpec(own.shape, dtype if own.transposed and name.startswith(OF_LAYERS) else tf.float32)
-        for name, own in of_encoder(config).items()
+        name: tf.TensorSpec(layout.shape, dtype if layout.transposed and name.startswith(OF_LAYERS) else tf.float32)
+        for name, layout in of_encoder(config).items()
     }
 
 

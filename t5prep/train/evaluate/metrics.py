@@ -293,7 +293,7 @@ OF_RANKINGS: Mapping[str, Number] = {"mrr_at_10": Number(), "ndcg_at_10": Number
 # Every number that there is.
 NUMBERS: Mapping[str, Number] = {
     **OF_TOKENS,
-    **{name: number for own in OF_TARGETS.values() for name, number in own.items()},
+    **{name: number for numbers in OF_TARGETS.values() for name, number in numbers.items()},
     **OF_RANKINGS,
     **_OF_CLASSES,
     **{name: number for metric in METRICS.values() for name, number in metric.numbers.items()},
@@ -349,11 +349,11 @@ def of_each(
     ]
     scores: list[dict[str, float]] = []
     for right, predicted in zip(references, predictions, strict=True):
-        own: dict[str, float] = {}
+        item: dict[str, float] = {}
         for compute_one, numbers in computed:
             values = compute_one([right], [predicted]) if numbers else {}
-            own |= {name: values[name] for name in numbers}
-        scores.append(own)
+            item |= {name: values[name] for name in numbers}
+        scores.append(item)
     return scores
 
 

@@ -43,8 +43,8 @@ def record_in_run(
     if newest is None:
         raise UsageError(f"{name} has no checkpoint yet, so it has seen nothing.")
     state = newest[1]
-    own = [one["digest"] == dataset.digest for one in state.data]
-    if not any(own):
+    of_record = [one["digest"] == dataset.digest for one in state.data]
+    if not any(of_record):
         raise UsageError(
             f"{name} was not trained on {data}, but on {', '.join(str(one['uri']) for one in state.data)}."
         )
@@ -53,21 +53,19 @@ def record_in_run(
     told: dict[str, Any] = {"run": name, "trained": state.step, "split": settings.split, "steps": []}
     if split == settings.split:
         places = [
-            data if mine else splits.place_of(str(one["uri"]), name) for one, mine in zip(state.data, own, strict=True)
+            data if mine else splits.place_of(str(one["uri"]), name)
+            for one, mine in zip(state.data, of_record, strict=True)
         ]
         opened = opening.open_all(places, split=split)
-        told["steps"] = steps_of(opened, settings, own=own, shard=shard, number=number, steps=state.step)
+        told["steps"] = steps_of(opened, settings, of_record=of_record, shard=shard, number=number, steps=state.step)
     with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
-        framed = _framed(paths.at(data, shard), byte, size)
+        with paths.opened(paths.at(data, shard)) as file:
+            file.seek(byte)
+            framed = file.read(size)
         _write_alone(framed, dataset, split=split, out=folder)
         scored, ((_, _, evaluation),) = splits.score_splits(name, data=[folder], splits=[split])
-    told |= {
-        "checkpoint": scored,
-        "loss": evaluation.metrics["loss"],
-        "prediction": None,
-        "right": None,
-        "kept_in": None,
-    }
+    told |= {"checkpoint": scored, "loss": evaluation.metrics["loss"]}
+    told |= dict.fromkeys(("prediction", "right", "kept_in"))
     kept = _kept(name, id=id, checkpoint=scored)
     if answer := kept or next(iter(evaluation.predictions), None):
         right = answer["prediction"] in answer["references"]
@@ -77,14 +75,20 @@ def record_in_run(
 
 
 def steps_of(
-    opened: Sequence[Opened], settings: configs.TrainConfig, *, own: Sequence[bool], shard: str, number: int, steps: int
+    opened: Sequence[Opened],
+    settings: configs.TrainConfig,
+    *,
+    of_record: Sequence[bool],
+    shard: str,
+    number: int,
+    steps: int,
 ) -> list[int]:
     """Return the steps of a run, counted from 1, up to `steps`, whose batches held one record.
 
     `own` says which of the run's datasets the record is of; `number` is its number in its shard. The order of training is
     computed again, without reading any record.
     """
-    mine = opened[own.index(True)]
+    mine = opened[of_record.index(True)]
     before = mine.paths.index(paths.at(mine.data, shard))
     sizes = PageReader(mine).sizes
     ends = np.cumsum(sizes)
@@ -100,7 +104,7 @@ def steps_of(
         buckets=parse_buckets(settings.buckets),
         masks=False,
         reader=lambda one: _Names(
-            one, mine=any(is_own and one is other for is_own, other in zip(own, opened, strict=True))
+            one, mine=any(is_own and one is other for is_own, other in zip(of_record, opened, strict=True))
         ),
     )
     seen = []
@@ -127,21 +131,14 @@ class _Names:
         return Records([], named)
 
 
-def _framed(path: str, byte: int, size: int) -> bytes:
-    """Return a record as it lies in its shard."""
-    with paths.opened(path) as file:
-        file.seek(byte)
-        return file.read(size)
-
-
 def _write_alone(framed: bytes, dataset: Manifest, *, split: str, out: str) -> None:
     """Write a dataset of one record, which is scored as a whole split is."""
     shard = Shard(shard_files.name(split, 0, 1), 1, len(framed), hashlib.sha256(framed).hexdigest())
     paths.write(paths.at(out, shard.name), framed)
     sizes = shard_files.page_sizes(np.array([len(framed)]), every=8)
     index = shard_files.write_index(out, [sizes.tobytes()], every={split: 8})
-    own = dataclasses.replace(dataset.splits[split], records=1, examples=1, shards=[shard])
-    alone = dataclasses.replace(dataset, splits={split: own}, index=index, lengths=None, rejected_file=None)
+    only_split = dataclasses.replace(dataset.splits[split], records=1, examples=1, shards=[shard])
+    alone = dataclasses.replace(dataset, splits={split: only_split}, index=index, lengths=None, rejected_file=None)
     paths.write(paths.at(out, manifest.NAME), alone.sealed().dumps().encode())
 
 

@@ -24,13 +24,13 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
     found: list[Span] = []
     begin, before, kind = 0, "O", ""
     for number, tag in enumerate([*tags, "O"]):
-        place, _, own = tag.partition("-")
-        other = own != kind or place in "BSO" or before in "ESO"
+        place, _, tag_kind = tag.partition("-")
+        other = tag_kind != kind or place in "BSO" or before in "ESO"
         if other and before != "O":
             found.append((kind, begin, number - 1))
         if other:
             begin = number
-        before, kind = place, own
+        before, kind = place, tag_kind
     return found
 
 
@@ -40,7 +40,7 @@ def of_spans(right: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]])
     >>> of_spans([["B-PER", "I-PER", "O"]], [["B-PER", "O", "B-LOC"]])["f1"]
     0.0
     """
-    both = [(set(spans_of(own)), set(spans_of(said))) for own, said in zip(right, predicted, strict=True)]
+    both = [(set(spans_of(wanted)), set(spans_of(said))) for wanted, said in zip(right, predicted, strict=True)]
     hits, wanted, given = (sum(map(len, some)) for some in ((a & b for a, b in both), *zip(*both, strict=True)))
     return {
         "precision": hits / given if given else 0.0,
@@ -96,10 +96,10 @@ def of_rankings(queries: Sequence[bytes], right: np.ndarray, predicted: np.ndarr
     for place, query in enumerate(queries):
         places.setdefault(query, []).append(place)
     reciprocals, shares = [], []
-    for own in places.values():
-        order = np.lexsort((gains[own], -predicted[own]))
-        found, best = gains[own][order][:RANKED], np.sort(gains[own])[::-1][:RANKED]
-        if len(own) < 2 or not best[0]:
+    for rows in places.values():
+        order = np.lexsort((gains[rows], -predicted[rows]))
+        found, best = gains[rows][order][:RANKED], np.sort(gains[rows])[::-1][:RANKED]
+        if len(rows) < 2 or not best[0]:
             continue
         first = np.flatnonzero(found)
         reciprocals.append(1.0 / (first[0] + 1.0) if len(first) else 0.0)
@@ -147,4 +147,4 @@ def score(
 
 def _with_label(rows: Iterable[np.ndarray], labels: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the values of each row at the places that have a label."""
-    return (row[own != IGNORED_LABEL] for row, own in zip(rows, labels, strict=True))
+    return (row[label != IGNORED_LABEL] for row, label in zip(rows, labels, strict=True))

@@ -100,8 +100,10 @@ def joined(names: Sequence[str], each: Sequence[Mapping[str, float]]) -> dict[st
     """
     if len(each) == 1:
         return dict(each[0])
-    own = {f"{name}/{key}": value for name, numbers in zip(names, each, strict=True) for key, value in numbers.items()}
-    return mean(each) | own
+    of_dataset = {
+        f"{name}/{key}": value for name, numbers in zip(names, each, strict=True) for key, value in numbers.items()
+    }
+    return mean(each) | of_dataset
 
 
 def mean(each: Sequence[Mapping[str, float]]) -> dict[str, float]:

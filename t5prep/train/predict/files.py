@@ -40,7 +40,7 @@ class Writer:
     `columns` are the input's, `scores` adds each answer's score. Raises UsageError for an unknown format.
     """
 
-    def __init__(self, kind: str, *, columns: Sequence[str] = (), scores: bool = False) -> None:
+    def __init__(self, kind: str, *, columns: Sequence[str] = (), scores: bool = False, goes_on: bool = False) -> None:
         if kind not in FORMATS:
             raise UsageError(f'--to "{kind}": it is one of {", ".join(FORMATS)}.{did_you_mean(kind, FORMATS)}')
         self.kind, self._scores, self._first = kind, scores, True
@@ -144,8 +144,6 @@ class AnswerFile:
         self._text = path.with_name(f"{atomic_files.UNFINISHED}{path.name}")
         self._journal = path.with_name(f"{atomic_files.UNFINISHED}{path.name}.json")
         self._identity = json.loads(json.dumps(identity))
-        self.done = 0
-        self.counts: dict[str, Any] = {}
         with _explained(path):
             if path.exists() and not fresh and not self._journal.exists():
                 raise OutputError(f"{path} is there already. Name another file, or --fresh to replace it.")
@@ -161,7 +159,11 @@ class AnswerFile:
             raise OutputError(
                 f"{path} is being written by another run. Wait for it, or choose another --out."
             ) from None
-        self._go_on({} if fresh else self._journal_before())
+        journal = {} if fresh else self._journal_before()
+        with _explained(path):
+            self._file.truncate(journal.get("bytes", 0))
+            self._file.seek(0, os.SEEK_END)
+        self.done, self.counts = journal.get("done", 0), dict(journal.get("counts", {}))
 
     def _journal_before(self) -> dict[str, Any]:
         """Return the journal of a killed run, or an empty dict."""
@@ -179,12 +181,6 @@ class AnswerFile:
                 "--fresh to begin anew."
             )
         return dict(journal)
-
-    def _go_on(self, journal: Mapping[str, Any]) -> None:
-        with _explained(self._path):
-            self._file.truncate(journal.get("bytes", 0))
-            self._file.seek(0, os.SEEK_END)
-        self.done, self.counts = journal.get("done", 0), dict(journal.get("counts", {}))
 
     def add(self, text: str, *, done: int, counts: Mapping[str, Any]) -> None:
         """Write some answers; `done` is the number written so far, with these, and `counts` are their counts."""

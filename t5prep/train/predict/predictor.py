@@ -133,8 +133,8 @@ class Predictor:
         for some in _batched(order, self._device.rows):
             length = bucket(len(ids[some[0]]), limit=self.limit)
             tokens, scores = self._device([ids[at] for at in some], length)
-            for at, own, score in zip(some, tokens, scores, strict=True):
-                found[at] = self._read(own, score, of[at])
+            for at, answer_ids, score in zip(some, tokens, scores, strict=True):
+                found[at] = self._read(answer_ids, score, of[at])
         answers = iter(found)
         return [self._answered(one, list(itertools.islice(answers, len(one.ids)))) for one in asked]
 
@@ -189,7 +189,7 @@ class Predictor:
         if self._classes:
             return _Generated(tuple(self._classes[number] for (number,) in ids), tuple(map(float, scores)), False)
         unfinished = self.generation.max_length > 1 and bool((ids[0] != self.tokenizer.eos_id).all())
-        texts = tuple(answer(own, self.tokenizer, keep_newlines=self._keep_newlines) for own in ids)
+        texts = tuple(answer(answer_ids, self.tokenizer, keep_newlines=self._keep_newlines) for answer_ids in ids)
         return _Generated(texts, tuple(map(float, scores)), unfinished and bool(ids[0].any()))
 
     def _answered(self, asked: _Asked, answers: "list[_Generated]") -> Answer:

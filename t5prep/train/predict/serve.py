@@ -67,11 +67,11 @@ class AnswerQueue:
 
     def _work(self) -> None:
         while some := self._together():
-            questions = [question for own, _ in some for question in own]
+            questions = [question for asked, _ in some for question in asked]
             try:
                 answers = iter(self._answer(questions))
-                for own, future in some:
-                    future.set_result([next(answers) for _ in own])
+                for asked, future in some:
+                    future.set_result([next(answers) for _ in asked])
             except Exception as error:  # an error of the device goes to these clients; others are still served
                 for _, future in some:
                     if not future.done():

@@ -15,21 +15,10 @@ from t5prep.train.model.architecture import CLASS_NAMES, T5_TYPES, EncoderConfig
 from t5prep.train.model.entries import HEADS
 from t5prep.train.run.run import Model
 
-_TOLD = [
-    "model",
-    "lora",
-    "lora_alpha",
-    "batch",
-    "steps",
-    "epochs",
-    "optimizer",
-    "learning_rate",
-    "schedule",
-    "warmup",
-    "dropout",
-    "seed",
-    "dtype",
-]
+_TOLD = (
+    *("model", "lora", "lora_alpha", "batch", "steps", "epochs", "optimizer", "learning_rate", "schedule", "warmup"),
+    *("dropout", "seed", "dtype"),
+)
 
 _HEADS = {"class": "classification", "labels": "multi-label classification", "number": "regression", "tags": "tagging"}
 
@@ -52,7 +41,9 @@ def model_card(model: Model, *, name: str, licence: str = "") -> str:
         settings = {key: model.state.config[key] for key in _TOLD if model.state.config.get(key)}
         if "lora" not in settings:
             settings.pop("lora_alpha", None)
-        parts += ["## Training", _table("setting", settings), _versions(model.state.versions)]
+        parts += ["## Training", _table("setting", settings)]
+        versions = ", ".join(f"{name} {number}" for name, number in model.state.versions.items())
+        parts.append(f"With {versions}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -112,10 +103,10 @@ model = AutoModelForSeq2SeqLM.from_pretrained("THIS_MODEL")
 
 
 def _adapter(model: Model) -> str:
-    own = model.adapter
-    assert own is not None
-    base = base_model(model) or own.base
-    return f"""Adapters (LoRA of rank {own.config.lora_rank}) of {code(base)}, a model that writes texts, trained by t5prep.
+    adapter = model.adapter
+    assert adapter is not None
+    base = base_model(model) or adapter.base
+    return f"""Adapters (LoRA of rank {adapter.config.lora_rank}) of {code(base)}, a model that writes texts, trained by t5prep.
 
 ```python
 from peft import PeftModel
@@ -151,10 +142,6 @@ def _table(first: str, rows: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _versions(versions: dict[str, str]) -> str:
-    return "With " + ", ".join(f"{name} {number}" for name, number in versions.items()) + "."
-
-
 # Names of the Hub's first T5 models, which may be given without their owner.
 OWN = re.compile(r"t5-(small|base|large|3b|11b)")
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
@@ -165,7 +152,7 @@ TASK, CLASS_TASK = "text2text-generation", "text-classification"
 
 def header(model: Model, *, name: str, licence: str = "") -> str:
     """Return the YAML between two lines of dashes. `licence` is the Hub's name of one, such as apache-2.0."""
-    base = base_model(model)
+    base, kind = base_model(model), model.config.model_type
     numbers = _numbers(model.state.metrics if model.state else {})
     tasks = sorted({dataset.settings.task for dataset in model.manifests})
     data = ModelCardData(
@@ -175,7 +162,7 @@ def header(model: Model, *, name: str, licence: str = "") -> str:
         license=licence or LICENCES.get(base.partition("/")[0]),
         datasets=datasets(model) or None,
         metrics=sorted({NUMBERS[key].hub for key in numbers}) or None,
-        tags=[_kind(model), "t5prep", *(["lora"] if model.adapter else []), *tasks],
+        tags=["t5" if kind in T5_TYPES else kind, "t5prep", *(["lora"] if model.adapter else []), *tasks],
         model_name=name if numbers and tasks else None,
         eval_results=_results(model, numbers) if numbers and tasks else None,
         ignore_metadata_errors=False,
@@ -190,10 +177,6 @@ def _task(model: Model) -> str:
     if model.config.classes and model.config.target == "tags":
         return "token-classification"
     return CLASS_TASK if model.config.classes else "text-generation"
-
-
-def _kind(model: Model) -> str:
-    return "t5" if model.config.model_type in T5_TYPES else model.config.model_type
 
 
 def base_model(model: Model) -> str:

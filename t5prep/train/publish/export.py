@@ -72,7 +72,8 @@ def export_hf(
             _write_json(place / "generation_config.json", generation)
         for number, made in enumerate(opened.manifests):
             atomic_files.write_whole(place / f"manifest-{number}.json", made.dumps().encode())
-        atomic_files.write_whole(place / "README.md", _card(opened, out, licence))
+        readme = card.model_card(opened, name=Path(out).absolute().name, licence=licence)
+        atomic_files.write_whole(place / "README.md", readme.encode())
         if opened.adapter:
             adapters.write(place, opened.adapter, base=base, dtype=dtype)
         else:
@@ -142,10 +143,6 @@ def _base_for_others(opened: run.Model) -> str:
     if alone:
         raise UsageError(f"The adapters of {opened.name} belong to {alone}: export a whole model with --merge.")
     return str(Path(base).absolute()) if Path(base).exists() else card.base_model(opened) or base
-
-
-def _card(opened: run.Model, out: str, licence: str) -> bytes:
-    return card.model_card(opened, name=Path(out).absolute().name, licence=licence).encode()
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

@@ -94,7 +94,7 @@ def write(
 ) -> None:
     """Write a step, a forward pass and the state after `number` steps, whole or not at all. Raises OutputError."""
     tensors = {f"weights/{name}": value for name, value in weights.items()}
-    tensors |= {f"slots/{name}/{slot}": value for name, own in slots.items() for slot, value in own.items()}
+    tensors |= {f"slots/{name}/{slot}": value for name, of_weight in slots.items() for slot, value in of_weight.items()}
     about = {
         "step": number,
         "jax": jax.__version__,

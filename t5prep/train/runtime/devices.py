@@ -72,8 +72,10 @@ def _cpus(count: int) -> list[Any]:
             raise UsageError(f"{count} CPU devices were asked for after the first were in use: start anew.") from error
     cpus = _devices("cpu", "The CPU cannot be used")
     if processes > 1:
-        own = {number: [one for one in cpus if one.process_index == number][:count] for number in range(processes)}
-        return [device for devices in own.values() for device in devices]
+        of_process = {
+            number: [one for one in cpus if one.process_index == number][:count] for number in range(processes)
+        }
+        return [device for devices in of_process.values() for device in devices]
     if len(cpus) < count:
         raise UsageError(f"{count} CPU devices were asked for, and XLA_FLAGS makes {len(cpus)}: change it.")
     return cpus[:count]

@@ -138,8 +138,8 @@ def _machines() -> int:
     import numpy as np
     from jax.experimental import multihost_utils
 
-    own = np.uint32(zlib.crc32(socket.gethostname().encode()))
-    return len(set(np.asarray(multihost_utils.process_allgather(own)).tolist()))
+    this_machine = np.uint32(zlib.crc32(socket.gethostname().encode()))
+    return len(set(np.asarray(multihost_utils.process_allgather(this_machine)).tolist()))
 
 
 def _workers() -> int:

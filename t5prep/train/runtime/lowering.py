@@ -82,7 +82,7 @@ def specs(shapes: Any) -> Any:
     TensorShape([2, 3])
     """
     if isinstance(shapes, dict):
-        return {name: specs(own) for name, own in shapes.items()}
+        return {name: specs(shape) for name, shape in shapes.items()}
     return tf.TensorSpec(shapes, tf.float32)
 
 

@@ -32,7 +32,7 @@ def look(layout: Layout) -> dict[str, Any]:
     return {
         "devices": len(layout.devices),
         "kind": str(layout.devices[0].device_kind),
-        "memory": min((int(own.get("bytes_limit", 0)) for own in memory), default=0),
+        "memory": min((int(device.get("bytes_limit", 0)) for device in memory), default=0),
         "versions": {name: importlib.metadata.version(name) for name in names},
         "loss": loss,
     }

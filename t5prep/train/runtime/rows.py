@@ -40,7 +40,9 @@ def on_rows(
         with compiling:  # threads that call at the same time wait for one compilation
             if key not in compiled:
                 specs = {column: tf.TensorSpec(rows.shape, tf.as_dtype(rows.dtype)) for column, rows in batch.items()}
-                given = {own: tf.TensorSpec(held.shape, tf.as_dtype(held.dtype)) for own, held in weights.items()}
+                given = {
+                    variable: tf.TensorSpec(held.shape, tf.as_dtype(held.dtype)) for variable, held in weights.items()
+                }
                 program = rows_program(
                     name, function, shape=shape, layout=layout, batch=specs, dtype=dtype, weights=given
                 )

@@ -43,8 +43,8 @@ class Held:
     @classmethod
     def by(cls, layout: Layout, shape: Config, slots: Mapping[str, Any], *, batch: int) -> "Held":
         """Return what each device of a layout holds, with optimizer slots of these shapes; all is float32."""
-        weight_bytes = 4 * sum(math.prod(own.shape) for own in weight_layouts(shape).values())
-        slot_bytes = 4 * sum(math.prod(shape) for own in slots.values() for shape in own.values())
+        weight_bytes = 4 * sum(math.prod(variable.shape) for variable in weight_layouts(shape).values())
+        slot_bytes = 4 * sum(math.prod(shape) for of_weight in slots.values() for shape in of_weight.values())
         try:
             capacity = int((layout.devices[0].memory_stats() or {}).get("bytes_limit", 0))
         except Exception:  # a described device, or one of a runtime that does not count

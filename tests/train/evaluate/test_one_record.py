@@ -47,7 +47,7 @@ def test_the_steps_are_those_whose_batches_have_the_id(tmp_path: Path, how: str)
         seen: set[int] = set()
         for lives, place in zip(every, places, strict=True):  # in a mixture, both may have a row of this id
             for found in (one for one in lives.records(id) if one.split == "train"):
-                where = {"shard": found.shard, "number": found.number, "own": [one == place for one in places]}
+                where = {"shard": found.shard, "number": found.number, "of_record": [one == place for one in places]}
                 seen |= set(one_record.steps_of(opened, settings, **where, steps=60))
         assert sorted(seen) == batches[id]
         assert seen
