@@ -144,7 +144,12 @@ def made_of(rows: Sequence[int], examples: Sequence[Example | str], **columns: S
     try:
         return _table(rows, examples, columns)
     except UnicodeEncodeError:  # a task or a filter of the user's made what is no text
-        return _table(rows, [_text_or_reason(one) for one in examples], columns)
+        # A reason is written so that it is UTF-8 itself.
+        texts = (
+            one.encode(errors="backslashreplace").decode() if isinstance(one, str) else not_utf8(one) or one
+            for one in examples
+        )
+        return _table(rows, list(texts), columns)
 
 
 def examples_of(table: pa.Table) -> list[Example | str]:
@@ -219,11 +224,6 @@ def of_columns(columns: dict[str, object], rows: int) -> pa.Table:
 
 def _part(text: str, kind: int) -> Part:
     return EOS if kind == END else Protected(text) if kind == PROTECTED else text
-
-
-def _text_or_reason(one: Example | str) -> Example | str:
-    """Return an example whose texts are UTF-8, or why it makes none; a reason is written so that it is UTF-8 itself."""
-    return one.encode(errors="backslashreplace").decode() if isinstance(one, str) else not_utf8(one) or one
 
 
 def _lengths(lists: pa.ListArray) -> np.ndarray:

@@ -59,8 +59,10 @@ class Options:
 
 def to_inputs(record: Record, options: Options) -> Example:
     """Return one row without its target. Raises Reject for an empty one."""
-    if options.tags_column:
-        record = {**record, options.inputs_column: _words_of(record, options.inputs_column)}
+    if options.tags_column:  # the words, a list or a text with spaces, with one space between two
+        column = options.inputs_column
+        words = record[column] if isinstance(record[column], list | tuple) else rows.text(record, column).split()
+        record = {**record, column: " ".join(SPACE_IN_WORD.join(_text(word).split()) for word in words)}
     if not any(rows.text(record, column).strip() for column in input_columns(options)):
         raise Reject("empty input")
     id = rows.text(record, options.id_column, "") if options.id_column else ""
@@ -108,13 +110,15 @@ def to_example(record: Record, options: Options) -> Example:
 def _names(record: Record, options: Options, kind: str, words: dict[str, str]) -> str:
     """Return the tags or the labels of a row as the text of a target. Raises Reject for an unknown one."""
     flags = flag_columns(options)
-    value = (
-        [name for name in flags if _is_set(record, name)]
-        if flags
-        else record[options.tags_column or options.labels_column]
-    )
+    column = options.tags_column or options.labels_column
+    value = [] if flags else record[column]
+    for flag in flags:
+        text = rows.text(record, flag).strip().lower()
+        if text not in FLAGS:
+            raise Reject(f"neither 0 nor 1: {text!r} in {flag}")
+        value += [flag] if FLAGS[text] else []
     if not isinstance(value, list | tuple):
-        text = rows.text(record, options.tags_column or options.labels_column)
+        text = rows.text(record, column)
         value = text.split(options.label_separator if kind == "labels" else None)
     names = [_text(name).strip() for name in value]
     names = [name for name in names if name or kind == "tags"]
@@ -134,20 +138,6 @@ def flag_columns(options: Options) -> tuple[str, ...]:
     """
     columns = tuple(name.strip() for name in options.labels_column.split(","))
     return columns if len(columns) > 1 else ()
-
-
-def _is_set(record: Record, column: str) -> bool:
-    text = rows.text(record, column).strip().lower()
-    if text not in FLAGS:
-        raise Reject(f"neither 0 nor 1: {text!r} in {column}")
-    return FLAGS[text]
-
-
-def _words_of(record: Record, column: str) -> str:
-    """Return the words of a row, a list or a text with spaces between them, as a text with one space between two."""
-    value = record[column]
-    words = value if isinstance(value, list | tuple) else rows.text(record, column).split()
-    return " ".join(SPACE_IN_WORD.join(_text(word).split()) for word in words)
 
 
 def target_of(options: Options) -> str:

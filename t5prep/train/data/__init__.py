@@ -71,10 +71,10 @@ def train_batches(
         print(next(iter(batches))["labels"].shape)
     """
     names = [data] if isinstance(data, str) else list(data)
-    _check_rows(global_batch, host=host, hosts=hosts)
+    part = _part(global_batch, host=host, hosts=hosts)
     opened = open_all(names, split=split, tokenizer=tokenizer)
     reading = Reading(
-        opened, seed=seed, global_batch=global_batch, rates=rates, host=Host(host, hosts), buckets=buckets, masks=masks
+        opened, seed=seed, global_batch=global_batch, rates=rates, host=part, buckets=buckets, masks=masks
     )
     texts = features.texts(opened[0], ["id"]) if with_ids else None
     finish = functools.partial(with_mask, padding=Padding.of_dataset(opened[0].manifest)) if masks else dict
@@ -100,15 +100,10 @@ def train_arrays(
 
     Raises DatasetError and UsageError.
     """
-    _check_rows(global_batch, host=host, hosts=hosts)
+    part = _part(global_batch, host=host, hosts=hosts)
+    opened = open_all(data, split=split)
     reading = Reading(
-        open_all(data, split=split),
-        seed=seed,
-        global_batch=global_batch,
-        rates=rates,
-        host=Host(host, hosts),
-        buckets=buckets,
-        masks=False,
+        opened, seed=seed, global_batch=global_batch, rates=rates, host=part, buckets=buckets, masks=False
     )
     return tensorflow_rows.explained(read_ahead(reading.arrays, itertools.count(start_step)))
 
@@ -131,9 +126,11 @@ def steps_per_epoch(data: str | Sequence[str | Opened], *, split: str = "train",
     return -(-sum(sum(one.counts) for one in opened) // global_batch)
 
 
-def _check_rows(batch: int, *, host: int, hosts: int) -> None:
+def _part(batch: int, *, host: int, hosts: int) -> Host:
+    """Return a host's part of each batch. Raises UsageError."""
     if batch < 1 or hosts < 1 or batch % hosts or not 0 <= host < hosts:
         raise UsageError(
             f"A global batch of {batch} rows cannot be dealt to {hosts} hosts (this is host {host}, counted from 0): "
             "take a batch that the number of hosts divides."
         )
+    return Host(host, hosts)

@@ -27,6 +27,12 @@ UNTIED = """
 `transformers` 5 warns that `shared.weight` and `lm_head.weight` differ. They should, as in every T5 1.1: it loads both."""
 
 
+_LOADED = """from transformers import AutoModelFor{0}, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
+model = AutoModelFor{0}.from_pretrained("THIS_MODEL")"""
+
+
 def model_card(model: Model, *, name: str, licence: str = "") -> str:
     """Return the README.md of an exported model: lineage from the manifests, metrics and settings from the checkpoint.
 
@@ -71,10 +77,7 @@ print(fill(f"a text with a {{fill.tokenizer.mask_token}}"))
         return f"""A {name} with a {what} head ({model.config.num_layers} layers; classes {classes}){begun}.
 
 ```python
-from transformers import AutoModelFor{head}, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
-model = AutoModelFor{head}.from_pretrained("THIS_MODEL")
+{_LOADED.format(head)}
 ```"""
     if model.config.classes:
         classes = ", ".join(map(code, model.config.classes))
@@ -82,10 +85,7 @@ model = AutoModelFor{head}.from_pretrained("THIS_MODEL")
 
 ```python
 import torch
-from transformers import AutoModelForTokenClassification, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
-model = AutoModelForTokenClassification.from_pretrained("THIS_MODEL")
+{_LOADED.format("TokenClassification")}
 texts = tokenizer(["a text"], return_tensors="pt", padding=True)
 tokens = texts.attention_mask.unsqueeze(-1)
 with torch.no_grad():
@@ -95,10 +95,7 @@ with torch.no_grad():
     return f"""A {model.config.title} of {layers}{begun}.
 
 ```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
-model = AutoModelForSeq2SeqLM.from_pretrained("THIS_MODEL")
+{_LOADED.format("Seq2SeqLM")}
 ```{"" if model.config.tie_word_embeddings else UNTIED}"""
 
 

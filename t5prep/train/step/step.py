@@ -40,7 +40,10 @@ def summed_loss(logits: tf.Tensor, labels: tf.Tensor, *, label_smoothing: float 
     z_loss: this times log(Z)**2 is added for each target, which keeps logits near log-probabilities (T5X uses 1e-4).
     """
     losses, correct = token_losses(logits, labels, label_smoothing=label_smoothing, z_loss=z_loss)
-    is_target = labels >= 0
+    return _added_up(losses, correct, labels >= 0)
+
+
+def _added_up(losses: tf.Tensor, correct: tf.Tensor, is_target: tf.Tensor) -> Sums:
     return Sums(
         loss=tf.reduce_sum(tf.where(is_target, losses, 0.0)),
         targets=tf.reduce_sum(tf.cast(is_target, tf.float32)),
@@ -96,11 +99,7 @@ def summed_loss_of_numbers(logits: tf.Tensor, labels: tf.Tensor, target: str) ->
     """Return the loss of float32[batch, logits] on int32[batch, logits] labels, where rows of -100 are none."""
     is_target = labels != IGNORED_LABEL
     losses, likeliest = losses_of_numbers(logits, tf.where(is_target, labels, 0), target)
-    return Sums(
-        loss=tf.reduce_sum(tf.where(is_target, losses, 0.0)),
-        targets=tf.reduce_sum(tf.cast(is_target, tf.float32)),
-        correct=tf.reduce_sum(tf.cast(is_target & (likeliest == labels), tf.float32)),
-    )
+    return _added_up(losses, likeliest == labels, is_target)
 
 
 Batch = Mapping[str, tf.Tensor]
