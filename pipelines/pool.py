@@ -37,6 +37,8 @@ AHEAD = 32
 # An element that kills its worker this often is itself the reason (out of memory, a bug in native code).
 MOST_DEATHS = 3
 
+# Larger arrays are given back to the system when they are freed.
+KEPT_BYTES = 32 << 20
 # Options of mallopt(3).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
@@ -271,10 +273,11 @@ def _start_worker(environment: dict[str, str]) -> None:
     logging.getLogger("concurrent.futures").disabled = True
     gc.disable()
     # A block's arrays are freed together and wanted again at once: glibc would give their pages back to the system and
-    # fault each of them in again, which takes as long as writing the records.
+    # fault each of them in again, which takes as long as writing the records. Larger arrays are given back: what is left of
+    # their pages between smaller ones made a worker hold twice what it needs.
     if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
         for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
-            set_option(option, 1 << 30)
+            set_option(option, KEPT_BYTES)
         pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # Arrow's own gives pages back too
 
     # A worker whose parent was killed would wait for work for ever: it ends instead.

@@ -439,7 +439,9 @@ def link_rows(group: tuple[int, Iterable[Piece]]) -> Iterator[tuple[int, Piece]]
     pieces = list(group[1])
     times = max(1, sum(map(len, pieces)) // search.RANGE_BYTES)
     for number in range(times):  # where a range is large, some of its values at a time
-        parts = (np.frombuffer(part, search.ENTRY) for piece in pieces for part in piece.parts(search.ENTRY.itemsize << 16))
+        parts = (
+            np.frombuffer(part, search.ENTRY) for piece in pieces for part in piece.parts(search.ENTRY.itemsize << 16)
+        )
         for links in search.links(part if times == 1 else part[part["value"] % times == number] for part in parts):
             for begin in range(0, len(links), shards.LARGEST_PIECE // links.itemsize // 2):
                 yield 0, Piece(data=links[begin : begin + shards.LARGEST_PIECE // links.itemsize // 2].tobytes())

@@ -29,6 +29,7 @@ from t5prep.prepare import earlier_datasets
 from t5prep.prepare.earlier_datasets import EarlierTexts, text_of_ids
 from t5prep.prepare.evaluation_sets import Leaks
 from t5prep.prepare.filters.chain import Chain
+from t5prep.prepare.memory_budget import LARGEST_BLOCK
 from t5prep.prepare.near_duplicates.sketches import shingles
 from t5prep.prepare.token_cache import TokenCache
 from t5prep.reading import blocks, columns, rows
@@ -212,18 +213,32 @@ class BlockTokenizer:
     def __call__(self, block: Block) -> TokenizedBlock:
         """Return the table of a block. Raises SourceError for a missing column, TaskError if the task fails at a row."""
         if self._cache is None:
-            return TokenizedBlock(self.features(self._examples(block)), found=False)
+            return TokenizedBlock(self._tokenized(block), found=False)
         if block.format.kind != "parquet":
             block = dataclasses.replace(block, data=blocks.content(block))  # read once
         name = self._cache.name_of(block, columns=self._examples.columns)
         if (cached := self._cache.find(name)) is not None:
             return TokenizedBlock(cached, found=True)
-        table = self.features(self._examples(block))
+        table = self._tokenized(block)
         self._cache.keep(name, table)
         return TokenizedBlock(table, found=False)
 
+    def _tokenized(self, block: Block) -> pa.Table:
+        """Return the features of all rows of a block (SCHEMA), in their order.
+
+        They are made of LARGEST_BLOCK of its bytes at a time: a part of a Parquet file is larger than other blocks.
+        """
+        examples = self._examples(block)
+        most = max(1, len(examples) * LARGEST_BLOCK // max(LARGEST_BLOCK, block.size))
+        some = [self.features(examples.slice(begin, most)) for begin in range(0, max(1, len(examples)), most)]
+        features = pa.concat_tables(some).combine_chunks()
+        numbers = features["row"].to_numpy()
+        if (numbers[1:] >= numbers[:-1]).all():
+            return features
+        return features.take(np.argsort(numbers, kind="stable")).combine_chunks()
+
     def features(self, examples: pa.Table) -> pa.Table:
-        """Return the table of features (SCHEMA) of a table of examples, in the order of the rows."""
+        """Return the table of features (SCHEMA) of a table of examples, in their order."""
         examples, reasons, changed = self._filters.of_table(examples)
         inputs = example_table.inputs_of(examples)
         if self._leaks is not None:
@@ -269,11 +284,7 @@ class BlockTokenizer:
             "changed": changed,
             "part": part,
         }
-        features = pa.table([_column(table[field.name], field, len(examples)) for field in SCHEMA], schema=SCHEMA)
-        numbers = features["row"].to_numpy()
-        if (numbers[1:] >= numbers[:-1]).all():
-            return features
-        return features.take(np.argsort(numbers, kind="stable")).combine_chunks()
+        return pa.table([_column(table[field.name], field, len(examples)) for field in SCHEMA], schema=SCHEMA)
 
     def _compared(self, inputs: Inputs, ids: Ragged) -> pa.LargeStringArray | None:
         """Return the text of which each example's shingles are, and by which it is looked up among earlier ones."""
