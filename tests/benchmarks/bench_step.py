@@ -40,7 +40,7 @@ def tensorflow_step():
     from t5prep.train.runtime.compiling import compile_now
     from t5prep.train.runtime.devices import open_layout
     from t5prep.train.runtime.programs import step_program
-    from t5prep.train.runtime.state import Variables, copies_of, put_rows, step_zero, put_weights, zero_slots
+    from t5prep.train.runtime.state import Variables, copies_of, put_rows, put_weights, step_zero, zero_slots
     from t5prep.train.settings.config import TrainConfig
 
     shape, layout = ModelConfig.from_json({"model_type": "t5", **SHAPE}), open_layout()
