@@ -37,6 +37,37 @@ MADLAD = {
     "eos_token_id": 2,
     "decoder_start_token_id": 0,
 }
+# EleutherAI/improved-t5 (619e3fd, convert_weights/configs/base_v2/config.json): what Pile-T5-base was converted with.
+PILE_T5 = {
+    "architectures": ["UMT5ForConditionalGeneration"],
+    "d_ff": 2048,
+    "d_kv": 64,
+    "d_model": 768,
+    "decoder_start_token_id": 0,
+    "dense_act_fn": "gelu_new",
+    "dropout_rate": 0.1,
+    "eos_token_id": 2,
+    "feed_forward_proj": "gated-gelu",
+    "initializer_factor": 1.0,
+    "is_encoder_decoder": True,
+    "is_gated_act": True,
+    "layer_norm_epsilon": 1e-06,
+    "model_type": "umt5",
+    "num_decoder_layers": 12,
+    "num_heads": 12,
+    "num_layers": 12,
+    "output_past": True,
+    "pad_token_id": 0,
+    "relative_attention_max_distance": 128,
+    "relative_attention_num_buckets": 32,
+    "scalable_attention": True,
+    "tie_word_embeddings": False,
+    "tokenizer_class": "LlamaTokenizerFast",
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.31.0",
+    "use_cache": True,
+    "vocab_size": 32128,
+}
 SMALL = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_heads": 2, "num_layers": 1, "num_decoder_layers": 1}
 
 
@@ -51,9 +82,25 @@ def test_madlad_is_a_t5_1_1_with_ids_of_its_own():
     assert read(made.to_json()) == made
 
 
+def test_pile_t5_is_a_umt5_whose_end_is_llamas():
+    made = read(PILE_T5)
+    assert (made.bias_in_every_layer, made.gated, made.tie_word_embeddings, made.vocab_size) == (
+        True,
+        True,
+        False,
+        32128,
+    )
+    assert (made.pad_token_id, made.eos_token_id, made.decoder_start_token_id) == (0, 2, 0)
+    assert (
+        made.to_json().items()
+        >= {name: PILE_T5[name] for name in ("d_ff", "d_kv", "num_heads", "eos_token_id")}.items()
+    )
+    assert read(made.to_json()) == made
+
+
 @pytest.mark.parametrize(("kind", "tied"), [("t5", True), ("mt5", False), ("umt5", False)])
 def test_a_config_that_leaves_out_whether_it_is_tied(kind, tied):
-    """Salesforce/codet5-base is T5 1.0, CohereLabs/aya-101 an mT5-XXL, and EleutherAI/pile-t5-base a umT5."""
+    """As a T5 1.0 (CodeT5), an mT5 (Aya-101) and a umT5 (Pile-T5)."""
     made = read({"model_type": kind, "vocab_size": 32128, **SMALL})
     assert (made.tie_word_embeddings, made.bias_in_every_layer) == (tied, kind == "umt5")
 
@@ -100,6 +147,7 @@ def test_data_without_sentinels_trains_a_model_that_has_none(madlad):
 
 
 def test_codet5s_ids_are_those_of_its_tokenizer(tmp_path):
+    """salesforce/CodeT5 (71ccd12, CodeT5/tokenizer/salesforce/codet5-vocab.json) has these five first."""
     own = loading.load(str(encoders.codet5(tmp_path / "codet5")))
     made = read(
         {"model_type": "t5", "vocab_size": own.size, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, **SMALL}
