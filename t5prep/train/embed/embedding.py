@@ -25,6 +25,7 @@ from t5prep.tokens import loading
 from t5prep.train.embed.shards import Folder, name_of
 from t5prep.train.embed.vectors import Encoder, Output
 from t5prep.train.model.weight_layout import of_encoder
+from t5prep.train.model.weights import COMPARED_ROWS
 from t5prep.train.predict import rows as rows_of
 from t5prep.train.predict.predictions import Reading
 from t5prep.train.predict.predictor import WINDOW, bucket
@@ -256,17 +257,22 @@ class Embedding:
 
 
 def _fingerprint(opened: run.Model) -> str:
-    """Return a digest of a part of each weight of the encoder, by which two models are told apart.
+    """Return a digest of the encoder's embeddings, norms and biases, and of one row of each matrix: two models are told apart by it.
 
-    Of each tensor one row is read, as its file has it: reading all of a T5-XXL takes minutes.
+    Training changes every row of a matrix, but of the embeddings only those of tokens that it saw. Reading all of a T5-XXL
+    would take minutes.
     """
     digest = hashlib.sha256(repr(opened.config).encode())
     for name, layout in of_encoder(opened.config).items():
-        first, whole = slice(0, 1), slice(None)
-        stack = (whole,) * layout.stacked_axes
-        axes = len(layout.shape) - layout.stacked_axes
-        part = (whole,) * axes if axes == 1 else (whole, first) if layout.transposed else (first, whole)
-        digest.update(name.encode() + np.ascontiguousarray(opened.weights[name][(*stack, *part)], "<f4").tobytes())
+        digest.update(name.encode())
+        whole, (rows, *others) = slice(None), layout.shape[layout.stacked_axes :]
+        parts = [(whole, slice(0, 1))]
+        if not layout.transposed:
+            begins = range(0, rows, COMPARED_ROWS)
+            parts = [(slice(at, min(at + COMPARED_ROWS, rows)), *(whole for _ in others)) for at in begins]
+        for part in parts:
+            rows_here = opened.weights[name][(*(whole,) * layout.stacked_axes, *part)]
+            digest.update(np.ascontiguousarray(rows_here, "<f4").tobytes())
     return digest.hexdigest()
 
 

@@ -28,7 +28,7 @@ from t5prep.tokens import loading
 from t5prep.train.embed.shards import MANIFEST
 from t5prep.train.model.architecture import EncoderConfig, ModelConfig
 from t5prep.train.model.weight_layout import of_encoder
-from t5prep.train.model.weights import WEIGHTS_NAME, draw, write_layouts
+from t5prep.train.model.weights import WEIGHTS_NAME, draw, load_weights, write_layouts
 from t5prep.train.published import safetensors_file
 
 TEXTS = ["a gorgeous , witty , seductive movie .", "unflinchingly bleak", "", "it 's a charming journey .", "movie"] * 3
@@ -155,6 +155,12 @@ def test_vectors_of_something_else_are_left_alone(model: str, tmp_path: Path) ->
         t5prep.embed(model, TEXTS, out=str(out), batch=4, pooling="mean")
     with pytest.raises(OutputError, match="made with another source"):
         t5prep.embed(model, TEXTS[1:], out=str(out), batch=4)
+    config, weights = load_weights(moved, encoder=True)
+    changed = {name: np.array(weight) for name, weight in weights.items()}
+    changed["shared"][77] += 1.0  # one token's embedding was trained (textual inversion)
+    write_layouts(moved / WEIGHTS_NAME, of_encoder(config), changed)
+    with pytest.raises(OutputError, match="made with another model"):
+        t5prep.embed(str(moved), TEXTS, out=str(out), batch=4)
     assert content(out) == before
     small = t5_encoder(tmp_path / "small", vocab_size=1100)
     with pytest.raises(UsageError, match="has 1,100 embeddings, and the tokenizer 8,000 ids"):
