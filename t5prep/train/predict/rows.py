@@ -174,7 +174,12 @@ class Rows:
         self, source: Resolved, asking: Asking, *, kind: str = "", encoding: str = "utf-8", records: str = ""
     ) -> None:
         self._source, self._kind, self._encoding, self._records = source, kind, encoding, records
-        self._files = _without_targets(source.files, asking.pairs)
+        # Left out are files that hold the correct answers by line: `test.target` beside `test.source`.
+        there = {unpacked_name(file.name) for file in source.files}
+        answers = {
+            name.removesuffix(left) + right for name in there for left, right in asking.pairs if name.endswith(left)
+        }
+        self._files = [file for file in source.files if unpacked_name(file.name) not in answers]
         if not self._files:
             raise SourceError(f"{source.uri} has no files that rows could be read from.")
         self._asking, self.note = asking, ""
@@ -246,10 +251,3 @@ def _columns(block: Block | None) -> tuple[str, ...]:
         return block.columns if block else ()
     records = (row.record for row in itertools.islice(blocks.read(block), 100))
     return tuple(next((record for record in records if record), ()))
-
-
-def _without_targets(files: Sequence[RawFile], pairs: Sequence[tuple[str, str]]) -> list[RawFile]:
-    """Return the files except those that hold the correct answers by line: `test.target` beside `test.source`."""
-    names = {unpacked_name(file.name) for file in files}
-    answers = {name.removesuffix(left) + right for name in names for left, right in pairs if name.endswith(left)}
-    return [file for file in files if unpacked_name(file.name) not in answers]

@@ -316,7 +316,7 @@ def _prune(run: str, *, keep: int) -> None:
     kept = {path for path, _ in found(run)[-keep:]}
     try:
         kept.add(best(run)[0])
-    except OutputError:  # the best one is damaged: it may be mended, and is no reason to lose this one
+    except OutputError:  # the best one is damaged: it may be repaired, and is no reason to lose this one
         kept |= {path for path, _ in _all(run)}
     for name in tf.io.gfile.listdir(folder(run)):
         old = f"{folder(run)}/{name.rstrip('/')}"

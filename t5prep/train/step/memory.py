@@ -56,7 +56,7 @@ class Held:
 
 
 def sentence(reason: str, config: TrainConfig, held: Held) -> str:
-    """Return what is wrong and what would mend it. `reason`: the runtime's own words, from which sizes are read."""
+    """Return what is wrong and what would help. `reason`: the runtime's own words, from which sizes are read."""
     needed, capacity = _first(_NEEDED, reason), held.capacity or _first(_AVAILABLE, reason)
     state = held.weights + held.slots
     text = "The step does not fit into the memory of a device"
