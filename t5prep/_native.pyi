@@ -63,19 +63,20 @@ def copy_lists(
 def write_rows(
     letters: object,
     places: np.ndarray,
-    eos: int,
+    how: tuple[int, int, int, bool],
     ids: np.ndarray,
-    lengths: np.ndarray,
+    counts: np.ndarray,
     ends: np.ndarray,
-    odd: np.ndarray,
+    marked: np.ndarray,
 ) -> bytes:
     """Return the texts of rows of ids, int32[rows, width], one after the other, and write where each ends, int32[rows].
 
-    `lengths`, int32[rows], are how many ids of each row count; an `eos` behind them is left out. `places`, uint64[ids], are
-    how each id is written, in `letters`, behind which 16 bytes can be read: bits 0 to 31 say where it begins, 32 to 47 its
-    bytes, 48 to 61 how many of them are left out where it begins a run of pieces. Bit 62: it ends a line. Bit 63: it is
-    special, a run of its own, and padding if it has no letters. `odd`, uint8[rows], becomes 1 for a row where several blanks
-    begin a run: SentencePiece may write it in another way.
+    `places`, uint64[ids], are how each id is written, in `letters`, behind which 16 bytes can be read: bits 0 to 31 say where
+    it begins, 32 to 47 its bytes, 48 to 60 how many of them are left out where it begins a run of pieces. Bit 61: it is a
+    byte, part of a character. Bit 62: it ends a line. Bit 63: it is special, a run of its own, and padding if it has no
+    letters. `how` are four numbers: EOS, which is left out at the end of a row; what a row is filled up with; the id of a
+    special piece; and whether all blanks at the beginning of a run are left out, not those of one piece. `counts`,
+    int32[rows], gets how many ids are no filling, `marked`, uint8[rows], 1 where that special piece is in a row.
     """
 
 def cut_blocks(blocks: tuple[bytes, ...], counts: np.ndarray, places: np.ndarray) -> int:
@@ -98,6 +99,13 @@ def decode_rows(
     fill, count): the first `length` ids of the feature `name` are written into `target`, int32[records, length], and what
     a record lacks of a row is filled with `fill`. It must have `count` ids, at most the length where that is -1. A `mask`
     has the shape of the first target: it gets 0 where that has the id `pad`, else 1.
+    """
+
+def read_texts(blocks: tuple[bytes, ...], places: np.ndarray, name: bytes, counts: np.ndarray) -> tuple[bytes, bytes]:
+    """Return the values of a feature of serialized records, which are bytes, one after the other, and where each begins.
+
+    That is int32[values + 1], as bytes. `counts`, int32[records], gets how many each record has. Raises ValueError for a
+    record that is something else.
     """
 
 def csv_rows(data: bytes, final: bool) -> tuple[int, int] | None:

@@ -1,13 +1,14 @@
 """Read a dataset as a table of texts that people's own tools open: one row a record, as Parquet, CSV or JSON lines."""
 
 import collections
+import concurrent.futures
 import contextlib
 import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from t5prep._native import decode_rows
+from t5prep._native import decode_rows, read_texts
 from t5prep.dataset import inspect_records, manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import OF_HEADS
@@ -28,9 +29,9 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 # Records that are decoded together, and batches of them in a row group of Parquet. More take memory and hardly less time.
 _TOGETHER, _IN_A_GROUP = 8192, 2
+_AHEAD = 2  # batches that are decoded before they are asked for
 # Ids that are decoded together, as the size of the largest record bounds them.
 _MOST_IDS = 1 << 22
-_TEXTS = ("id", "references")
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -81,18 +82,20 @@ def table(
     schema = pa.schema([*records.schema, *(answers.fields if answers else ())])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in records.batches(splits or sorted(dataset.splits)):
+        for batch in _ahead(records.batches(splits or sorted(dataset.splits))):
             columns = answers.columns(batch) if answers else []
             yield pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-class _Texts(NamedTuple):
-    """The texts of records: the id or ids of each, and its references, None if the dataset has none."""
-
-    ids: pa.Array
-    references: pa.Array | None = None
+def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches while another thread makes the next ones: both are done in C, beside each other."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = collections.deque(pool.submit(next, batches, None) for _ in range(_AHEAD))
+        while (batch := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(next, batches, None))
+            yield batch
 
 
 class _Records:
@@ -108,7 +111,7 @@ class _Records:
             "input_ids": settings.input_length,
             "labels": 1 if settings.target == "class" else settings.target_length,
         }
-        self._marker = tokenizer.sentinel(1) if dataset.marked and not self._classes else None
+        self._marked = dataset.marked and not self._classes
         self._references = "references" in dataset.features
         self._repeated = _repeated_by_kept(data, dataset) if dataset.near_duplicates else None
         self.schema = pa.schema(
@@ -185,42 +188,40 @@ class _Records:
             features = tuple((name.encode(), to, to.shape[1], fills[name], -1) for name, to in ids.items())
             if decode_rows(pages, places, features, None, 0) != rows:
                 raise ValueError("it has other features than the manifest says")
-            texts = self._read_texts(tfrecord.Records(pages, places))
-            lengths = [_count(ids[name] != fills[name]) for name in self._lengths]
-            full = lengths[0] == self._lengths["input_ids"]
-            ids["input_ids"] = ids["input_ids"][:, : lengths[0].max(initial=0)]  # most rows are mostly padding
+            own = self._strings(data, places, "id")
+            inputs = self._texts(ids["input_ids"], fills["input_ids"])
+            targets, target_lengths = self._targets(ids["labels"])
             columns = [
-                texts.ids,
+                own,
                 _repeated(split, rows),
                 _repeated(shard, rows),
                 pa.array(np.arange(first, first + rows)),
-                self._texts(ids["input_ids"], lengths[0]),
-                self._targets(ids["labels"], lengths[1]),
-                *map(pa.array, lengths),
-                self._cut(ids["input_ids"], full),
+                inputs.texts,
+                targets,
+                pa.array(inputs.lengths),
+                pa.array(target_lengths),
+                # Without a marker, only a short input tells whether it was cut.
+                pa.array(inputs.marked)
+                if self._marked
+                else pa.array(np.zeros(rows, bool), mask=inputs.lengths == self._lengths["input_ids"]),
             ]
             if self._repeated is not None:
-                columns.append(self._near_duplicates(texts.ids))
-            if texts.references is not None:
-                columns.append(texts.references)
+                columns.append(self._near_duplicates(own))
+            if self._references:
+                columns.append(self._strings(data, places, "references"))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _read_texts(self, records: tfrecord.Records) -> "_Texts":
-        """Return the ids of records, and their references if the dataset has some."""
-        if not self._references and not self._packed and (short := tfrecord.short_ids(records)) is not None:
-            data, starts = short
-            ids = pa.StringArray.from_buffers(
-                len(starts) - 1, pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(data)
-            )
-            ids.validate(full=True)
-            return _Texts(ids)
-        raw = [tfrecord.raw_features(one, wanted=_TEXTS) for one in records.serialized()]
-        names = [[one.decode() for one in features["id"]] for features in raw]
-        ids = pa.array(names if self._packed else [name[0] for name in names], self.schema.field("id").type)
-        if not self._references:
-            return _Texts(ids)
-        references = [[one.decode() for one in features.get("references", ())] for features in raw]
-        return _Texts(ids, pa.array(references, pa.list_(pa.string())))
+    def _strings(self, data: bytes, places: np.ndarray, name: str) -> pa.Array:
+        """Return a feature of texts of records: the one of each, or a list where the column has lists."""
+        counts = np.empty(len(places), np.int32)
+        texts, ends = read_texts((data,), places, name.encode(), counts)
+        values = pa.StringArray.from_buffers(len(ends) // 4 - 1, pa.py_buffer(ends), pa.py_buffer(texts))
+        values.validate(full=True)
+        if pa.types.is_list(self.schema.field(name).type):
+            return pa.ListArray.from_arrays(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), values)
+        if (counts != 1).any():
+            raise ValueError(f"it has no {name}, or several")
+        return values
 
     def _near_duplicates(self, ids: pa.Array) -> pa.Array:
         """Return how many rows were left out because they are nearly the same as each record: int32[records]."""
@@ -229,23 +230,18 @@ class _Records:
         numbers = [sum(counts.get(id) or counts.get(_ANSWER.sub("", id), 0) for id in own) for own in each]
         return pa.array(numbers, pa.int32())
 
-    def _targets(self, labels: np.ndarray, lengths: np.ndarray) -> pa.Array:
+    def _targets(self, labels: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        """Return the text of each target, and how many labels it has: int32[records]."""
         if self._target not in OF_HEADS:
-            return self._texts(labels, lengths)
-        if self._target != "class":
-            rows = (row[row != IGNORED_LABEL].tolist() for row in labels)
-            return pa.array([text_of_numbers(row, self._target, classes=self._classes) for row in rows], pa.string())
-        return pa.DictionaryArray.from_arrays(pa.array(labels[:, 0]), pa.array(self._classes, pa.string()))
-
-    def _cut(self, ids: np.ndarray, full: np.ndarray) -> pa.Array:
-        """Return whether each input was cut, bool[records]: by its marker. Without one, only a short input tells."""
-        if self._marker is not None:
-            return pa.array((ids == self._marker).any(1))
-        return pa.array(np.zeros(len(ids), bool), mask=full)
-
-
-def _count(there: np.ndarray) -> np.ndarray:
-    return np.count_nonzero(there, axis=1).astype(np.int32)
+            decoded = self._texts(labels, IGNORED_LABEL)
+            return decoded.texts, decoded.lengths
+        there = labels != IGNORED_LABEL
+        lengths = np.count_nonzero(there, axis=1).astype(np.int32)
+        if self._target == "class":
+            return pa.DictionaryArray.from_arrays(pa.array(labels[:, 0]), pa.array(self._classes, pa.string())), lengths
+        rows = (row[kept].tolist() for row, kept in zip(labels, there, strict=True))
+        texts = [text_of_numbers(row, self._target, classes=self._classes) for row in rows]
+        return pa.array(texts, pa.string()), lengths
 
 
 def _repeated(name: str, rows: int) -> pa.Array:
@@ -310,12 +306,14 @@ class Answers:
         needed = ("id", "prediction", "right")
         self._columns = {name: own for name, own in columns.items() if name in needed or own.null_count < len(answers)}
         self.fields = [pa.field(name, own.type) for name, own in self._columns.items()][1:]
+        # The first answer is the one that counts.
+        self._places = {one["id"]: place for place, one in reversed(list(enumerate(answers)))}
 
     def columns(self, records: pa.RecordBatch | pa.Table) -> list[pa.Array]:
         """Return the columns of `fields` for some records; null for those that have no prediction."""
         if not pa.types.is_string(records.schema.field("id").type):
             raise UsageError("A packed record has many examples, so no prediction is of one: leave --predictions out.")
-        places = pc.index_in(records["id"], self._columns["id"])
+        places = pa.array(map(self._places.get, records["id"].to_pylist()), pa.int64())
         joined = {field.name: pc.take(self._columns[field.name], places) for field in self.fields}
         same = pc.equal(joined["prediction"], records["target"].cast(pa.string()))
         joined["right"] = pc.coalesce(joined["right"], same)

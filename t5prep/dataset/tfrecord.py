@@ -164,34 +164,6 @@ class Records(NamedTuple):
         return [self.pages[page][begin : begin + size] for page, begin, size in zip(*columns, strict=True)]
 
 
-# What stands before an id of fewer than 112 bytes in a record whose first feature it is: the entry's tag and length, its
-# name, the feature's tag and length, the list's and the value's. A length is 0 here.
-_BEFORE_ID = np.frombuffer(b"\x0a\0\x0a\x02id\x12\0\x0a\0\x0a\0", np.uint8)
-_ENTRY, _FEATURE, _LIST, _VALUE = np.flatnonzero(_BEFORE_ID == 0)
-
-
-def short_ids(records: Records) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the ids of many records at once: uint8[bytes], and where each begins, int64[records + 1].
-
-    None if one of them is not short, or is not the first and only value of the first feature: then `raw_features` reads them.
-    """
-    places = records.places.ravel()
-    data = np.frombuffer(b"".join(records.pages) + bytes(len(_BEFORE_ID) + LONGEST_VARINT), np.uint8)
-    begins = np.cumsum([0, *map(len, records.pages[:-1])])[places["page"]] + places["begin"]
-    at = begins + 1
-    for _ in range(LONGEST_VARINT - 1):  # the length of all features
-        at = at + (data[at] >= 0x80)
-    at = at + 1
-    before = data[at[:, np.newaxis] + np.arange(len(_BEFORE_ID))]
-    sizes = before[:, _VALUE].astype(np.int64)
-    after = {_ENTRY: sizes + 10, _FEATURE: sizes + 4, _LIST: sizes + 2}
-    plain = (before == _BEFORE_ID)[:, _BEFORE_ID > 0].all() and (sizes < 112).all()
-    if not plain or not all((before[:, place] == length).all() for place, length in after.items()):
-        return None
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    return data[np.arange(starts[-1]) + np.repeat(at + len(_BEFORE_ID) - starts[:-1], sizes)], starts
-
-
 class BrokenPageError(ValueError):
     """Say which page does not hold what it should: its number in what was given."""
 

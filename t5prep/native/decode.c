@@ -80,16 +80,23 @@ static int read_values(Span feature, const Wanted *wanted, size_t row) {
   return 1;
 }
 
+/* Take an entry of a record's features: its name, and its value. Return 0 for something else. */
+static int take_entry(Span *features, Span *key, Span *feature) {
+  Span entry;
+  return take(features, FIRST, &entry) && take(&entry, FIRST, key) && take(&entry, VALUE, feature) && entry.at == entry.end;
+}
+
+static int is_name(Span key, const char *name, size_t size) { return size == (size_t)(key.end - key.at) && !memcmp(name, key.at, size); }
+
 /* Write the ids of one record into row `row` of each of `count` features, fewer than 64. Return 0 if it is not plain. */
 static int record_decode(const uint8_t *record, size_t size, const Wanted *wanted, size_t count, size_t row) {
-  Span example = {record, record + size}, features, entry, key, feature;
+  Span example = {record, record + size}, features, key, feature;
   uint64_t seen = 0;
   if (!take(&example, FIRST, &features) || example.at != example.end) return 0;
   while (features.at < features.end) {
-    if (!take(&features, FIRST, &entry) || !take(&entry, FIRST, &key)) return 0;
-    if (!take(&entry, VALUE, &feature) || entry.at != entry.end) return 0;
+    if (!take_entry(&features, &key, &feature)) return 0;
     for (size_t i = 0; i < count; i++) {
-      if (wanted[i].name_size != (size_t)(key.end - key.at) || memcmp(wanted[i].name, key.at, wanted[i].name_size)) continue;
+      if (!is_name(key, wanted[i].name, wanted[i].name_size)) continue;
       if (seen >> i & 1 || !read_values(feature, &wanted[i], row)) return 0;
       seen |= UINT64_C(1) << i;
     }
@@ -108,6 +115,43 @@ int64_t decode_all(const Block *blocks, int64_t given, const Place *places, int6
     for (int64_t i = 0; i < wanted[0].length; i++) mask[row * wanted[0].length + i] = ids[i] != pad;
   }
   return rows;
+}
+
+/* Read the values of a feature of bytes. Return how many there are, or -1 for something else. */
+static int64_t take_texts(Span feature, Strings *out) {
+  Span list, text;
+  int64_t count = 0;
+  if (!take(&feature, FIRST, &list) || feature.at != feature.end) return -1;
+  for (; list.at < list.end; count++) {
+    if (!take(&list, FIRST, &text)) return -1;
+    size_t size = (size_t)(text.end - text.at);
+    if (out->bytes) memcpy(out->bytes + out->size, text.at, size);
+    out->size += (int64_t)size;
+    out->count++;
+    if (out->bytes) out->ends[out->count] = (int32_t)out->size;
+  }
+  return count;
+}
+
+int strings_read(const Block *blocks, int64_t given, const Place *places, int64_t rows, const char *name, size_t name_size,
+                 int32_t *counts, Strings *out) {
+  out->size = out->count = 0;
+  for (int64_t row = 0; row < rows; row++) {
+    Place at = places[row];
+    if (at.block < 0 || at.block >= given || !lies_inside(at.begin, at.size, blocks[at.block].size)) return BAD_OFFSETS;
+    const uint8_t *record = blocks[at.block].bytes + at.begin;
+    Span example = {record, record + at.size}, features, key, feature;
+    int64_t count = -1;
+    if (!take(&example, FIRST, &features) || example.at != example.end) return BAD_TEXT;
+    while (features.at < features.end) {
+      if (!take_entry(&features, &key, &feature)) return BAD_TEXT;
+      if (!is_name(key, name, name_size)) continue;
+      if (count >= 0 || (count = take_texts(feature, out)) < 0) return BAD_TEXT;
+      if (out->size > INT32_MAX || out->count >= INT32_MAX) return BAD_TEXT;
+    }
+    counts[row] = count < 0 ? 0 : (int32_t)count;
+  }
+  return OK;
 }
 
 int block_cut(const Block *block, int64_t number, Place *places, int64_t count) {

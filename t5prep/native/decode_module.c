@@ -100,6 +100,41 @@ static PyObject *decode_rows(PyObject *module, PyObject *args) {
   return result;
 }
 
+static PyObject *read_texts(PyObject *module, PyObject *args) {
+  PyObject *tuple, *named, *texts = NULL, *ends = NULL;
+  Array places = {.use = COPY, .size = sizeof(Place)}, counts = {.use = WRITE, .size = 4};
+  char *name;
+  Py_ssize_t size;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!O&SO&", &PyTuple_Type, &tuple, take_array, &places, &named, take_array, &counts)) return NULL;
+  Block *blocks = PyBytes_AsStringAndSize(named, &name, &size) ? NULL : blocks_of(tuple);
+  int64_t given = (int64_t)PyTuple_Size(tuple);
+  int status = counts.count == places.count ? OK : BAD_OFFSETS;
+  Strings out = {0};
+  for (int twice = 0; blocks && status == OK && twice < 2; twice++) {
+    if (twice) {
+      texts = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)out.size);
+      ends = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((out.count + 1) * (int64_t)sizeof(int32_t)));
+      if (!texts || !ends) break;
+      out.bytes = (uint8_t *)PyBytes_AsString(texts);
+      out.ends = (int32_t *)PyBytes_AsString(ends);
+      out.ends[0] = 0;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = strings_read(blocks, given, places.numbers, places.count, name, (size_t)size, counts.numbers, &out);
+    Py_END_ALLOW_THREADS
+  }
+  if (blocks && status != OK) failed(status);
+  free(blocks);
+  release_arrays(&places, 1);
+  release_arrays(&counts, 1);
+  if (status == OK && texts && ends) return Py_BuildValue("NN", texts, ends);
+  Py_XDECREF(texts);
+  Py_XDECREF(ends);
+  return NULL;
+}
+
 PyMethodDef record_functions[] = {{"cut_blocks", cut_blocks, METH_VARARGS, NULL},
                                   {"decode_rows", decode_rows, METH_VARARGS, NULL},
+                                  {"read_texts", read_texts, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};

@@ -80,6 +80,19 @@ typedef struct {
 int64_t decode_all(const Block *blocks, int64_t given, const Place *places, int64_t rows, const Wanted *wanted, size_t count,
                    int32_t *mask, int32_t pad);
 
+/* Texts of records, one after the other: text i ends at ends[i + 1]. */
+typedef struct {
+  int64_t count, size; /* how many there are, and their bytes */
+  int32_t *ends;
+  uint8_t *bytes;
+} Strings;
+
+/* Read the values of the feature `name`, which are bytes, and how many each record has; of a record without the feature 0. Without
+   `bytes` in `out`, count alone: then the same call writes into as many bytes, and count + 1 ends, of which the first is left alone.
+   Return OK, BAD_OFFSETS, or BAD_TEXT for a record that is something else, or too much. */
+int strings_read(const Block *blocks, int64_t given, const Place *places, int64_t rows, const char *name, size_t name_size,
+                 int32_t *counts, Strings *out);
+
 /* Write where the `count` records of a block lie, with `number` as their block. Return OK, or BAD_OFFSETS where it does not hold so many
    whole records with right checksums. */
 int block_cut(const Block *block, int64_t number, Place *places, int64_t count);

@@ -21,8 +21,10 @@ typedef struct {
 int spans_hide(const Rows *rows, int32_t *inputs, int32_t *targets);
 
 /* How each id is written, a number for each: where its letters begin (32 bits), how many there are (16), how many of these are left out
-   at the beginning of a run of pieces (14), and two flags. A special id is a run of its own, and padding if it has no letters.
-   PIECE_AT_ONCE bytes can be read behind all letters. An `eos` at the end of a row is not written. */
+   at the beginning of a run of pieces (13), and three flags. A special id is a run of its own, and padding if it has no letters. A byte is
+   part of a character, or written as U+FFFD. PIECE_AT_ONCE bytes can be read behind all letters. A row ends before the last ids that are
+   `fill`, and an `eos` before these is not written. With `strip`, all blanks at the beginning of a run are left out, not those of one piece. */
+#define PIECE_BYTE (UINT64_C(1) << 61)
 #define PIECE_NEWLINE (UINT64_C(1) << 62)
 #define PIECE_SPECIAL (UINT64_C(1) << 63)
 enum { PIECE_AT_ONCE = 16 };
@@ -30,7 +32,8 @@ typedef struct {
   const uint8_t *letters;
   const uint64_t *places;
   int64_t letters_size, count;
-  int32_t eos;
+  int32_t eos, fill, marker;
+  int strip;
 } Pieces;
 
 /* Bytes to be freed by the caller. */
@@ -39,9 +42,8 @@ typedef struct {
   int64_t size;
 } Letters;
 
-/* Write the texts of the first lengths[row] ids of each row, and where each of them ends. odd[row] becomes 1 where this is not sure to be
-   what SentencePiece writes: several blanks stand at the beginning of a run. */
-int rows_write(const Pieces *pieces, const int32_t *ids, int64_t width, const int32_t *lengths, int64_t rows, Letters *out, int32_t *ends,
-               uint8_t *odd);
+/* Write the text of each row, how many of its ids are no `fill`, where its text ends, and whether it has the special id `marker`. */
+int rows_write(const Pieces *pieces, const int32_t *ids, int64_t width, int64_t rows, Letters *out, int32_t *counts, int32_t *ends,
+               uint8_t *marked);
 
 #endif

@@ -135,19 +135,19 @@ static PyObject *hide_spans(PyObject *module, PyObject *args) {
 static PyObject *write_rows(PyObject *module, PyObject *args) {
   PyObject *texts = NULL;
   Array a[] = {{.use = READ, .size = 1}, {.use = COPY, .size = 8}, {.use = READ, .size = 4},
-               {.use = COPY, .size = 4}, {.use = WRITE, .size = 4}, {.use = WRITE, .size = 1}};
-  int eos;
+               {.use = WRITE, .size = 4}, {.use = WRITE, .size = 4}, {.use = WRITE, .size = 1}};
+  int eos, fill, marker, strip;
   (void)module;
-  if (!PyArg_ParseTuple(args, "O&O&iO&O&O&O&", take_array, &a[0], take_array, &a[1], &eos, take_array, &a[2], take_array, &a[3], take_array,
-                        &a[4], take_array, &a[5]))
+  if (!PyArg_ParseTuple(args, "O&O&(iiip)O&O&O&O&", take_array, &a[0], take_array, &a[1], &eos, &fill, &marker, &strip, take_array, &a[2],
+                        take_array, &a[3], take_array, &a[4], take_array, &a[5]))
     return NULL;
-  Pieces pieces = {a[0].numbers, a[1].numbers, a[0].count, a[1].count, eos};
+  Pieces pieces = {a[0].numbers, a[1].numbers, a[0].count, a[1].count, eos, fill, marker, strip};
   Letters out = {0};
   int64_t ids = a[2].count, rows = a[3].count;
   int status = BAD_OFFSETS;
   if (pieces.count <= INT32_MAX && a[4].count == rows && a[5].count == rows && (rows ? ids % rows == 0 : !ids)) {
     Py_BEGIN_ALLOW_THREADS
-    status = rows_write(&pieces, a[2].numbers, rows ? ids / rows : 0, a[3].numbers, rows, &out, a[4].numbers, a[5].numbers);
+    status = rows_write(&pieces, a[2].numbers, rows ? ids / rows : 0, rows, &out, a[3].numbers, a[4].numbers, a[5].numbers);
     Py_END_ALLOW_THREADS
   }
   release_arrays(a, 6);

@@ -69,6 +69,18 @@ __attribute__((unused)) static void fuzz_decode(const uint8_t *data, size_t size
   int64_t read = decode_all(&block, 1, &place, 1, wanted, 2, rooms[2], 0);
   MUST(read == 0 || read == 1);
   for (int64_t i = 0; read && i < lengths[0]; i++) MUST(rooms[2][i] == (rooms[0][i] != 0));
+  for (int i = 0; i < 2; i++) {
+    int32_t number_of[2];
+    Strings out = {0};
+    if (strings_read(&block, 1, &place, 1, i ? "references" : "id", i ? 10 : 2, number_of, &out) != OK) continue;
+    int64_t count = out.count, bytes = out.size;
+    MUST(number_of[0] == count && bytes + 2 * count <= (int64_t)size);
+    out.bytes = malloc((size_t)bytes + 1);
+    out.ends = malloc(4 * ((size_t)count + 1));
+    MUST(strings_read(&block, 1, &place, 1, i ? "references" : "id", i ? 10 : 2, &number_of[1], &out) == OK);
+    MUST(out.count == count && out.size == bytes && number_of[1] == count && (!count || out.ends[count] == bytes));
+    free(out.bytes), free(out.ends);
+  }
   for (int i = 0; i < 3; i++) free(rooms[i]);
 }
 
@@ -175,23 +187,24 @@ __attribute__((unused)) static void fuzz_frames(const uint8_t *data, size_t size
   free(bytes);
 }
 
-/* Rows of ids, and how each id is written: the the number of ids, rows, lengths, places of pieces, letters. */
+/* Rows of ids, and how each id is written: the number of pieces, ids, how blanks are written, places of pieces, letters. */
 __attribute__((unused)) static void fuzz_pieces(const uint8_t *data, size_t size) {
   enum { ROWS = 3, WIDTH = 8 };
-  int32_t ids[ROWS * WIDTH], lengths[ROWS], ends[ROWS];
-  uint8_t odd[ROWS];
+  int32_t ids[ROWS * WIDTH], counts[ROWS], ends[ROWS];
+  uint8_t marked[ROWS];
   size_t count = number(&data, &size, 12);
   for (int i = 0; i < ROWS * WIDTH; i++) ids[i] = (int32_t)number(&data, &size, 14) - 1;
-  for (int i = 0; i < ROWS; i++) lengths[i] = (int32_t)number(&data, &size, WIDTH + 2);
+  int strip = (int)number(&data, &size, 2);
   if (size < 8 * count + PIECE_AT_ONCE) return;
   uint64_t *places = malloc(8 * count + 1);
   memcpy(places, data, 8 * count);
   uint8_t *letters = malloc(size - 8 * count);
   memcpy(letters, data + 8 * count, size - 8 * count);
-  Pieces pieces = {letters, places, (int64_t)(size - 8 * count), (int64_t)count, 1};
+  Pieces pieces = {letters, places, (int64_t)(size - 8 * count), (int64_t)count, 1, 13, 2, strip};
   Letters out = {0};
-  int status = rows_write(&pieces, ids, WIDTH, lengths, ROWS, &out, ends, odd);
-  for (int row = 0; status == OK && row < ROWS; row++) MUST(ends[row] >= (row ? ends[row - 1] : 0) && odd[row] <= 1);
+  int status = rows_write(&pieces, ids, WIDTH, ROWS, &out, counts, ends, marked);
+  for (int row = 0; status == OK && row < ROWS; row++)
+    MUST(ends[row] >= (row ? ends[row - 1] : 0) && marked[row] <= 1 && counts[row] >= 0 && counts[row] <= WIDTH);
   MUST(status != OK || ends[ROWS - 1] == out.size);
   free(out.bytes), free(places), free(letters);
 }

@@ -65,11 +65,13 @@ def seeds() -> dict[str, list[bytes]]:
             for flags in range(32)
         ],
         "PIECES": [
-            struct.pack(">28H", 3, *(range(24) if first else [2] * 24), *lengths)
+            struct.pack(">26H", 7, *(range(24) if first else [5, 6, 7, 8] * 6), strip)
             + struct.pack("<3Q", first << 63 | 3 << 32, 1 << 62, 1 << 48 | 20 << 32 | 3)
-            + b" a " * 13
+            + struct.pack("<4Q", *(1 << 61 | 1 << 32 | place for place in (21, 22, 23, 24)))
+            + b" a " * 7
+            + b"\xf0\x9f\x99\x82" * 5
             for first in (0, 1)
-            for lengths in ((8, 0, 3), (5, 8, 1))
+            for strip in (0, 1)
         ],
         "SPANS": [struct.pack(">3H", 15, 60, 4) + bytes(range(16)), struct.pack(">3H", 0, 0, 0) + bytes(8)],
     }

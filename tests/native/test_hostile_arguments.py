@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import os
 import threading
 
@@ -91,12 +92,35 @@ def test_numbers_of_all_sizes_are_read_as_they_were_written() -> None:
         assert (out == values[:, :length]).all()
 
 
-# Letters that do not reach behind the last piece, more left out than there are, and a length that is none.
-@pytest.mark.parametrize(("place", "length"), [(4 << 32 | 1, 1), (5 << 32, 1), (2 << 48 | 1 << 32, 1), (0, 2), (0, -1)])
-def test_pieces_that_are_none_are_refused(place: int, length: int) -> None:
-    places, ends, odd = np.array([place], np.uint64), np.zeros(1, np.int32), np.zeros(1, np.uint8)
+# Letters that do not reach behind the last piece, more left out than there are, and room for another number of rows.
+@pytest.mark.parametrize(("place", "rows"), [(4 << 32 | 1, 1), (5 << 32, 1), (2 << 48 | 1 << 32, 1), (0, 2), (0, 0)])
+def test_pieces_that_are_none_are_refused(place: int, rows: int) -> None:
+    places, counts, ends, marked = (
+        np.array([place], np.uint64),
+        *np.zeros((2, rows), np.int32),
+        np.zeros(rows, np.uint8),
+    )
     with pytest.raises(ValueError, match="do not fit"):
-        _native.write_rows(bytes(20), places, 1, np.zeros((1, 1), np.int32), np.array([length], np.int32), ends, odd)
+        _native.write_rows(bytes(20), places, (1, 0, -1, True), np.zeros((1, 1), np.int32), counts, ends, marked)
+
+
+def test_texts_of_records_are_read() -> None:
+    some = [["a"], ["é" * 200, ""], [], ["x" * 5]]
+    blocks = tuple(
+        framing.example({"n": [5], "t": [text.encode() for text in texts]} if texts else {"n": [5]}) for texts in some
+    )
+    places = np.array([(number, 0, len(one)) for number, one in enumerate(blocks)], tfrecord.PLACE)
+    counts = np.zeros(len(blocks), np.int32)
+    texts, ends = _native.read_texts(blocks, places, b"t", counts)
+    assert counts.tolist() == list(map(len, some))
+    starts = np.frombuffer(ends, np.int32).tolist()
+    assert [texts[begin:end].decode() for begin, end in itertools.pairwise(starts)] == list(itertools.chain(*some))
+    with pytest.raises(ValueError, match="too long, or not of the kind"):
+        _native.read_texts(blocks, places, b"n", counts)
+    with pytest.raises(ValueError, match="do not fit"):
+        _native.read_texts(blocks, places, b"t", counts[1:])
+    with pytest.raises(ValueError, match="do not fit"):
+        _native.read_texts(blocks[:-1], places, b"t", counts)
 
 
 def test_the_checksum_of_a_length_is_checked() -> None:

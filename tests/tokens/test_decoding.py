@@ -5,16 +5,35 @@ import pytest
 
 from t5prep.tokens import decoding, loading
 from t5prep.tokens import tokenizer as newlines
-from t5prep.tokens.model_proto import CONTROL, UNKNOWN, Normalization, Piece, build
+from t5prep.tokens.model_proto import BPE, BYTE, CONTROL, UNKNOWN, USER_DEFINED, Normalization, Piece, build, model
 from t5prep.tokens.tokenizer import Tokenizer
 
 # Pieces that are longer than what is copied at once, and blanks alone.
-_PIECES = [
-    *(Piece(text, kind=CONTROL) for text in ("<pad>", "</s>")),
-    Piece("<unk>", kind=UNKNOWN),
+_SPECIAL = (*(Piece(text, kind=CONTROL) for text in ("<pad>", "</s>")), Piece("<unk>", kind=UNKNOWN))
+_LONG = [
     *(Piece(text, -1.0) for text in ("▁", "▁▁▁", "▁a", "é" * 40, "▁" + "漢字" * 9, "b" * 16, "c" * 17)),
+    Piece("<s>", kind=CONTROL),
+    Piece("▁own", kind=USER_DEFINED),
 ]
-LONG = Tokenizer(build(_PIECES, Normalization("identity")), name="long")
+_BYTES = [Piece(f"<0x{byte:02X}>", kind=BYTE) for byte in range(256)]
+MODELS = {
+    "long": build([*_SPECIAL, *_LONG], Normalization("identity")),
+    "bytes": build([*_SPECIAL, *_BYTES, *_LONG], Normalization("identity")),
+    "blanks": build([*_SPECIAL, *_BYTES, *_LONG], Normalization("identity", spaces=False), model_type=BPE),
+    # A blank is put before a text, and of several ones all but one are kept.
+    "one blank": build([*_SPECIAL, *_LONG], Normalization("identity")).replace(
+        b"\x18\x01 \x01(\x01", b"\x18\x01 \x00(\x01"
+    ),
+    "no blank": build([*_SPECIAL, *_LONG], Normalization("identity")).replace(
+        b"\x18\x01 \x01(\x01", b"\x18\x00 \x01(\x01"
+    ),
+    "byt5": model(),
+}
+
+
+def load(name: str) -> Tokenizer:
+    """A tokenizer by its name above, or a built-in one."""
+    return Tokenizer(MODELS[name], name=name) if name in MODELS else loading.load(name)
 
 
 def as_one(ids: np.ndarray, tokenizer: Tokenizer, *, keep_newlines: bool) -> str:
@@ -25,30 +44,48 @@ def as_one(ids: np.ndarray, tokenizer: Tokenizer, *, keep_newlines: bool) -> str
 
 
 @pytest.mark.parametrize("keep_newlines", [False, True])
-@pytest.mark.parametrize("name", ["sample:", "long"])
+@pytest.mark.parametrize("name", ["sample:", *MODELS])
 def test_many_rows_decode_as_one(name: str, keep_newlines: bool) -> None:
-    tokenizer, draw = LONG if name == "long" else loading.load(name), np.random.default_rng(7)
-    ids = draw.integers(0, tokenizer.padded_size, (500, 24)).astype(np.int32)
+    tokenizer, draw = load(name), np.random.default_rng(7)
+    ids = draw.integers(0, tokenizer.padded_size, (600, 24)).astype(np.int32)
     for share, tokens in (
         (0.1, [tokenizer.sentinel(number) for number in range(3)]),
         (0.05, [tokenizer.eos_id]),
         (0.05, [tokenizer.unk_id]),
         (0.15, [tokenizer.processor.piece_to_id("▁")]),
+        (0.15, [tokenizer.processor.piece_to_id("▁▁▁")]),
     ):
         where = draw.random(ids.shape) < share
         ids[where] = draw.choice(tokens, int(where.sum()))
-    lengths = draw.integers(0, 25, 500).astype(np.int32)
-    found = decoding.row_decoder(tokenizer, keep_newlines=keep_newlines)(ids, lengths).to_pylist()
-    assert found == [
-        as_one(row[:length], tokenizer, keep_newlines=keep_newlines) for row, length in zip(ids, lengths, strict=True)
-    ]
+    if "<0x00>" in tokenizer.processor.id_to_piece(list(range(tokenizer.vocab_size))):
+        # Whole characters, broken ones, halves of a pair, what is above U+10FFFF, and longer ways to write a character.
+        texts = [
+            "é漢🙂a\0\ufffd".encode() + b"\xe6\xbc\xf0\x9f\x99a",
+            bytes.fromhex("eda080edbfbfeda07ff48fbfbff4908080f5808080"),
+        ]
+        texts += [bytes.fromhex("c080c1bfc2e08080e0a080f0808080f0908080efbfbf80bf"), "é".encode() * 12]
+        for row, text in enumerate(texts * 50):
+            at = draw.integers(0, 3)
+            some = [tokenizer.processor.piece_to_id(f"<0x{byte:02X}>") for byte in text][: 24 - at]
+            ids[row, at : at + len(some)] = some
+            ids[row] = np.where(
+                draw.random(24) < 0.02 * (row % 3), draw.integers(0, tokenizer.padded_size, 24), ids[row]
+            )
+    lengths = draw.integers(0, 25, len(ids))
+    ids[np.arange(24) >= lengths[:, None]] = -7
+    found = decoding.row_decoder(tokenizer, keep_newlines=keep_newlines)(ids, -7)
+    assert found.texts.validate(full=True) is None
+    rows = [row[:length] for row, length in zip(ids, lengths, strict=True)]
+    assert found.texts.to_pylist() == [as_one(row, tokenizer, keep_newlines=keep_newlines) for row in rows]
+    assert found.lengths.tolist() == lengths.tolist()
+    assert found.marked.tolist() == [tokenizer.sentinel(1) in row for row in rows]
 
 
 @pytest.mark.parametrize("id", [-100, -1, 1 << 30])
 def test_an_id_outside_of_the_vocabulary_is_said(id: int) -> None:
     decode = decoding.row_decoder(loading.load("sample:"), keep_newlines=False)
     with pytest.raises(ValueError, match="outside of the vocabulary"):
-        decode(np.array([[5, id, 1]], np.int32), np.array([3], np.int32))
-    assert decode(np.array([[5, 1, id]], np.int32), np.array([2], np.int32)).to_pylist() == [
+        decode(np.array([[5, id, 1]], np.int32), 0)
+    assert decode(np.array([[5, 1, id]], np.int32), id).texts.to_pylist() == [
         as_one(np.array([5]), loading.load("sample:"), keep_newlines=False)
     ]
