@@ -306,9 +306,11 @@ class PrepareBlock:
         if not self.spool:
             return done
         name = hashlib.blake2b(f"{done.file}\0{done.first_row}".encode(), digest_size=12).hexdigest()
-        path = Path(self.spool) / name[:2] / name
+        path = (
+            Path(self.spool) / name
+        )  # few at a time, for they are merged: folders would take longer to remove than files
         atomic_files.write_scratch(path, done.spill.data)
-        sketch = done.sketch and done.sketch.spooled(path.with_suffix(".sketch"))
+        sketch = done.sketch and done.sketch.spooled(path.parent / name[:2] / f"{name}.sketch")
         return dataclasses.replace(done, spill=dataclasses.replace(done.spill, data=b"", path=str(path)), sketch=sketch)
 
 

@@ -36,6 +36,15 @@ RowEnds csv_rows(const uint8_t *bytes, size_t size, int final) {
   return found;
 }
 
+int64_t row_ends(const uint8_t *bytes, size_t size) {
+  const uint8_t *end = bytes + size, *at;
+  int64_t rows = 0;
+  if (!size) return 0; /* there may be no bytes at all to search in */
+  for (at = bytes; (at = memchr(at, '\r', (size_t)(end - at))); at++) rows++;
+  for (at = bytes; (at = memchr(at, '\n', (size_t)(end - at))); at++) rows += at == bytes || at[-1] != '\r';
+  return rows;
+}
+
 typedef struct {
   const uint8_t *begin;
   size_t size;

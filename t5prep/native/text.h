@@ -14,6 +14,9 @@ typedef struct {
    quotes. `final`: nothing follows these bytes, so the last row is whole, and a \r at the very end is a row's end. */
 RowEnds csv_rows(const uint8_t *bytes, size_t size, int final);
 
+/* Return how many rows end in bytes without quotes. */
+int64_t row_ends(const uint8_t *bytes, size_t size);
+
 /* Return the number of lines where each is `{...}` and none holds what readers of JSON may see in two ways: a name twice in an
    object, a name with an escape, deep nesting, a number of very many digits, NaN or Infinity. Else return 0. Whether the rest is
    JSON is not checked. */

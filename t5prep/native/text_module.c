@@ -15,6 +15,18 @@ static PyObject *lines_of_json(PyObject *module, PyObject *args) {
   return PyLong_FromLongLong(lines);
 }
 
+static PyObject *row_ends_of(PyObject *module, PyObject *args) {
+  Array data = {.use = READ, .size = 1};
+  int64_t rows;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O&", take_array, &data)) return NULL;
+  Py_BEGIN_ALLOW_THREADS
+  rows = row_ends(data.numbers, (size_t)data.count);
+  Py_END_ALLOW_THREADS
+  release_arrays(&data, 1);
+  return PyLong_FromLongLong(rows);
+}
+
 static PyObject *rows_of_csv(PyObject *module, PyObject *args) {
   Array data = {.use = READ, .size = 1};
   int final;
@@ -72,6 +84,7 @@ static PyObject *runs_of_texts(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef text_functions[] = {{"csv_rows", rows_of_csv, METH_VARARGS, NULL},
+                                {"row_ends", row_ends_of, METH_VARARGS, NULL},
                                 {"plain_json_lines", lines_of_json, METH_VARARGS, NULL},
                                 {"word_hashes", words_of_texts, METH_VARARGS, NULL},
                                 {"run_hashes", runs_of_texts, METH_VARARGS, NULL},

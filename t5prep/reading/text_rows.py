@@ -200,20 +200,6 @@ class Ends(NamedTuple):
     regular: bool
 
 
-def count(data: bytes, size: int = -1) -> int:
-    r"""Return the number of row ends in bytes without quotes, or in the first `size` of them.
-
-    >>> count(b"a\nb\r\nc\rd\r\r\n")
-    5
-    """
-    characters = np.frombuffer(data, np.uint8, size) if data else np.zeros(0, np.uint8)
-    newlines = characters == ord("\n")  # bytes.count looks at one byte after the other
-    if b"\r" not in data:
-        return int(np.count_nonzero(newlines))
-    returns = characters == ord("\r")
-    return int(np.count_nonzero(newlines) + np.count_nonzero(returns) - np.count_nonzero(returns[:-1] & newlines[1:]))
-
-
 def lines(text: str) -> Iterator[str]:
     r"""Yield the lines of a text without their ends: `\n`, `\r\n` or `\r`.
 
@@ -232,9 +218,11 @@ def of_buffer(buffer: bytes, *, quoted: bool, final: bool, delimiter: str = ",")
             return Ends(*match, True)
         return Ends(*ends(buffer, final=final, delimiter=delimiter), False)
     if final:
-        return Ends(len(buffer), count(buffer) + (bool(buffer) and not buffer.endswith((b"\n", b"\r"))), quoted)
+        return Ends(
+            len(buffer), _native.row_ends(buffer) + (bool(buffer) and not buffer.endswith((b"\n", b"\r"))), quoted
+        )
     end = _last(buffer)
-    return Ends(end, count(buffer, end), quoted)
+    return Ends(end, _native.row_ends(memoryview(buffer)[:end]), quoted)
 
 
 def of_first(buffer: bytes, *, quoted: bool, final: bool, delimiter: str = ",") -> int:

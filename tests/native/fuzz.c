@@ -95,6 +95,7 @@ __attribute__((unused)) static void fuzz_blocks(const uint8_t *data, size_t size
 }
 
 __attribute__((unused)) static void fuzz_csv(const uint8_t *data, size_t size) {
+  MUST(row_ends(data, size) >= 0 && row_ends(data, size) <= (int64_t)size);
   for (int final = 0; final < 2; final++) {
     RowEnds found = csv_rows(data, size, final);
     MUST(found.end >= -1 && found.end <= (int64_t)size && found.rows >= -1 && found.rows <= (int64_t)size);

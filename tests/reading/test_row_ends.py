@@ -73,10 +73,17 @@ def test_a_bare_carriage_return_in_an_unquoted_field_ends_a_row(tmp_path: Path, 
 
 def test_rows_that_were_counted_and_not_read_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rows.csv").write_text("id,text\n1,a\n2,b\n")
-    true_count = text_rows.count
-    monkeypatch.setattr(text_rows, "count", lambda *data: true_count(*data) + 1)
+    true_count = _native.row_ends
+    monkeypatch.setattr(_native, "row_ends", lambda data: true_count(data) + 1)
     with pytest.raises(BalanceError, match=r"rows.csv: 3 rows from row 1 on were counted, and 2 were read"):
         rows_of(tmp_path / "rows.csv", size=1 << 20)
+
+
+def test_row_ends_are_counted_as_a_pattern_finds_them() -> None:
+    chooser = random.Random(0)
+    for _ in range(2000):
+        data = bytes(chooser.choices(b"\r\na", k=chooser.randrange(12)))
+        assert _native.row_ends(data) == len(list(text_rows.row_ends(data))), data
 
 
 def test_ends_of_regular_rows_are_those_of_pythons_reader() -> None:
