@@ -75,9 +75,16 @@ class Local:
     def each(
         self, name: str, step: Callable[..., Iterable[Any]], elements: Iterable[Any], **singles: Any
     ) -> Iterator[Any]:
-        """Yield all that a step yields of each element, in their order; the pool does the work."""
+        """Yield all that a step yields of each element, in their order; the pool does the work.
+
+        The bytes of a group, which no other step reads, are removed from the disk when it is done.
+        """
         work = functools.partial(_listed, functools.partial(step, **singles))
-        return itertools.chain.from_iterable(pool.each(self._pool, work, elements))
+        elements, same = itertools.tee(elements)
+        for made, element in zip(pool.each(self._pool, work, elements), same, strict=True):
+            yield from made
+            for path in {value.path for value in element[1] if isinstance(value, Piece) and value.path}:
+                Path(path).unlink(missing_ok=True)
 
     def again(self, name: str) -> None:
         """Return None: this machine keeps what it tokenized, and all else takes less time than that."""

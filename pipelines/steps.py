@@ -82,7 +82,7 @@ def stage(
     """Write what workers need into a folder that every one of them can read, and return the job. Raises OutputError."""
     filters = {path: base64.b64encode(rules.read(path)).decode() for path in Chain(settings.filter).files()}
     contents = {
-        FILES: "".join(json.dumps(dataclasses.astuple(file)) + "\n" for file in source.files).encode(),
+        FILES: "".join(json.dumps([*vars(file).values()]) + "\n" for file in source.files).encode(),
         MODEL: tokenizer.model,
         TASK: task.code if task.file else b"",
         LEAKS: against.dumps() if against else b"",

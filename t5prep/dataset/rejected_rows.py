@@ -85,7 +85,7 @@ def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
     """
     for name, file in rows.items():
         became = file.examples + file.rejected + file.duplicates + file.blank
-        if file.read + file.parts != became or min(dataclasses.astuple(file)) < 0:
+        if file.read + file.parts != became or min(vars(file).values()) < 0:
             raise BalanceError(
                 f"{name}: {file.read + file.parts:,} rows and parts, {became:,} are accounted for ({file.examples:,} examples, "
                 f"{file.rejected:,} rejected, {file.duplicates:,} duplicates, {file.blank:,} blank). {_MISTAKE}"

@@ -1,6 +1,7 @@
 """Read files on this machine: one file, a directory, or a glob."""
 
 import dataclasses
+import operator
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -88,16 +89,19 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
         ) from error
 
     for folder, folders, names in os.walk(root, onerror=refuse, followlinks=not anywhere):
-        within = Path(folder).relative_to(root)
+        here = Path(folder)
+        within = here.relative_to(root)
+        prefix = "" if here == root else f"{within.as_posix()}/"
         folders[:] = [name for name in folders if hidden or not name.startswith(".")]
         if not anywhere and len(within.parts) >= depth:
             folders.clear()
         for name in names:
-            path, known = Path(folder) / name, (within / name).as_posix()
+            known = prefix + name
             if not shape.fullmatch(known) or not (hidden or not name.startswith(".")):
                 continue
-            if path.is_file():
+            path = here / name
+            if os.path.isfile(path):
                 walked.append((path, known))
             elif path.is_symlink() and not path.exists():
                 raise SourceError(f"{path} is a link to a file that does not exist. Remove it, or restore it.")
-    yield from sorted(walked)
+    yield from sorted(walked, key=operator.itemgetter(1))

@@ -10,7 +10,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from t5prep.errors import SourceError
 from t5prep.sources.archives import limits, open_member, open_member_of_tar
@@ -24,6 +24,7 @@ _UNPACK: dict[str, Callable[[BinaryIO], BinaryIO]] = {
 }
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
 _BUFFER = 1 << 20
+_SMALL = 64 << 10  # a file of this machine with fewer bytes is read at once: the room for a read of _BUFFER takes longer
 _AHEAD = 8 << 20  # bytes requested at once from a remote file that is read from its start to its end
 _SPOOL = 64 << 20  # an unpacked member stays in memory up to this size, then it goes to an unnamed file
 
@@ -70,11 +71,16 @@ def sha256(file: RawFile) -> str:
     """Return the SHA-256 (hex) of the file's own bytes (packed, for a .gz); for a remote file the known one or ""."""
     if file.sha256 or "://" in file.path:
         return file.sha256
-    whole = _open_path(file)
+    whole: Any = _open_path(file)
+    if file.member:
+        whole = _Bounded(_stored(whole, file)[0], whole, name=file.name, packed=file.bytes)
     digest = hashlib.sha256()
-    with _Bounded(_stored(whole, file)[0], whole, name=file.name, packed=file.bytes) as bounded:
-        while chunk := bounded.read(_BUFFER):
-            digest.update(chunk)
+    try:
+        with whole:
+            while chunk := whole.read(_BUFFER):
+                digest.update(chunk)
+    except OSError as error:
+        raise SourceError(f"{file.name} cannot be read ({error.strerror}).") from error
     return digest.hexdigest()
 
 
@@ -111,9 +117,12 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
         return open_range(file.path, size=None if file.member else file.bytes, ahead=ahead)
     try:
         opened = open(file.path, "rb")  # noqa: SIM115 - the caller closes it
+        _check_status(file, os.fstat(opened.fileno()))
+        if 0 < file.bytes < _SMALL and not file.member:
+            with opened:
+                return io.BytesIO(opened.read())
     except OSError as error:
         raise SourceError(f"{file.path} cannot be read ({error.strerror}).") from error
-    _check_status(file, os.fstat(opened.fileno()))
     return opened
 
 

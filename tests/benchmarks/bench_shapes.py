@@ -66,13 +66,16 @@ def prepare(source: str, out: str, **choices: object) -> None:
 
 @click.command()
 @click.argument("rows", type=int)
+@click.option("--only", default="", help="Shapes with this in their name alone.")
 @click.option("--one", default="", hidden=True)
-def main(rows: int, one: str) -> None:
+def main(rows: int, only: str, one: str) -> None:
     """Print a line for each shape."""
     if one:
         prepare(**json.loads(one))
         return
     for name, (shape, choices) in SHAPES.items():
+        if only not in name:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             corpus(Path(folder) / "rows", rows=rows, shape=shape)
             how = json.dumps({"source": f"{folder}/rows", "out": f"{folder}/out", **choices})
