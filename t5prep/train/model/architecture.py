@@ -44,6 +44,34 @@ OWN_FIELDS = frozenset({"target", "lora_rank", "lora_alpha", "computed_layers", 
 LARGEST = 1 << 24
 
 
+class Traits(NamedTuple):
+    """Say how the layers of a model that writes texts are computed; the defaults are T5's, other values T5Gemma's (`t5gemma`)."""
+
+    merged: bool = False  # the decoder attends to its own tokens and to the input at once, with the same matrices
+    normed_after: bool = False  # each part of a layer also after it; scales of norms are kept as what is added to one
+    scales_embeddings: bool = False  # by the root of their width
+    own_tables: bool = False  # each stack has its own embeddings
+    score_scale: float = 1.0  # by which scores are multiplied
+    score_cap: float = 0.0  # soft caps of scores and logits; 0: none
+    logit_cap: float = 0.0
+    full_every: int = 1  # of so many layers the last attends to all tokens, the others to so many before and after:
+    encoder_window: tuple[int, int] = (0, 0)
+    decoder_window: tuple[int, int] = (0, 0)
+    left_out: str = ""  # a pattern of the modules that transformers' model has besides
+    eoi_token_id: int = -1  # the id that has an embedding of its own; -1: none
+    # The base of the angles by which layers of either kind rotate queries and keys, and by what positions are divided; without
+    # any, scores have biases by distances.
+    rotations: tuple[tuple[float, float], ...] = ()
+
+    def is_full(self, number: Any) -> Any:
+        """Check whether a layer attends to all tokens: a bool, or a tensor for a tensor."""
+        return self.full_every == 1 or (number + 1) % self.full_every == 0
+
+    def table(self, stack: str) -> str:
+        """Return the name of the variable with the embeddings of the "encoder" or "decoder"."""
+        return f"{stack}.shared" if self.own_tables else "shared"
+
+
 class Sizes(NamedTuple):
     """The numbers of one stack of a model that writes texts; `kv_heads` have keys and values of their own."""
 
@@ -113,9 +141,9 @@ class ModelConfig:
         return Sizes(layers, self.d_model, self.d_ff, self.num_heads, self.num_heads)
 
     @property
-    def merged(self) -> bool:
-        """Check whether the decoder attends to its own tokens and to the input at once, with the same matrices."""
-        return False
+    def traits(self) -> Traits:
+        """Return how its layers are computed."""
+        return Traits()
 
     @property
     def split_sizes(self) -> dict[str, int]:
@@ -139,7 +167,7 @@ class ModelConfig:
         cross = (
             input_length * 2 * encoder.width * decoder.kv_heads * self.d_kv + target_length * 2 * input_length * inner
         )
-        cross += 0 if self.merged else target_length * 2 * decoder.width * inner
+        cross += 0 if self.traits.merged else target_length * 2 * decoder.width * inner
         of_decoder = decoder.layers * (own(decoder, target_length) + cross)
         return of_encoder + of_decoder + target_length * decoder.width * self.vocab_size
 
@@ -287,8 +315,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "electra": {"embedding_size": 128, "d_model": 256, "d_ff": 1024, "num_heads": 4},
 }
-# Models of another kind: type → the module with its `Config`, its `layouts`, and the name of the module that computes it
-# (`LAYERS`, see `forward`). That of a model that writes texts also has `named`, which finds its tensors in a checkpoint.
+# Models of another kind: type → the module with its `Config` and its `layouts`. That of an encoder names the module that
+# computes it (`LAYERS`, see `forward`). That of a model that writes texts has `named`, which finds its tensors in a checkpoint.
 FAMILIES = {
     "deberta-v2": "t5prep.train.model.deberta",
     "eurobert": "t5prep.train.model.eurobert",

@@ -328,14 +328,15 @@ def attend_grouped(
     scale: float,
     dropout: Dropout,
     site: int | tf.Tensor,
+    bias: tf.Tensor | None = None,
     norms: Sequence[tf.Tensor] = (),
     epsilon: float = 0.0,
     cap: float = 0.0,
-) -> tf.Tensor:
-    """Return attention of x over a source, as `heads.join` takes it; a head of keys may serve several of queries.
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Return attention of x over a source, as `heads.join` takes it, and the bias; a head of keys may serve several of queries.
 
     matrices: of queries, keys and values; norms: the scales of queries and of keys, if these are normed. Both are rotated where
-    `reach` has angles. scale: by which scores are multiplied; site: of the dropout of values.
+    `reach` has angles. scale: by which scores are multiplied; site: of the dropout of values; bias, cap: of `attend`.
     """
     query = heads.queries(x, matrices[0])
     of_keys = dataclasses.replace(heads, number=heads.number * matrices[1].shape[1] // matrices[0].shape[1])
@@ -345,10 +346,11 @@ def attend_grouped(
         key = heads.normed(key, norms[1], epsilon=epsilon)
     if reach.of_queries is not None and reach.of_keys is not None:
         query, key = heads.rotated(query, reach.of_queries, queries=True), heads.rotated(key, reach.of_keys)
-    query *= tf.constant(scale, x.dtype)
+    query = query if scale == 1.0 else query * tf.constant(scale, x.dtype)
+    # One mask for all queries drops the probabilities of a key. Dropping its value is the same, with a smaller mask.
     dropped = dropout.mask(heads.shape_of_keys(x.shape[0], source.shape[1]), x.dtype, site=site)
     key, value = heads.for_queries(key), heads.for_queries(value)
-    return attend(heads, query, key, value, bias=None, mask=reach.mask, dropped=dropped, cap=cap)[0]
+    return attend(heads, query, key, value, bias=bias, mask=reach.mask, dropped=dropped, cap=cap)
 
 
 def attend_together(

@@ -15,7 +15,7 @@ beams bring the cache into their order with `reorder_cache`.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -23,16 +23,19 @@ import tensorflow as tf
 from t5prep.train.model.architecture import FEED_FORWARDS, ModelConfig
 from t5prep.train.model.attention import MASKED, capped, product
 from t5prep.train.model.generation import Generation
-from t5prep.train.model.layers import How, feed_forward, rms_norm
-from t5prep.train.model.positions import relative_bias
+from t5prep.train.model.layers import How, feed_forward
+from t5prep.train.model.positions import relative_bias, rotate
 from t5prep.train.model.t5 import (
     LayerWeights,
     Weights,
+    angles_of,
+    around,
     before_logits,
     embed,
     encode,
-    forward,
+    has_shared_bias,
     key_mask,
+    norm_of,
     output_table,
     stacked_weights,
     unstack_layers,
@@ -116,16 +119,6 @@ def draw(scores: tf.Tensor, uniform: tf.Tensor, *, options: Generation) -> tf.Te
     return first if tokens is None else tf.gather(tokens, first, batch_dims=1)
 
 
-class Writer(NamedTuple):
-    """Name the functions that compute a model that writes texts: `forward` and `encode` as in `t5`, and the other three as here."""
-
-    forward: Callable[..., tf.Tensor]
-    encode: Callable[..., tf.Tensor]
-    decoder_layers: Callable[..., list[LayerWeights]]
-    init_cache: Callable[..., "Cache"]
-    decode_step: Callable[..., tuple[tf.Tensor, "Cache"]]
-
-
 class Cache(NamedTuple):
     """Each decoder layer's keys and values of targets and of the input: dtype[batch, heads of keys, length, d_kv].
 
@@ -149,7 +142,11 @@ def init_cache(layers: Sequence[LayerWeights], config: ModelConfig, encoded: tf.
 
     encoded: dtype[batch, input_length, d_model], of `t5.encode`; the cache has the same dtype.
     """
-    pairs = [[heads_first(tf.matmul(encoded, part), config.num_heads) for part in w["cross_kv"]] for w in layers]
+    number, name = config.sizes("decoder").kv_heads, "kv" if config.traits.merged else "cross_kv"
+    pairs = [[heads_first(tf.matmul(encoded, part), number) for part in w[name]] for w in layers]
+    if config.traits.merged:
+        norm = norm_of(config)
+        pairs = [[norm(key, w["head_norms"][1]), value] for w, (key, value) in zip(layers, pairs, strict=True)]
     return cache_of(pairs, length=length)
 
 
@@ -185,7 +182,7 @@ def decode_step(
     tokens: int32[batch], the previous token (the start token at position 0); position: int32 scalar, the same for all
     rows; attention_mask: int32[batch, input_length]; layers: of `decoder_layers`.
     """
-    length, dtype = cache.keys[0].shape[2], cache.keys[0].dtype
+    length, dtype, traits = cache.keys[0].shape[2], cache.keys[0].dtype, config.traits
     offered = key_mask(attention_mask)
     bias_of = functools.partial(
         relative_bias,
@@ -195,38 +192,47 @@ def decode_step(
         bidirectional=False,
         max_distance=config.relative_attention_max_distance,
     )
-    own = config.bias_in_every_layer
-    shared_bias = None if own else bias_of(tf.convert_to_tensor(weights["decoder.relative_bias"]))
-    epsilon, heads = config.layer_norm_epsilon, config.num_heads
-    here = (tf.range(length) == position)[None, None, :, None]
-    seen = (tf.range(length) <= position)[None, None, None, :]
-    x = embed(weights, tokens[:, None], dtype=dtype)
+    table = "decoder.relative_bias"
+    shared_bias = bias_of(tf.convert_to_tensor(weights[table])) if has_shared_bias(config) else None
+    places = tf.range(length)
+    here, seen = (places == position)[None, None, :, None], places <= position
+    # Of full layers, and of those that look back as far as the window.
+    masks = [mask[None, None, None] for mask in (seen, seen & (places >= position - traits.decoder_window[0]))]
+    angles = [[one[position][None] for one in kind] for kind in angles_of(config, length)]
+    split = functools.partial(in_heads, heads=config.sizes("decoder").kv_heads, width=config.d_kv)
+    attend_to = functools.partial(attend_step, scale=traits.score_scale, cap=traits.score_cap)
+    norm = norm_of(config)
+    x = embed(weights, config, "decoder", tokens[:, None], dtype=dtype)
     all_keys, all_values = [], []
     for number, w in enumerate(layers):
-        normed = rms_norm(x, w["norms"][0], epsilon=epsilon)
-        query, key, value = (in_heads(tf.matmul(normed, matrix), heads) for matrix in (w["q"], *w["kv"]))
+        before, after = around(w["norms"], config)
+        kind = 0 if traits.is_full(number) else 1
+        normed = norm(x, before[0])
+        query, key, value = (split(tf.matmul(normed, matrix)) for matrix in (w["q"], *w["kv"]))
+        if "head_norms" in w:
+            query, key = (norm(one, own) for one, own in zip((query, key), w["head_norms"], strict=True))
+        if angles:
+            query, key = (rotate(one, *angles[kind], axis=3) for one in (query, key))
         all_keys.append(tf.where(here, key, cache.keys[number]))
         all_values.append(tf.where(here, value, cache.values[number]))
-        bias = bias_of(w["relative_bias"]) if own else shared_bias
-        x += tf.matmul(attend_step(query, Source(all_keys[-1], all_values[-1], seen, bias)), w["out"][0])
-
-        query = in_heads(tf.matmul(rms_norm(x, w["norms"][1], epsilon=epsilon), w["cross_q"]), heads)
+        bias = bias_of(w["relative_bias"]) if config.bias_in_every_layer else shared_bias
+        of_targets = Source(all_keys[-1], all_values[-1], masks[kind], bias)
         of_input = Source(cache.cross_keys[number], cache.cross_values[number], offered)
-        x += tf.matmul(attend_step(query, of_input), w["out"][1])
-
-        normed = rms_norm(x, w["norms"][2], epsilon=epsilon)
-        x += feed_forward(normed, w["wi"], w["wo"], activation=FEED_FORWARDS[config.feed_forward_proj])
-    x = rms_norm(x, weights["decoder.final_norm"], epsilon=epsilon)
+        attended = attend_to(query, of_targets, *([of_input] if traits.merged else []))
+        x += after[0](tf.matmul(attended, w["out"][0]))
+        if not traits.merged:
+            query = split(tf.matmul(norm(x, before[1]), w["cross_q"]))
+            x += after[1](tf.matmul(attend_to(query, of_input), w["out"][1]))
+        activation = FEED_FORWARDS[config.feed_forward_proj]
+        x += after[-1](feed_forward(norm(x, before[-1]), w["wi"], w["wo"], activation=activation))
+    x = before_logits(config, norm(x, weights["decoder.final_norm"])[:, 0])
     written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
-    return tf.matmul(output_table(weights, config), before_logits(config, x[:, 0]), transpose_b=True), written
+    return capped(tf.matmul(output_table(weights, config), x, transpose_b=True), traits.logit_cap), written
 
 
-def in_heads(x: tf.Tensor, heads: int, width: int = 0) -> tf.Tensor:
-    """Return [batch, 1, heads of queries * d_kv] as [batch, heads of keys, those of queries that share one, d_kv].
-
-    width: d_kv; 0: as many heads of queries as of keys.
-    """
-    return tf.reshape(x, [x.shape[0], heads, -1, width or x.shape[2] // heads])
+def in_heads(x: tf.Tensor, heads: int, width: int) -> tf.Tensor:
+    """Return [batch, 1, heads of queries * d_kv] as [batch, heads of keys, those of queries that share one, d_kv]; width: d_kv."""
+    return tf.reshape(x, [x.shape[0], heads, -1, width])
 
 
 class Source(NamedTuple):
@@ -238,11 +244,12 @@ class Source(NamedTuple):
     bias: tf.Tensor | None = None
 
 
-def attend_step(query: tf.Tensor, *sources: Source, cap: float = 0.0) -> tf.Tensor:
+def attend_step(query: tf.Tensor, *sources: Source, scale: float, cap: float) -> tf.Tensor:
     """Return attention of one query of each row, [batch, 1, heads of queries * d_kv], over all sources at once.
 
-    query: of `in_heads`; cap: `attention.capped` scores.
+    query: of `in_heads`; scale: by which it is multiplied; cap: `attention.capped` scores.
     """
+    query = query if scale == 1.0 else query * tf.constant(scale, query.dtype)
     scores = []
     for one in sources:
         own = capped(product("bkgd,bkld->bkgl", query, one.keys), cap)
@@ -273,7 +280,6 @@ class Decoder:
 
     def __init__(
         self,
-        writer: Writer,
         weights: Weights,
         config: ModelConfig,
         input_ids: tf.Tensor,
@@ -283,20 +289,20 @@ class Decoder:
         beams: int,
         dtype: tf.DType,
     ) -> None:
-        self.writer, self.weights, self.config = writer, weights, config
+        self.weights, self.config = weights, config
         self.batch, self.beams, self.length = input_ids.shape[0], beams, max_length
         batch = {"input_ids": input_ids, "attention_mask": attention_mask}
-        encoded = tf.repeat(writer.encode(weights, config, batch, How(dtype)), beams, axis=0)
+        encoded = tf.repeat(encode(weights, config, batch, How(dtype)), beams, axis=0)
         self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
-        self.layers = writer.decoder_layers(weights, config, dtype=dtype)
-        self.cache = writer.init_cache(self.layers, config, encoded, length=max_length)
+        self.layers = decoder_layers(weights, config, dtype=dtype)
+        self.cache = init_cache(self.layers, config, encoded, length=max_length)
 
     def __call__(self, tokens: tf.Tensor, cache: Cache, at: tf.Tensor) -> tuple[tf.Tensor, Cache]:
         """Return the logits after `tokens`, float32[vocab_size, batch * beams], and the cache with these tokens in it.
 
         tokens: int32[batch, beams], all at position `at`.
         """
-        return self.writer.decode_step(
+        return decode_step(
             self.weights,
             self.layers,
             self.config,
@@ -305,6 +311,3 @@ class Decoder:
             position=at,
             attention_mask=self.attention_mask,
         )
-
-
-T5 = Writer(forward, encode, decoder_layers, init_cache, decode_step)

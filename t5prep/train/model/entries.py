@@ -85,6 +85,19 @@ def positive(number: Any) -> float:
     return float(number)
 
 
+def rotation_of(rope: Mapping[str, Any] | None, base: Any, *, may_divide: bool = False) -> tuple[float, float]:
+    """Return the base of the angles of an entry like `rope_parameters`, and by what positions are divided.
+
+    base: what an entry without one means. Raises UsageError for a kind of rotation that is not computed.
+    """
+    given = dict(rope or {})
+    factor = given.pop("factor", 1.0) if may_divide and given.get("rope_type") == "linear" else None
+    if factor is not None:
+        del given["rope_type"]
+    check_usual(given, (("rope_type", "default"), ("type", "default"), ("partial_rotary_factor", 1.0)))
+    return positive(given.get("rope_theta") or base), positive(factor or 1.0)
+
+
 FULL, SLIDING = "full_attention", "sliding_attention"  # kinds of layers (layer_types)
 
 

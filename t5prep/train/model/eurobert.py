@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from t5prep.train.model.entries import check_known, check_usual, fields_of, head_of, positive
+from t5prep.train.model.entries import check_known, check_usual, fields_of, head_of, rotation_of
 from t5prep.train.model.modernbert import ACTIVATIONS, ModernBertConfig, add_layers
 from t5prep.train.model.weight_layout import Layouts, WeightLayout
 
@@ -77,9 +77,8 @@ class EuroBertConfig(ModernBertConfig):
         check_usual(config, USUAL)
         values = {"pooling": config.get("clf_pooling") or "late", **fields_of(config, NAMES)}
         values.setdefault("key_heads", values.get("num_heads", cls.num_heads))
-        rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-        check_usual(rope, (("rope_type", "default"), ("type", "default")))
-        theta = positive(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0)  # the default of transformers
+        rope, base = config.get("rope_parameters") or config.get("rope_scaling"), config.get("rope_theta")
+        theta, _ = rotation_of(rope, base or 10_000.0)  # the default of transformers
         made = cls(**values, global_theta=theta, **head_of(config))
         check_known(made, NAMES, activation=ACTIVATIONS, pooling=POOLINGS)
         width, left = divmod(made.d_model, made.num_heads)

@@ -6,9 +6,8 @@ from types import ModuleType
 
 import tensorflow as tf
 
-from t5prep.train.model import decoding, encoder, t5
+from t5prep.train.model import encoder, t5
 from t5prep.train.model.architecture import FAMILIES, Config, EncoderConfig, ModelConfig, family_module
-from t5prep.train.model.decoding import Writer
 from t5prep.train.model.layers import Dropout, How
 from t5prep.train.settings.padding import Padding
 
@@ -55,7 +54,7 @@ def forward(
     """
     how = How(dtype, Dropout(config.dropout_rate, dropout_seed), remat)
     if not config.classes and isinstance(config, ModelConfig):
-        return writer_of(config).forward(weights, config, batch, how)
+        return t5.forward(weights, config, batch, how)
     layers = _encoder_of(config)
     x: tf.Tensor = layers.encode(weights, config, batch, how)
     if isinstance(config, EncoderConfig) and config.masked:
@@ -70,21 +69,14 @@ def encode(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], 
 
     batch: `input_ids` and `attention_mask`. Of the weights only those of `weight_layout.of_encoder` are read.
     """
-    layers = _encoder_of(config) if isinstance(config, EncoderConfig) else writer_of(config)
-    x: tf.Tensor = layers.encode(weights, config, batch, How(dtype))
+    x: tf.Tensor = _encoder_of(config).encode(weights, config, batch, How(dtype))
     return x
 
 
 def _encoder_of(config: Config) -> ModuleType:
     """Return the module that computes an encoder: `encode`, its `head`, and `fill`, the head that fills masks."""
-    if config.model_type in FAMILIES:
-        return importlib.import_module(family_module(config.model_type).LAYERS)
-    return encoder if isinstance(config, EncoderConfig) else t5
-
-
-def writer_of(config: ModelConfig) -> Writer:
-    """Return what computes a model that writes texts."""
-    if config.model_type in FAMILIES:
-        own: Writer = importlib.import_module(family_module(config.model_type).LAYERS).WRITER
-        return own
-    return decoding.T5
+    if not isinstance(config, EncoderConfig):
+        return t5
+    return (
+        importlib.import_module(family_module(config.model_type).LAYERS) if config.model_type in FAMILIES else encoder
+    )

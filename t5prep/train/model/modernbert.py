@@ -18,7 +18,7 @@ from t5prep.train.model.entries import (
     fields_of,
     full_every,
     head_of,
-    positive,
+    rotation_of,
 )
 from t5prep.train.model.weight_layout import STDDEV, Layouts, WeightLayout
 
@@ -118,11 +118,9 @@ class ModernBertConfig(EncoderConfig):
         # "cls" is ModernBertConfig's own default, which no published model has.
         values = {"pooling": "cls", **fields_of(config, NAMES)}
         ropes = config.get("rope_parameters") or {}
-        for rope in (*ropes.values(), config.get("rope_scaling") or {}):
-            check_usual(rope, (("rope_type", "default"), ("type", "default"), ("partial_rotary_factor", 1.0)))
+        rotation_of(config.get("rope_scaling"), 1.0)  # one is not computed
         for kind, field in ((FULL, "global_theta"), (SLIDING, "local_theta")):
-            given = (ropes.get(kind) or {}).get("rope_theta")
-            values[field] = positive(given or values.get(field, getattr(cls, field)))
+            values[field], _ = rotation_of(ropes.get(kind), values.get(field, getattr(cls, field)))
         if (kinds := config.get("layer_types")) is not None:
             values["global_every"] = full_every(kinds)
         made = cls(**values, **head_of(config))

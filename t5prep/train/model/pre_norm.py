@@ -116,7 +116,7 @@ def run_layer(
     norm = _norm(config)
     normed = norm(x, w["attention_norm"]) if "attention_norm" in w else x
     heads = Heads.of(config.num_heads, queries=x.shape[1], keys=x.shape[1])
-    attended = attend_grouped(
+    attended, _ = attend_grouped(
         heads,
         normed,
         normed,

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.decoding import Cache, Decoder, draw, forbid, most_likely, reorder_cache
-from t5prep.train.model.forward import writer_of
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.t5 import Weights
 
@@ -178,7 +177,6 @@ def search(
     """
     each = options.answers if options.sample else options.beams
     step = Decoder(
-        writer_of(config),
         weights,
         config,
         input_ids,

@@ -1,4 +1,8 @@
-"""Compute T5's forward pass from weights and tokens to logits, in plain TensorFlow.
+"""Compute a T5's or a T5Gemma's forward pass from weights and tokens to logits, in plain TensorFlow.
+
+What is not in every T5 is in its config's `traits`: T5Gemma's queries and keys are rotated instead of having biases, some of
+its layers attend to a window, and its parts are normed before and after (Gemma 2, arXiv:2408.00118, section 2). In T5Gemma 2's
+decoder queries attend to the targets so far and to the input at once; keys of the input are not rotated.
 
 `head` makes T5's encoder one with a classification head: one matrix after the mean of the outputs of a text's tokens.
 `transformers`' T5ForTokenClassification has the same weights and gives logits for each token, whose mean over the tokens
@@ -17,7 +21,7 @@ from typing import Any
 import tensorflow as tf
 
 from t5prep.train.model.architecture import FEED_FORWARDS, ModelConfig
-from t5prep.train.model.attention import Heads, attend
+from t5prep.train.model.attention import Heads, attend_grouped, capped
 from t5prep.train.model.layers import (
     Dropout,
     How,
@@ -29,7 +33,7 @@ from t5prep.train.model.layers import (
     rms_norm,
     slices_of,
 )
-from t5prep.train.model.positions import relative_bias
+from t5prep.train.model.positions import Angles, Reach, either, near, relative_bias, rotary_angles
 from t5prep.train.model.weight_layout import PARTS
 
 Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
@@ -53,22 +57,85 @@ def forward(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor
     """Return the logits of every target position, as `forward.forward` does."""
     encoded = encode(weights, config, batch, how)
     segments, label_segments = batch.get("input_segment_ids"), batch.get("label_segment_ids")
-    decoder_ids = shift_right(batch["labels"], config, segment_ids=label_segments)
-    length = decoder_ids.shape[1]
-    self_mask = (tf.range(length)[:, None] >= tf.range(length)[None, :])[None, None]
+    ids = shift_right(batch["labels"], config, segment_ids=label_segments)
+    length, positions = ids.shape[1], None
+    own = (tf.range(length)[:, None] >= tf.range(length)[None, :])[None, None]
+    if config.traits.rotations:  # the program of a model for longer targets does not store the matrix
+        own = near(ids, length, 0)
     if label_segments is not None:
-        self_mask &= same_segment(label_segments, label_segments)
-    cross_mask = token_mask(batch["attention_mask"], segments, queries=label_segments)
-    x = embed(weights, decoder_ids, dtype=how.dtype)
-    x = run_stack(weights, config, "decoder", x, mask=self_mask, encoded=encoded, cross_mask=cross_mask, how=how)
-    return logits(weights, config, x)
+        own &= same_segment(label_segments, label_segments)
+    if config.traits.rotations and label_segments is not None:
+        earlier = own & near(ids, length, -1)
+        positions = tf.reduce_sum(tf.cast(earlier[:, 0], tf.int32), axis=-1)  # of each token in its own example
+    cross = token_mask(batch["attention_mask"], segments, queries=label_segments)
+    reaches = _reaches(config, ids, own, window=config.traits.decoder_window, positions=positions)
+    if config.traits.merged:
+        reaches = [_with_input(reach, cross, inputs=encoded.shape[1]) for reach in reaches]
+    x = embed(weights, config, "decoder", ids, dtype=how.dtype)
+    x = run_stack(weights, config, "decoder", x, reaches=reaches, encoded=encoded, cross=cross, how=how)
+    return capped(logits(weights, config, x), config.traits.logit_cap)
 
 
 def encode(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
     """Return the encoder's output: dtype[batch, input_length, d_model]. Arguments as in `forward`."""
+    ids = batch["input_ids"]
     mask = token_mask(batch["attention_mask"], batch.get("input_segment_ids"))
-    embedded = embed(weights, batch["input_ids"], dtype=how.dtype)
-    return run_stack(weights, config, "encoder", embedded, mask=mask, how=how)
+    reaches = _reaches(config, ids, mask, window=config.traits.encoder_window)
+    x = embed(weights, config, "encoder", ids, dtype=how.dtype)
+    return run_stack(weights, config, "encoder", x, reaches=reaches, how=how)
+
+
+def angles_of(config: ModelConfig, length: int) -> list[Angles]:
+    """Return the angles by which full layers rotate queries and keys, and by which sliding ones do, if any do."""
+    return [rotary_angles(length, config.d_kv, theta=theta, factor=by) for theta, by in config.traits.rotations]
+
+
+def _reaches(
+    config: ModelConfig,
+    ids: tf.Tensor,
+    mask: tf.Tensor,
+    *,
+    window: tuple[int, int],
+    positions: tf.Tensor | None = None,
+) -> list[Reach]:
+    """Return what full layers attend to and how they rotate, and the same of sliding ones."""
+    angles: list[Any] = angles_of(config, ids.shape[1]) or [None, None]
+    if positions is not None:
+        angles = [tuple(tf.gather(one, positions) for one in kind) for kind in angles]
+    masks = (mask, mask if config.traits.full_every == 1 else mask & near(ids, *window))
+    return [Reach(own, of, of) for own, of in zip(masks, angles, strict=True)]
+
+
+def _with_input(reach: Reach, cross: tf.Tensor, *, inputs: int) -> Reach:
+    """Return what the decoder's own tokens and the input together give: each query sees its input, whose keys stay unrotated."""
+    rows, queries = max(reach.mask.shape[0], cross.shape[0]), reach.mask.shape[2]
+    masks = (tf.broadcast_to(one, [rows, 1, queries, one.shape[3]]) for one in (reach.mask, cross))
+    assert reach.of_keys is not None
+    cosines, sines = reach.of_keys
+    still = [*cosines.shape[:-2], inputs, cosines.shape[-1]]
+    of_keys = (tf.concat([cosines, tf.ones(still)], axis=-2), tf.concat([sines, tf.zeros(still)], axis=-2))
+    return Reach(tf.concat([*masks], axis=3), reach.of_queries, of_keys)
+
+
+def norm_of(config: ModelConfig) -> Callable[[tf.Tensor, Any], tf.Tensor]:
+    """Return the norm of a model: of x by a scale."""
+    norm = functools.partial(rms_norm, epsilon=config.layer_norm_epsilon)
+    if not config.traits.normed_after:
+        return norm
+    return lambda x, scale: norm(x, 1.0 + tf.convert_to_tensor(scale))
+
+
+def around(scales: Sequence[tf.Tensor], config: ModelConfig) -> tuple[Sequence[tf.Tensor], list[Any]]:
+    """Return the scales of the norms before a layer's parts, and for each part what is applied to what it gives."""
+    if not config.traits.normed_after:
+        return scales, [lambda x: x] * len(scales)
+    norm = norm_of(config)
+    return scales[::2], [functools.partial(lambda scale, x: norm(x, scale), scale) for scale in scales[1::2]]
+
+
+def has_shared_bias(config: ModelConfig) -> bool:
+    """Check whether all layers of a stack add the same biases to their scores."""
+    return not (config.traits.rotations or config.bias_in_every_layer)
 
 
 def run_stack(
@@ -77,12 +144,14 @@ def run_stack(
     stack: str,
     x: tf.Tensor,
     *,
-    mask: tf.Tensor,
+    reaches: Sequence[Reach],
     encoded: tf.Tensor | None = None,
-    cross_mask: tf.Tensor | None = None,
+    cross: tf.Tensor | None = None,
     how: How,
 ) -> tf.Tensor:
-    """Apply all layers of the "encoder" or "decoder" (with `encoded`) to x; return dtype[batch, length, d_model]."""
+    """Apply all layers of the "encoder" or "decoder" (with `encoded`) to x; `reaches`: of full layers and of sliding ones."""
+    traits, size, norm = config.traits, config.sizes(stack), norm_of(config)
+    is_merged = traits.merged and encoded is not None
     bias_of = functools.partial(
         relative_bias,
         queries=x.shape[1],
@@ -90,27 +159,69 @@ def run_stack(
         bidirectional=stack == "encoder",
         max_distance=config.relative_attention_max_distance,
     )
+    biases = [bias_of(tf.convert_to_tensor(weights[f"{stack}.relative_bias"]))] if has_shared_bias(config) else []
 
     def run_layer(
         x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor, site: int | tf.Tensor
     ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
-        bias = bias_of(w["relative_bias"]) if config.bias_in_every_layer else shared[-1]
-        widths = [config.d_model] * (1 if cross_mask is None else 2) + [config.d_ff, config.d_model]
-        *outs, inner, last = how.dropout.masks(x.shape[0], widths, x.dtype, site=site + 8)
-        attend_to = functools.partial(attention_layer, w, config, dropout=how.dropout)
-        x, bias = attend_to(x, None, bias=bias, mask=mask, site=site, out_mask=outs[0])
-        if cross_mask is not None:
-            x, _ = attend_to(x, shared[0], bias=None, mask=cross_mask, site=site + 4, out_mask=outs[1])
-        normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
-        hidden = feed_forward(normed, w["wi"], w["wo"], activation=FEED_FORWARDS[config.feed_forward_proj], mask=inner)
+        bias = shared[-1] if biases else bias_of(w["relative_bias"]) if "relative_bias" in w else None
+        before, after = around(w["norms"], config)
+        *outs, inner, last = how.dropout.masks(
+            x.shape[0], [size.width] * (len(before) - 1) + [size.hidden, size.width], x.dtype, site=site + 8
+        )
+        attend_to = functools.partial(_attention, w, config, size.heads, dropout=how.dropout)
+        normed = norm(x, before[0])
+        source = tf.concat([normed, shared[0]], axis=1) if is_merged else normed
+        reach = either(traits.is_full(number), *reaches)
+        attended, bias = attend_to(normed, source, reach=reach, bias=bias, site=site)
+        x += masked(after[0](attended), outs[0])
+        if encoded is not None and not is_merged:
+            across, _ = attend_to(norm(x, before[1]), shared[0], reach=Reach(cross), bias=None, site=site + 4, which=1)
+            x += masked(after[1](across), outs[1])
+        activation = FEED_FORWARDS[config.feed_forward_proj]
+        hidden = feed_forward(norm(x, before[-1]), w["wi"], w["wo"], activation=activation, mask=inner)
         # Each layer takes the bias from the previous one, so that the backward pass adds up its gradient.
-        return x + masked(hidden, last), [*shared[: len(shared) - len(biases)], *([bias] if biases else [])]
+        return x + masked(after[-1](hidden), last), [*shared[: len(shared) - len(biases)], *([bias] if biases else [])]
 
-    shared = [] if encoded is None else [encoded]
-    biases = [] if config.bias_in_every_layer else [bias_of(tf.convert_to_tensor(weights[f"{stack}.relative_bias"]))]
-    norm = functools.partial(rms_norm, epsilon=config.layer_norm_epsilon)
-    shared += biases
+    shared = [*([] if encoded is None else [encoded]), *biases]
     return run_layers(weights, config, stack, run_layer, x, shared, norm=norm, how=how)
+
+
+def _attention(
+    w: LayerWeights,
+    config: ModelConfig,
+    number: int,
+    x: tf.Tensor,
+    source: tf.Tensor,
+    *,
+    reach: Reach,
+    bias: tf.Tensor | None,
+    dropout: Dropout,
+    site: int | tf.Tensor,
+    which: int = 0,
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Return attention of x over the source, and the next layer's bias.
+
+    w: the layer's weights; number: of heads; site: of the dropout of values; which: 0 for that of a stack itself, 1 for that
+    across.
+    """
+    prefix, traits = ("", "cross_")[which], config.traits
+    heads = Heads.of(number, queries=x.shape[1], keys=source.shape[1])
+    attended, bias = attend_grouped(
+        heads,
+        x,
+        source,
+        (w[f"{prefix}q"], *w[f"{prefix}kv"]),
+        reach=reach,
+        scale=traits.score_scale,
+        dropout=dropout,
+        site=site,
+        bias=bias,
+        norms=[1.0 + scale for scale in w.get("head_norms", ())],
+        epsilon=config.layer_norm_epsilon,
+        cap=traits.score_cap,
+    )
+    return heads.join(attended, w["out"][which]), bias
 
 
 def run_layers(
@@ -141,37 +252,15 @@ def site_of(stack: str, number: int | tf.Tensor) -> int | tf.Tensor:
     return (ENCODER_SITES if stack == "encoder" else DECODER_SITES) + (number + 1) * SITES_PER_LAYER
 
 
-def attention_layer(
-    w: LayerWeights,
-    config: ModelConfig,
-    x: tf.Tensor,
-    encoded: tf.Tensor | None,
-    *,
-    bias: tf.Tensor | None,
-    mask: tf.Tensor,
-    dropout: Dropout,
-    site: int | tf.Tensor,
-    out_mask: tf.Tensor | None,
-) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Return x plus its attention over itself or over `encoded`, and the next layer's bias.
-
-    w: the layer's weights; site: of the dropout of values; out_mask: that of what is added to x.
-    """
-    prefix, which = ("", 0) if encoded is None else ("cross_", 1)
-    normed = rms_norm(x, w["norms"][which], epsilon=config.layer_norm_epsilon)
-    source = normed if encoded is None else encoded
-    heads = Heads.of(config.num_heads, queries=x.shape[1], keys=source.shape[1])
-    query = heads.queries(normed, w[f"{prefix}q"])
-    key, value = (heads.keys(source, part) for part in w[f"{prefix}kv"])
-    # One mask for all queries drops the probabilities of a key. Dropping its value is the same, with a smaller mask.
-    dropped = dropout.mask(heads.shape_of_keys(x.shape[0], source.shape[1]), x.dtype, site=site)
-    attended, bias = attend(heads, query, key, value, bias=bias, mask=mask, dropped=dropped)
-    return x + masked(heads.join(attended, w["out"][which]), out_mask), bias
-
-
-def embed(weights: Weights, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
-    """Return the embeddings of ids, int32[batch, length], as dtype[batch, length, d_model]."""
-    return tf.cast(tf.gather(tf.convert_to_tensor(weights["shared"]), ids), dtype)
+def embed(weights: Weights, config: ModelConfig, stack: str, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
+    """Return the embeddings of ids, int32[batch, length], as dtype[batch, length, width of the stack]."""
+    table = tf.convert_to_tensor(weights[config.traits.table(stack)])
+    x = tf.gather(table, ids)
+    if config.traits.scales_embeddings:
+        x *= float(table.shape[1]) ** 0.5
+    if config.traits.eoi_token_id >= 0:
+        x = tf.where((ids == config.traits.eoi_token_id)[..., None], tf.convert_to_tensor(weights["eoi_embedding"]), x)
+    return tf.cast(x, dtype)
 
 
 def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:

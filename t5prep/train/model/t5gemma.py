@@ -1,34 +1,30 @@
 """Say what a T5Gemma and the text half of a T5Gemma 2 are: what `config.json` holds, and their weights with the names of tensors.
 
-Both have Gemma's layers in two stacks (Zhang et al. 2025, arXiv:2504.06225; T5Gemma 2: arXiv:2512.14856), and `t5gemma_layers`
-computes them. T5Gemma, of Gemma 2, caps its scores and logits, and its stacks may have other widths. T5Gemma 2, of Gemma 3, has
-norms of queries and keys, one matrix of embeddings, and a decoder that attends to its own tokens and to the input at once. Its
-images are no part of what is trained: tensors of the vision tower are left out. This module imports no TensorFlow.
+Both have Gemma's layers in two stacks (Zhang et al. 2025, arXiv:2504.06225; T5Gemma 2: arXiv:2512.14856), and `t5` computes them.
+T5Gemma, of Gemma 2, caps its scores and logits, and its stacks may have other widths. T5Gemma 2, of Gemma 3, has norms of queries
+and keys, one matrix of embeddings, and a decoder that attends to its own tokens and to the input at once. Its images are no part
+of what is trained: tensors of the vision tower are left out. This module imports no TensorFlow.
 """
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5prep.errors import UsageError
-from t5prep.train.model.architecture import ModelConfig, Sizes
-from t5prep.train.model.entries import FULL, SLIDING, check_usual, full_every, kinds_of, positive
-from t5prep.train.model.weight_layout import Layouts, WeightLayout
+from t5prep.train.model.architecture import ModelConfig, Sizes, Traits
+from t5prep.train.model.entries import FULL, SLIDING, check_usual, full_every, kinds_of, positive, rotation_of
+from t5prep.train.model.weight_layout import STDDEV, Layouts, WeightLayout
 
-LAYERS = "t5prep.train.model.t5gemma_layers"
-CLASSES = {"t5gemma": "T5Gemma", "t5gemma2": "T5Gemma2"}
-# Field → its name in the config of a stack; the decoder's own fields begin with "decoder_".
+ROTATIONS = ("full_theta", "full_factor", "sliding_theta")  # fields
+# The entry of a stack's config → the fields of encoder and decoder, in the order of `Sizes`.
 SIZES = {
-    "d_model": "hidden_size",
-    "d_ff": "intermediate_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "num_kv_heads": "num_key_value_heads",
+    "num_hidden_layers": ("num_layers", "num_decoder_layers"),
+    "hidden_size": ("d_model", "decoder_d_model"),
+    "intermediate_size": ("d_ff", "decoder_d_ff"),
+    "num_attention_heads": ("num_heads", "decoder_num_heads"),
+    "num_key_value_heads": ("num_kv_heads", "decoder_num_kv_heads"),
 }
-DECODER_SIZES = {
-    ("num_decoder_layers" if field == "num_layers" else f"decoder_{field}"): name for field, name in SIZES.items()
-}
+# Field → the entry that both stacks have alike.
 ALIKE = {
     "vocab_size": "vocab_size",
     "d_kv": "head_dim",
@@ -53,7 +49,7 @@ NO_VISION = {
     **{"model_type": "siglip_vision_model", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1},
     **{"num_attention_heads": 1, "image_size": 14, "patch_size": 14, "vision_use_head": False},
 }
-IMAGES = ("vision_tower.", "multi_modal_projector.")  # parts of names of tensors
+IMAGES = ("vision_tower", "multi_modal_projector")  # parts of names of modules
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,8 +91,30 @@ class T5GemmaConfig(ModelConfig):
 
     @property
     def merged(self) -> bool:
-        """Check whether the decoder attends to its own tokens and to the input at once (T5Gemma 2)."""
+        """Check whether it is a T5Gemma 2, whose decoder attends to its own tokens and to the input at once."""
         return self.model_type == "t5gemma2"
+
+    @property
+    def traits(self) -> Traits:
+        """Return how its layers are computed."""
+        # T5Gemma 2's window is split in two halves, T5Gemma's is as long on either side (transformers, modeling_t5gemma2.py
+        # and masking_utils.py).
+        halves, whole = ((self.window + 1) // 2 - 1, self.window // 2), (self.window, self.window)
+        return Traits(
+            merged=self.merged,
+            normed_after=True,
+            scales_embeddings=True,
+            own_tables=not self.merged,
+            score_scale=self.query_scalar**-0.5,
+            score_cap=self.score_cap,
+            logit_cap=self.logit_cap,
+            full_every=self.full_every,
+            encoder_window=halves if self.merged else whole,
+            decoder_window=(self.window - 1, 0),
+            left_out=f".*({'|'.join(IMAGES)}).*" if self.merged else "",
+            eoi_token_id=self.eoi_token_id if self.merged else -1,
+            rotations=((self.full_theta, self.full_factor), (self.sliding_theta, 1.0)),
+        )
 
     @property
     def title(self) -> str:
@@ -106,13 +124,11 @@ class T5GemmaConfig(ModelConfig):
     @property
     def output_table(self) -> str:
         """Return the name of the variable whose rows are multiplied with decoder outputs."""
-        return "shared" if self.merged else "decoder.shared"
+        return self.traits.table("decoder")
 
     def sizes(self, stack: str) -> Sizes:
         """Return the numbers of the "encoder" or "decoder"."""
-        names = SIZES if stack == "encoder" else DECODER_SIZES
-        of = {theirs: getattr(self, ours) for ours, theirs in names.items()}
-        return Sizes(*(of[SIZES[field]] for field in ("num_layers", "d_model", "d_ff", "num_heads", "num_kv_heads")))
+        return Sizes(*(getattr(self, fields[stack == "decoder"]) for fields in SIZES.values()))
 
     def with_classes(self, classes: Sequence[str], target: str = "class") -> "T5GemmaConfig":
         """Raise UsageError: no head for classes is computed."""
@@ -131,118 +147,92 @@ class T5GemmaConfig(ModelConfig):
         768
         """
         kind = str(config["model_type"])
-        encoder = config["encoder"].get("text_config", config["encoder"]) if kind == "t5gemma2" else config["encoder"]
+        is_merged, encoder = kind == "t5gemma2", config["encoder"]
         given = [
             {**STACK_DEFAULTS, **DEFAULTS[kind], **{name: value for name, value in one.items() if value is not None}}
-            for one in (encoder, config["decoder"])
+            for one in (encoder.get("text_config", encoder) if is_merged else encoder, config["decoder"])
         ]
-        for stack in given:
-            check_usual(stack, USUAL)
+        for one in given:
+            check_usual(one, USUAL)
+            one["rotations"] = _rotations(one, is_merged=is_merged)
         check_usual(config, (("tie_word_embeddings", True),))
-        values: dict[str, Any] = {"model_type": kind, **_alike(given, ALIKE)}
-        for names, stack in zip((SIZES, DECODER_SIZES), given, strict=True):
-            values |= {field: stack[name] for field, name in names.items()}
-        ropes = [_ropes(stack, kind) for stack in given]
-        values |= _alike(ropes, {name: name for name in ropes[0]})
-        kinds = [stack["layer_types"] for stack in given if stack.get("layer_types") is not None]
-        values["full_every"] = full_every(*kinds, last=True) if kinds else 6 if kind == "t5gemma2" else 2
+        for name in (*ALIKE.values(), "rotations"):
+            one, other = (stack[name] for stack in given)
+            if one != other:
+                raise UsageError(
+                    f"The model's encoder has {name} {one!r} and its decoder {other!r}, and only equal ones are computed here."
+                )
         last = given[1]
+        caps = [last.get(f"{scores}_logit_softcapping") or 0.0 for scores in ("final", "attn")]
+        kinds = [stack["layer_types"] for stack in given if "layer_types" in stack]
         ends = config.get("eos_token_id") or last["eos_token_id"]
-        values |= {
-            "eos_token_id": ends[0] if isinstance(ends, list) else ends,
-            "decoder_start_token_id": last["bos_token_id"],
-            "dropout_rate": float(config.get("dropout_rate") or 0.0),
-            "logit_cap": _cap(last.get("final_logit_softcapping")),
+        made = cls(
+            model_type=kind,
+            **{field: last[name] for field, name in ALIKE.items()},
+            **{field: one[name] for name, fields in SIZES.items() for field, one in zip(fields, given, strict=True)},
+            **dict(zip(ROTATIONS, last["rotations"], strict=True)),
+            full_every=full_every(*kinds, last=True) if kinds else 6 if is_merged else 2,
+            eos_token_id=ends[0] if isinstance(ends, list) else ends,
+            decoder_start_token_id=last["bos_token_id"],
+            dropout_rate=float(config.get("dropout_rate") or 0.0),
+            logit_cap=caps[0] and positive(caps[0]),
             # T5Gemma 2 has the entry in its config and does not use it (transformers, modeling_t5gemma2.py).
-            "score_cap": _cap(last.get("attn_logit_softcapping")) if kind == "t5gemma" else 0.0,
-            "eoi_token_id": config.get("eoi_token_index")
-            or config["encoder"].get("eoi_token_index")
-            or cls.eoi_token_id,
-        }
-        made = cls(**values)
+            score_cap=0.0 if is_merged else caps[1] and positive(caps[1]),
+            eoi_token_id=config.get("eoi_token_index") or encoder.get("eoi_token_index") or cls.eoi_token_id,
+        )
         positive(made.query_scalar)
-        for one in (made.sizes("encoder"), made.sizes("decoder")):
-            if one.heads % one.kv_heads or made.d_kv % 2:
-                raise ValueError(f"{one.heads} heads of {made.d_kv} do not share {one.kv_heads} of keys and values")
+        for size in (made.sizes("encoder"), made.sizes("decoder")):
+            if size.heads % size.kv_heads or made.d_kv % 2:
+                raise ValueError(f"{size.heads} heads of {made.d_kv} do not share {size.kv_heads} of keys and values")
         if made.merged and made.d_model != made.decoder_d_model:
             raise ValueError(f"its stacks are {made.d_model} and {made.decoder_d_model} wide")
         return made
 
     def to_json(self) -> dict[str, Any]:
         """Return a `config.json` that `transformers` 5 reads as this model, and `from_json` as this config."""
-        full = {"rope_type": "default", "rope_theta": self.full_theta}
-        if self.full_factor != 1.0:
-            full |= {"rope_type": "linear", "factor": self.full_factor}
-        ropes = {FULL: full, SLIDING: {"rope_type": "default", "rope_theta": self.sliding_theta}}
+        divided = {"rope_type": "linear", "factor": self.full_factor} if self.full_factor != 1.0 else {}
+        sliding = {"rope_type": "default", "rope_theta": self.sliding_theta}
+        ropes = {FULL: {"rope_type": "default", "rope_theta": self.full_theta, **divided}, SLIDING: sliding}
         ends = {"eos_token_id": self.eos_token_id, "bos_token_id": self.decoder_start_token_id}
-
-        def stack(names: Mapping[str, str]) -> dict[str, Any]:
-            sizes = {theirs: getattr(self, ours) for ours, theirs in {**names, **ALIKE}.items()}
-            kinds = kinds_of(sizes["num_hidden_layers"], every=self.full_every, last=True)
-            caps = {"final_logit_softcapping": self.logit_cap or None, "attn_logit_softcapping": self.score_cap or None}
-            rope = ropes if self.merged else ropes[SLIDING]
-            return {**sizes, **ends, **caps, **dict(USUAL), "layer_types": kinds, "rope_parameters": rope}
-
-        encoder, decoder = stack(SIZES), stack(DECODER_SIZES)
-        kind, more = self.model_type, {}
-        if self.merged:
-            encoder = {
-                "model_type": "t5gemma2_encoder",
-                "text_config": {**encoder, "model_type": "t5gemma2_text"},
-                "vision_config": NO_VISION,
-                "mm_tokens_per_image": 1,
-                "eoi_token_index": self.eoi_token_id,
+        images = {"eoi_token_index": self.eoi_token_id} if self.merged else {}
+        encoder, decoder = (
+            {
+                **{name: getattr(self, fields[place]) for name, fields in SIZES.items()},
+                **{name: getattr(self, field) for field, name in ALIKE.items()},
+                **{**ends, **dict(USUAL)},
+                "final_logit_softcapping": self.logit_cap or None,
+                "attn_logit_softcapping": self.score_cap or None,
+                "layer_types": kinds_of(layers, every=self.full_every, last=True),
+                "rope_parameters": ropes if self.merged else sliding,
             }
-            decoder["model_type"], more = "t5gemma2_decoder", {"eoi_token_index": self.eoi_token_id}
+            for place, layers in enumerate((self.num_layers, self.num_decoder_layers))
+        )
+        if self.merged:
+            text = {**encoder, "model_type": "t5gemma2_text"}
+            images_of_encoder = {"vision_config": NO_VISION, "mm_tokens_per_image": 1, **images}
+            encoder = {"model_type": "t5gemma2_encoder", "text_config": text, **images_of_encoder}
+            decoder["model_type"] = "t5gemma2_decoder"
         return {
-            "architectures": [f"{CLASSES[kind]}ForConditionalGeneration"],
-            "model_type": kind,
-            "encoder": encoder,
-            "decoder": decoder,
-            "is_encoder_decoder": True,
-            "tie_word_embeddings": True,
-            "vocab_size": self.vocab_size,
-            "dropout_rate": self.dropout_rate,
-            "attention_dropout": self.dropout_rate,
-            "pad_token_id": self.pad_token_id,
-            **ends,
-            **more,
+            "architectures": [f"{self.title.replace(' ', '')}ForConditionalGeneration"],
+            **{"model_type": self.model_type, "encoder": encoder, "decoder": decoder},
+            **{"is_encoder_decoder": True, "tie_word_embeddings": True, "vocab_size": self.vocab_size},
+            **{"dropout_rate": self.dropout_rate, "attention_dropout": self.dropout_rate},
+            **{"pad_token_id": self.pad_token_id, **ends, **images},
         }
 
 
 Config = T5GemmaConfig
 
 
-def _alike(stacks: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of entries that both stacks must have alike, by our names. Raises UsageError if they differ."""
-    for name in names.values():
-        if stacks[0][name] != stacks[1][name]:
-            raise UsageError(
-                f"The model's encoder has {name} {stacks[0][name]!r} and its decoder {stacks[1][name]!r}, and only equal ones"
-                " are computed here."
-            )
-    return {field: stacks[0][name] for field, name in names.items()}
-
-
-def _cap(given: Any) -> float:
-    """Return a soft cap, 0 for none. Raises ValueError for a number that caps nothing."""
-    return positive(given) if given else 0.0
-
-
-def _ropes(stack: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return how a stack rotates queries and keys, by our names. Raises UsageError for a kind that is not computed."""
+def _rotations(stack: Mapping[str, Any], *, is_merged: bool) -> tuple[float, ...]:
+    """Return how a stack rotates queries and keys: the values of ROTATIONS. Raises UsageError for a kind that is not computed."""
     given = stack.get("rope_parameters") or {}
-    if kind == "t5gemma":
-        given = {FULL: given, SLIDING: given}
-        bases = (stack.get("rope_theta", 10_000.0),) * 2
-    else:
-        bases = (stack.get("rope_theta", 1_000_000.0), stack.get("rope_local_base_freq", 10_000.0))
-    full, sliding = ((given.get(one) or {}) for one in (FULL, SLIDING))
-    factor = positive(full.get("factor", 1.0)) if full.get("rope_type") == "linear" and kind == "t5gemma2" else 1.0
-    for rope in ({} if factor != 1.0 else full, sliding, stack.get("rope_scaling") or {}):
-        check_usual(rope, (("rope_type", "default"),))
-    thetas = [positive(rope.get("rope_theta", base)) for rope, base in zip((full, sliding), bases, strict=True)]
-    return {"full_theta": thetas[0], "sliding_theta": thetas[1], "full_factor": factor}
+    rotation_of(stack.get("rope_scaling"), 1.0)  # one is not computed
+    if not is_merged:
+        theta, _ = rotation_of(given, stack.get("rope_theta", 10_000.0))
+        return theta, 1.0, theta
+    full = rotation_of(given.get(FULL), stack.get("rope_theta", 1_000_000.0), may_divide=True)
+    return *full, rotation_of(given.get(SLIDING), stack.get("rope_local_base_freq", 10_000.0))[0]
 
 
 def layouts(config: T5GemmaConfig) -> dict[str, WeightLayout]:
@@ -253,33 +243,30 @@ def layouts(config: T5GemmaConfig) -> dict[str, WeightLayout]:
     >>> layouts(T5GemmaConfig())["decoder.kv"].shape
     (18, 2, 640, 256)
     """
-    made = Layouts()
-    roots = {"encoder": "model.encoder.text_model" if config.merged else "model.encoder", "decoder": "model.decoder"}
-    if config.merged:
-        table = f"{roots['encoder']}.embed_tokens"
-        made.table("shared", table, config.vocab_size, config.d_model)
-        made["eoi_embedding"] = WeightLayout((config.d_model,), 0, 0.0, (f"{table}.eoi_embedding",))
-    for stack, root in roots.items():
-        size, crosses = config.sizes(stack), stack == "decoder" and not config.merged
-        of_keys, of_queries = size.kv_heads * config.d_kv, size.heads * config.d_kv
-        tensors = f"{root}.layers.{{}}.{{}}.weight"
-        matrix = functools.partial(made.stacked, layers=size.layers)
-        norm = functools.partial(made.stacked, layers=size.layers, stddev=0.0, transposed=False)
-        if not config.merged:
-            made.table(f"{stack}.shared", f"{root}.embed_tokens", config.vocab_size, size.width)
-        made[f"{stack}.final_norm"] = WeightLayout((size.width,), 0, 0.0, (f"{root}.norm.weight",))
-        attentions = ("self_attn", "cross_attn") if crosses else ("self_attn",)
-        norms = [f"{when}_{part}_layernorm" for part in (*attentions, "feedforward") for when in ("pre", "post")]
-        norm(f"{stack}.norms", tensors, norms, size.width)
-        if config.merged:
-            norm(f"{stack}.head_norms", tensors, ("self_attn.q_norm", "self_attn.k_norm"), config.d_kv)
-        for attention, prefix in zip(attentions, ("", "cross_"), strict=False):
-            source = config.d_model if prefix else size.width
-            matrix(f"{stack}.{prefix}q", tensors, (f"{attention}.q_proj",), size.width, of_queries)
-            matrix(f"{stack}.{prefix}kv", tensors, (f"{attention}.k_proj", f"{attention}.v_proj"), source, of_keys)
-        matrix(f"{stack}.out", tensors, [f"{attention}.o_proj" for attention in attentions], of_queries, size.width)
-        matrix(f"{stack}.wi", tensors, ("mlp.gate_proj", "mlp.up_proj"), size.width, size.hidden)
-        matrix(f"{stack}.wo", tensors, ("mlp.down_proj",), size.hidden, size.width)
+    made, merged = Layouts(), config.merged
+    for stack, root in (
+        ("encoder", "model.encoder.text_model" if merged else "model.encoder"),
+        ("decoder", "model.decoder"),
+    ):
+        width, table = config.sizes(stack).width, f"{root}.embed_tokens"
+        if not merged or stack == "encoder":
+            made.table(config.traits.table(stack), table, config.vocab_size, width)
+        if merged and stack == "encoder":
+            made["eoi_embedding"] = WeightLayout((width,), 0, 0.0, (f"{table}.eoi_embedding",))
+        attentions = ("self_attn", "cross_attn") if stack == "decoder" and not merged else ("self_attn",)
+        made.stack(
+            config,
+            stack,
+            f"{root}.layers.{{}}.{{}}.weight",
+            final_norm=f"{root}.norm",
+            norms=[f"{when}_{part}_layernorm" for part in (*attentions, "feedforward") for when in ("pre", "post")],
+            attentions=attentions,
+            projections=("q_proj", "k_proj", "v_proj", "o_proj"),
+            wide=("mlp.gate_proj", "mlp.up_proj"),
+            narrow="mlp.down_proj",
+            deviations={"norms": 0.0, "head_norms": 0.0, "others": STDDEV},
+            head_norms=("self_attn.q_norm", "self_attn.k_norm") if merged else (),
+        )
     return made
 
 
@@ -291,7 +278,7 @@ def named(config: T5GemmaConfig, tensors: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, stored in tensors.items():
         own = name.removeprefix("model.")
-        if any(part in own for part in IMAGES):
+        if any(f"{part}." in own for part in IMAGES):
             continue
         if config.merged and own.startswith("encoder.") and not own.startswith("encoder.text_model."):
             own = own.replace("encoder.", "encoder.text_model.", 1)

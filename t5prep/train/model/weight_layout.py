@@ -9,7 +9,7 @@ that makes its gradient; its biases and norms are stacked over the layers.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from t5prep.train.model.architecture import FAMILIES, Config, EncoderConfig, ModelConfig, family_module
@@ -84,20 +84,58 @@ class Layouts(dict[str, WeightLayout]):
         if bias:
             self.biases(f"{name}_bias", tensors, size, stack=stack)
 
-    def stacked(
+    def stack(
         self,
-        name: str,
+        config: ModelConfig,
+        stack: str,
         tensors: str,
-        own: Sequence[str],
-        *shape: int,
-        layers: int,
-        stddev: float | None = STDDEV,
-        transposed: bool = True,
+        *,
+        final_norm: str,
+        norms: Sequence[str],
+        attentions: Sequence[str],
+        projections: Sequence[str],
+        wide: Sequence[str],
+        narrow: str,
+        deviations: Mapping[str, float | None],
+        biases: str = "",
+        head_norms: Sequence[str] = (),
     ) -> None:
-        """Add a variable that is stacked over all layers; `tensors` has a place for the layer's number and for each of `own`."""
-        several = (len(own),) if name.rpartition(".")[2] in PARTS else ()
-        names = tuple(tensors.format(layer, one) for layer in range(layers) for one in own)
-        self[name] = WeightLayout((layers, *several, *shape), 1 + len(several), stddev, names, transposed)
+        """Add the weights of the layers of the "encoder" or "decoder" of a model that writes texts, each stacked over all layers.
+
+        tensors: their names, with a place for the layer's number and for what each has of its own: the arguments after `final_norm`.
+        projections: of queries, keys, values and what they give, in each of `attentions`. deviations: by name of a variable, and
+        of "others".
+        """
+        size, d_kv = config.sizes(stack), config.d_kv
+        queries, keys = size.heads * d_kv, size.kv_heads * d_kv
+        q, k, v, out = ([f"{one}.{name}" for one in attentions] for name in projections)
+        own: list[tuple[str, Sequence[str], tuple[int, ...]]] = [
+            ("relative_bias", [biases] if biases else (), (config.relative_attention_num_buckets, size.heads)),
+            ("norms", norms, (size.width,)),
+            ("head_norms", head_norms, (d_kv,)),
+        ]
+        for place, prefix in zip(range(len(attentions)), ("", "cross_"), strict=False):
+            source = config.sizes("encoder").width if prefix else size.width
+            own += [
+                (f"{prefix}q", [q[place]], (size.width, queries)),
+                (f"{prefix}kv", [k[place], v[place]], (source, keys)),
+            ]
+        own += [
+            ("out", out, (queries, size.width)),
+            ("wi", wide, (size.width, size.hidden)),
+            ("wo", [narrow], (size.hidden, size.width)),
+        ]
+        for name, parts, shape in own:
+            several = (len(parts),) if name in PARTS else ()
+            names = tuple(tensors.format(layer, one) for layer in range(size.layers) for one in parts)
+            deviation = deviations[name] if name in deviations else deviations["others"]
+            is_matrix = len(shape) == 2 and name != "relative_bias"
+            if name == "norms":
+                self[f"{stack}.final_norm"] = WeightLayout((size.width,), 0, deviation, (f"{final_norm}.weight",))
+            if names:
+                self[f"{stack}.{name}"] = WeightLayout(
+                    (size.layers, *several, *shape), 1 + len(several), deviation, names, is_matrix
+                )
 
 
 def weight_layouts(config: Config) -> dict[str, WeightLayout]:
@@ -132,40 +170,38 @@ def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
     made.table("shared", f"{inside}shared", config.vocab_size, width, stddev=1.0)
     if not config.tie_word_embeddings:
         made.table("lm_head", "lm_head", config.vocab_size, width, stddev=width**-0.5)
-    _add_stack(made, config, "encoder", config.num_layers, inside)
+    _add_stack(made, config, "encoder", inside)
     if config.classes:
         made.matrix("head.classifier", "classifier", width, len(config.classes), stddev=width**-0.5, bias=True)
     else:
-        _add_stack(made, config, "decoder", config.num_decoder_layers, inside)
+        _add_stack(made, config, "decoder", inside)
     return made
 
 
-def _add_stack(made: Layouts, config: ModelConfig, stack: str, layers: int, inside: str) -> None:
-    width, inner, hidden = config.d_model, config.inner_dim, config.d_ff
+def _add_stack(made: Layouts, config: ModelConfig, stack: str, inside: str) -> None:
+    width, inner = config.d_model, config.inner_dim
     own, cross = "0.SelfAttention", ("1.EncDecAttention",) if stack == "decoder" else ()
     last = 1 + len(cross)
-    tensors = f"{inside}{stack}.block.{{}}.layer.{{}}.weight"
-    biases, buckets = f"{own}.relative_attention_bias", config.relative_attention_num_buckets
-
-    def add(name: str, of_layer: Sequence[str], *shape: int, stddev: float | None, transposed: bool = True) -> None:
-        made.stacked(f"{stack}.{name}", tensors, of_layer, *shape, layers=layers, stddev=stddev, transposed=transposed)
-
-    if config.bias_in_every_layer:
-        add("relative_bias", [biases], buckets, config.num_heads, stddev=width**-0.5, transposed=False)
-    else:
-        first = tensors.format(0, biases).removesuffix(".weight")
+    dense, biases = f"{last}.DenseReluDense", f"{own}.relative_attention_bias"
+    # Queries begin smaller by sqrt(d_kv), because T5 does not divide the products of queries and keys by it.
+    of_queries = (width * config.d_kv) ** -0.5
+    deviations = {"norms": None, "q": of_queries, "cross_q": of_queries, "out": inner**-0.5, "wo": config.d_ff**-0.5}
+    if not config.bias_in_every_layer:
+        first, buckets = f"{inside}{stack}.block.0.layer.{biases}", config.relative_attention_num_buckets
         made.table(f"{stack}.relative_bias", first, buckets, config.num_heads, stddev=width**-0.5)
-    made.norms(f"{stack}.final_norm", (f"{inside}{stack}.final_layer_norm",), width)
-    add("norms", [f"{sublayer}.layer_norm" for sublayer in range(last + 1)], width, stddev=None, transposed=False)
-    for prefix, attention in zip(("", "cross_"), (own, *cross), strict=False):
-        # Queries begin smaller by sqrt(d_kv), because T5 does not divide the products of queries and keys by it.
-        add(f"{prefix}q", [f"{attention}.q"], width, inner, stddev=(width * config.d_kv) ** -0.5)
-        add(f"{prefix}kv", [f"{attention}.k", f"{attention}.v"], width, inner, stddev=width**-0.5)
-    add("out", [f"{attention}.o" for attention in (own, *cross)], inner, width, stddev=inner**-0.5)
-    dense = f"{last}.DenseReluDense"
-    wide = [f"{dense}.wi_0", f"{dense}.wi_1"] if config.gated else [f"{dense}.wi"]
-    add("wi", wide, width, hidden, stddev=width**-0.5)
-    add("wo", [f"{dense}.wo"], hidden, width, stddev=hidden**-0.5)
+    made.stack(
+        config,
+        stack,
+        f"{inside}{stack}.block.{{}}.layer.{{}}.weight",
+        final_norm=f"{inside}{stack}.final_layer_norm",
+        norms=[f"{sublayer}.layer_norm" for sublayer in range(last + 1)],
+        attentions=(own, *cross),
+        projections="qkvo",
+        wide=[f"{dense}.wi_0", f"{dense}.wi_1"] if config.gated else [f"{dense}.wi"],
+        narrow=f"{dense}.wo",
+        deviations={**deviations, "others": width**-0.5},
+        biases=biases if config.bias_in_every_layer else "",
+    )
 
 
 # The matrices of a layer, in the order of `Names`: of its attention, and of its feed-forward part.
