@@ -96,7 +96,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     given["settings"] = configs.read_settings(given.pop("changes"))
     from t5prep.plan import report
 
-    one = {"tpu": tpus[0] if tpus else "v5e-8", "batch": batches[0] if batches else None}
+    one: dict[str, Any] = {"tpu": tpus[0] if tpus else "v5e-8", "batch": batches[0] if batches else None}
     common = {name: given[name] for name in ("model", "data", "split", "recipe", "settings", "exact")}
     if lengths:
         choices = t5prep.plan_lengths(**common, **one, say=_output.say)

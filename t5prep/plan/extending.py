@@ -140,7 +140,8 @@ def _needed(question: Question) -> dict[Layers, Question]:
 
     The one that is answered last comes first.
     """
-    layers, needed = _layers(question), {}
+    layers, needed = _layers(question), dict[Layers, Question]()
+    assert isinstance(question.shape, ModelConfig)
     for few in sorted(_models(layers), reverse=True):
         shape = dataclasses.replace(question.shape, computed_layers=few[0], computed_decoder_layers=few[1])
         needed[few] = dataclasses.replace(question, shape=shape)

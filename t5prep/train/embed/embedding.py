@@ -266,7 +266,7 @@ def _fingerprint(opened: run.Model) -> str:
     for name, layout in of_encoder(opened.config).items():
         digest.update(name.encode())
         whole, (rows, *others) = slice(None), layout.shape[layout.stacked_axes :]
-        parts = [(whole, slice(0, 1))]
+        parts: list[tuple[slice, ...]] = [(whole, slice(0, 1))]
         if not layout.transposed:
             begins = range(0, rows, COMPARED_ROWS)
             parts = [(slice(at, min(at + COMPARED_ROWS, rows)), *(whole for _ in others)) for at in begins]
