@@ -477,7 +477,7 @@ def test_memory_is_planned_without_code(tiny):
     compiled, planned = (ask(dataclasses.replace(question, memory_alone=alone)).compiled for alone in (False, True))
     assert planned.fits
     assert planned.program_bytes == 0
-    assert compiled.temp_bytes > 2**23
+    assert compiled.temp_bytes > 2**20  # far more than these constants
     assert compiled.temp_bytes - 2**17 <= planned.temp_bytes <= compiled.temp_bytes
 
 
