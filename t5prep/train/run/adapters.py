@@ -16,7 +16,7 @@ import numpy as np
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files
 from t5prep.train.model import lora
-from t5prep.train.model.architecture import Config
+from t5prep.train.model.architecture import Config, ModelConfig
 from t5prep.train.model.weights import Array, write_layouts
 from t5prep.train.published.peft_file import CONFIG_NAME, WEIGHTS_NAME
 from t5prep.train.run import checkpoint_tensors
@@ -80,6 +80,12 @@ def peft_config(config: Config, *, base: str) -> dict[str, Any]:
     """Return what peft's LoraConfig needs to know of these adapters."""
     tensors = [name for layout in lora.adapter_layouts(config).values() for name in layout.tensors]
     modules = {name.removesuffix(lora.PEFT_A).removesuffix(lora.PEFT_B).rpartition(".")[2] for name in tensors}
+    # The vision tower of a T5Gemma 2 has modules of the same names.
+    others = (
+        {"exclude_modules": config.traits.left_out}
+        if isinstance(config, ModelConfig) and config.traits.left_out
+        else {}
+    )
     return {
         "peft_type": "LORA",
         "task_type": "SEQ_2_SEQ_LM",
@@ -89,5 +95,6 @@ def peft_config(config: Config, *, base: str) -> dict[str, Any]:
         "lora_dropout": 0.0,
         "bias": "none",
         "target_modules": sorted(modules),
+        **others,
         "inference_mode": True,
     }
