@@ -99,7 +99,7 @@ def _reaches(
     positions: tf.Tensor | None = None,
 ) -> list[Reach]:
     """Return what full layers attend to and how they rotate, and the same of sliding ones."""
-    angles: list[Any] = angles_of(config, ids.shape[1]) or [None, None]
+    angles: list[Any] = [*angles_of(config, ids.shape[1])] if config.traits.rotations else [None, None]
     if positions is not None:
         angles = [tuple(tf.gather(one, positions) for one in kind) for kind in angles]
     masks = (mask, mask if config.traits.full_every == 1 else mask & near(ids, *window))
