@@ -1,9 +1,10 @@
-"""A run that is killed again and again while it merges runs or writes shards ends as one that nobody disturbed.
+"""A run that is killed again and again while it merges runs, searches near-duplicates or writes shards ends as an undisturbed one.
 
-The large run, by hand: python tests/pipelines/test_killed_gathering.py 10000 20
+The large runs, by hand: python tests/pipelines/test_killed_gathering.py 10000 20, and with `near` behind it
 """
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from preparing import bytes_of, prepared
 from pipelines import local, pool
 from t5prep.dataset.verify import verify
 from t5prep.prepare import memory_budget
+from t5prep.prepare.near_duplicates import clusters
 from t5prep.sources import sample
 
 ROWS_A_BLOCK = 2
@@ -42,15 +45,23 @@ def corpus(folder: Path, *, blocks: int) -> int:
     return ROWS_A_BLOCK * size
 
 
-def run(rows: str, out: str, block_bytes: int, blocks: int) -> None:
-    """Prepare the rows in blocks of so many bytes, by two processes."""
+def run(rows: str, out: str, block_bytes: int, blocks: int, dedup: str) -> None:
+    """Prepare the rows in blocks of so many bytes, by two processes; what is compared is in many files."""
+    local.HELD_BYTES = 4096
+    clusters.Search.plan = staticmethod(functools.partial(clusters.Search.plan, range_bytes=8192, group_bytes=8192))
     memory_budget.LARGEST_BLOCK = memory_budget.SMALLEST_BLOCK = block_bytes
     local.FAN_IN = FAN_IN
     choices = {"splits": {"train": 0.9, "validation": 0.1}, "shards": max(8, blocks // 64)}
     columns = {"inputs_column": "inputs", "targets_column": "targets", "id_column": "id"}
-    lengths = {"input_length": 32, "target_length": 8}
+    lengths = {"input_length": 32, "target_length": 8, "dedup": dedup, "near_jaccard": 0.6}
     where = {"tokenizer": sample.tokenizer_path(), "task": "text2text", "options": columns}
     prepared(Path(rows), Path(out), workers=2, **where, **choices, **lengths)
+
+
+def searched(out: Path) -> int:
+    """Return how many files of the search for near-duplicates were ever there at a time, and of what it found."""
+    spool = out / ".unfinished-spool"
+    return sum(len(list((spool / name).glob("*"))) for name in ("GroupBands", "GroupRows", "repeats"))
 
 
 def steps(out: Path) -> int:
@@ -63,7 +74,15 @@ def steps(out: Path) -> int:
     return merged + shards
 
 
-def disturbed(out: Path, command: list[str], *, kills: int, most: int, moments: random.Random) -> list[int]:
+def disturbed(
+    out: Path,
+    command: list[str],
+    *,
+    kills: int,
+    most: int,
+    moments: random.Random,
+    steps: Callable[[Path], int] = steps,
+) -> list[int]:
     """Kill a run so often, half of the times with its workers, then let it end; return the steps that each had made."""
     reached = []
     while len(reached) < kills:
@@ -86,20 +105,20 @@ def disturbed(out: Path, command: list[str], *, kills: int, most: int, moments: 
     return reached
 
 
-def check(folder: Path, *, blocks: int, kills: int, seed: int = 0) -> list[int]:
+def check(folder: Path, *, blocks: int, kills: int, seed: int = 0, dedup: str = "none") -> list[int]:
     """Raise AssertionError where a run that was killed so often differs from one that was not; return when it was killed."""
     block_bytes = corpus(folder / "rows", blocks=blocks)
     script = [sys.executable, __file__, "--run"]
-    arguments = json.dumps([str(folder / "rows"), "OUT", block_bytes, blocks])
+    arguments = json.dumps([str(folder / "rows"), "OUT", block_bytes, blocks, dedup])
     alone, killed = ([*script, arguments.replace("OUT", str(folder / name))] for name in ("alone", "killed"))
     subprocess.run(alone, check=True)
     made = verify(folder / "alone")
     assert sum(own.read for own in made.rows.values()) == blocks * ROWS_A_BLOCK
-    assert set(made.rejected) == {"empty target", "duplicate id"}
+    assert set(made.rejected) >= {"empty target", "duplicate id"}
     shards = sum(len(split.shards) for split in made.splits.values())
     merges = (blocks - 1) // (FAN_IN - 1)  # about: each takes FAN_IN runs and leaves one
-    moments = random.Random(seed)
-    reached = disturbed(folder / "killed", killed, kills=kills, most=merges + shards, moments=moments)
+    how = {"most": merges + shards} if dedup == "none" else {"most": 60, "steps": searched}
+    reached = disturbed(folder / "killed", killed, kills=kills, moments=random.Random(seed), **how)
     assert bytes_of(folder / "killed") == bytes_of(folder / "alone")  # and so there is no scratch folder, nor a file
     return reached
 
@@ -110,10 +129,20 @@ def test_a_run_that_is_killed_while_it_gathers_ends_like_any_other(tmp_path: Pat
     assert all(reached)
 
 
+@pytest.mark.slow
+def test_a_run_that_is_killed_while_near_duplicates_are_searched_ends_like_any_other(tmp_path: Path) -> None:
+    reached = check(tmp_path, blocks=700, kills=3, dedup="near")
+    assert all(reached)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "--run":
         pool.exit_if_respawned_script()
         run(*json.loads(sys.argv[2]))
     else:
         with tempfile.TemporaryDirectory() as place:
-            print("killed after", *check(Path(place), blocks=int(sys.argv[1]), kills=int(sys.argv[2])), "steps.")
+            print(
+                "killed after",
+                *check(Path(place), blocks=int(sys.argv[1]), kills=int(sys.argv[2]), dedup=(*sys.argv[3:], "none")[0]),
+                "steps.",
+            )
