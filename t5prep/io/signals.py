@@ -17,7 +17,7 @@ from typing import Any
 _OF_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
 _received: list[str] = []
 # How long after an ignored KeyboardInterrupt the next one is raised: the callback that ignored it has then returned.
-# And how long after a signal that came in an import it is asked again whether that has ended.
+# And how long after a signal that came in an import or in TensorFlow it is asked again whether that has ended.
 _AGAIN_SECONDS = 0.02
 
 
@@ -53,9 +53,10 @@ def check() -> None:
 
 
 def obey(_: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, as a handler of signals, if a signal has come; a moment later if a module is being imported."""
+    """Raise KeyboardInterrupt, as a handler of signals, if a signal has come; later if an import or TensorFlow is under way."""
     while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+        path = frame.f_code.co_filename
+        if path == "<frozen importlib._bootstrap>" or "/tensorflow/python/" in path:
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
             return
         frame = frame.f_back

@@ -77,15 +77,18 @@ def test_a_stopped_preparation_is_a_sentence_and_the_same_command_goes_on(tmp_pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_during_an_import_is_obeyed_after_it(tmp_path: Path, number: int) -> None:
-    """jax's C++ made an error of its own of a KeyboardInterrupt that was raised while it was imported."""
+@pytest.mark.parametrize(
+    "how", ["import heavy", "exec(compile(open(heavy).read(), '/tensorflow/python/heavy.py', 'exec'))"]
+)
+def test_a_signal_during_an_import_or_in_tensorflow_is_obeyed_after_it(tmp_path: Path, how: str, number: int) -> None:
+    """Of a KeyboardInterrupt there, jax's C++ made an error of its own, and TensorFlow's crashed while it traced a model."""
     (tmp_path / "heavy.py").write_text(
         "import time\nprint('begun', flush=True)\nuntil = time.monotonic() + 0.5\n"
-        "while time.monotonic() < until:\n    time.sleep(0.01)\nprint('imported', flush=True)"
+        "while time.monotonic() < until:\n    time.sleep(0.01)\nprint('ended', flush=True)"
     )
     code = (
-        f"import sys, time; sys.path.append({str(tmp_path)!r}); from t5prep.cli import main, tasks\n"
-        "def command(**options):\n    import heavy\n    time.sleep(60)\n"
+        f"import sys, time; sys.path.append({str(tmp_path)!r}); heavy = {str(tmp_path / 'heavy.py')!r}\n"
+        f"from t5prep.cli import main, tasks\ndef command(**options):\n    {how}\n    time.sleep(60)\n"
         "tasks.tasks_command.callback = command; main(['tasks'])"
     )
     run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -93,7 +96,7 @@ def test_a_signal_during_an_import_is_obeyed_after_it(tmp_path: Path, number: in
     assert run.stdout.readline() == "begun\n"
     run.send_signal(number)
     said = run.communicate(timeout=50)
-    assert (run.returncode, *said) == (1, "imported\n", "Error: Stopped. The same command begins again.\n")
+    assert (run.returncode, *said) == (1, "ended\n", "Error: Stopped. The same command begins again.\n")
 
 
 def test_streams_that_are_closed_are_no_traceback(data: Path) -> None:
