@@ -234,3 +234,28 @@ def test_inputs_that_are_too_long_are_a_sentence():
 def test_what_is_no_encoder_is_a_sentence(changed, said):
     with pytest.raises(UsageError, match=said):
         read_config(json.dumps({**TYPES["bert"], **changed}).encode(), where="config.json")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"model_type": "modernbert", "num_hidden_layers": 1 << 24},
+        {"model_type": "modernbert", "layer_types": ["sliding_attention"] * 100_000},
+        {"model_type": "modernbert", "num_labels": 10**9},
+        {"model_type": "modernbert", "num_labels": float("inf")},
+        {"model_type": "modernbert", "local_rope_theta": 10**400},
+        {"model_type": "modernbert", "classifier_pooling": "A" * 100_000},
+        {"model_type": "modernbert", "mlp_bias": ["A"] * 100_000},
+        {"model_type": "A" * 100_000},
+        {"model_type": "bert", "num_attention_heads": "A" * 100_000},
+        {"model_type": "deberta-v2", "relative_attention": "A" * 100_000},
+        {"model_type": "t5", "feed_forward_proj": "A" * 100_000},
+        {"model_type": "t5", "eos_token_id": []},
+        {"model_type": "t5", "d_model": "A" * 100_000},
+    ],
+)
+def test_a_config_of_absurd_values_is_one_short_sentence(entries):
+    """None takes memory or time: ten million layers have as many names, and kinds of layers were compared in all orders."""
+    with pytest.raises(UsageError) as refused:
+        read_config(json.dumps(entries).encode(), where="config.json")
+    assert len(str(refused.value)) < 500

@@ -19,6 +19,7 @@ import dataclasses
 import importlib
 import json
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -42,6 +43,7 @@ FEED_FORWARDS = {"relu": "relu", "gated-gelu": "gelu_new", "gated-silu": "silu"}
 OWN_FIELDS = frozenset({"target", "lora_rank", "lora_alpha", "computed_layers", "computed_decoder_layers"})
 # No number of a published model is near this: T5-11B's feed-forward layers are 65,536 wide, mT5 has 250,112 pieces.
 LARGEST = 1 << 24
+MOST_LAYERS = 10_000  # each has names of its own, which take memory
 
 
 class Traits(NamedTuple):
@@ -221,7 +223,7 @@ class ModelConfig:
             values["tie_word_embeddings"] = values["scale_decoder_outputs"]
         if values.get("feed_forward_proj", "relu") not in FEED_FORWARDS:
             raise UsageError(
-                f'The model has feed_forward_proj "{values["feed_forward_proj"]}", and only relu (T5 1.0),'
+                f"The model has feed_forward_proj {reprlib.repr(values['feed_forward_proj'])}, and only relu (T5 1.0),"
                 " gated-gelu (T5 1.1, FLAN-T5, mT5, ByT5) and gated-silu (UL2) are known: choose a model with one of those."
             )
         if isinstance(values.get("eos_token_id"), list):
@@ -498,21 +500,26 @@ def read_config(content: bytes, *, where: object) -> Config:
         model_type = str(entries["model_type"])
         if model_type not in TYPES:
             raise UsageError(
-                f'The model is of type "{model_type}", and only {", ".join(TYPES)} can be trained: choose one of'
-                f" those.{did_you_mean(model_type, TYPES)}"
+                f'The model is of type "{model_type[:80]}", and only {", ".join(TYPES)} can be trained: choose one of'
+                f" those.{did_you_mean(model_type[:80], TYPES)}"
             )
         config: Config = _class_of(model_type).from_json(entries)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ZeroDivisionError) as error:
-        raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError) as error:
+        raise UsageError(
+            f"{where} is not the configuration of a model ({str(error)[:200]}): fetch it again."
+        ) from error
     for field in dataclasses.fields(config):
         value, of_json = getattr(config, field.name), field.name not in OWN_FIELDS
         least = 0 if field.name.endswith("_id") or field.name in MAY_BE_ZERO else 1
-        if field.type is int and of_json and not (type(value) is int and least <= value <= LARGEST):
-            raise UsageError(f"{where} says that {field.name} is {value!r}, which no model has: fetch the file again.")
+        most = MOST_LAYERS if field.name.endswith("_layers") else LARGEST
+        if field.type is int and of_json and not (type(value) is int and least <= value <= most):
+            raise UsageError(
+                f"{where} says that {field.name} is {reprlib.repr(value)}, which no model has: fetch the file again."
+            )
     epsilon = config.layer_norm_epsilon
     if not (isinstance(epsilon, int | float) and 0 <= epsilon < 1):  # a NaN would make every answer nonsense
         raise UsageError(
-            f"{where} says that layer_norm_epsilon is {epsilon!r}, which no model has: fetch the file again."
+            f"{where} says that layer_norm_epsilon is {reprlib.repr(epsilon)}, which no model has: fetch the file again."
         )
     return config
 

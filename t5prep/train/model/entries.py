@@ -4,10 +4,14 @@ This module imports no TensorFlow, as `architecture` does not.
 """
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5prep.errors import UsageError
+
+MOST_NAMES = 1 << 20  # of classes that a config counts but does not name
+MOST_KINDS = 10_000  # of layers in `layer_types`
 
 
 def classes_of(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -18,7 +22,9 @@ def classes_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     """
     named = config.get("id2label")
     if not isinstance(named, Mapping):
-        return tuple(f"LABEL_{number}" for number in range(int(config.get("num_labels", 2))))
+        if not 0 <= (number := int(config.get("num_labels", 2))) <= MOST_NAMES:
+            raise ValueError(f"num_labels is {number}")
+        return tuple(f"LABEL_{place}" for place in range(number))
     return tuple(str(named[number]) for number in sorted(named, key=int))
 
 
@@ -63,7 +69,7 @@ def check_usual(config: Mapping[str, Any], entries: Sequence[tuple[str, Any]]) -
     """Raise UsageError if a config has another value for one of the entries than the one that is computed."""
     for name, usual in entries:
         if config.get(name, usual) != usual:
-            raise UsageError(f"The model has {name} {config[name]!r}, and only {usual!r} is computed here.")
+            raise UsageError(f"The model has {name} {reprlib.repr(config[name])}, and only {usual!r} is computed here.")
 
 
 def fields_of(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -75,7 +81,7 @@ def check_known(made: object, names: Mapping[str, str], **known: Sequence[str]) 
     """Raise UsageError if a field of a config has none of its known values; `names` has the entry of each field."""
     for field, values in known.items():
         if (given := getattr(made, field)) not in values:
-            raise UsageError(f'The model has {names[field]} "{given}", and known are {", ".join(values)}.')
+            raise UsageError(f'The model has {names[field]} "{str(given)[:80]}", and known are {", ".join(values)}.')
 
 
 def positive(number: Any) -> float:
@@ -112,7 +118,9 @@ def kinds_of(layers: int, *, every: int, last: bool = False) -> list[str]:
 
 def full_every(*stacks: Sequence[str], last: bool = False) -> int:
     """Return the `every` by which `kinds_of` gives the kinds of each stack of layers. Raises UsageError for another order."""
-    for every in range(1, max(map(len, stacks)) + 1 + last):
+    if (longest := max(map(len, stacks))) > MOST_KINDS:
+        raise ValueError(f"layer_types has {longest} layers")
+    for every in range(1, longest + 1 + last):
         if all(list(kinds) == kinds_of(len(kinds), every=every, last=last) for kinds in stacks):
             return every
     raise UsageError(

@@ -7,6 +7,7 @@ of what is trained: tensors of the vision tower are left out. This module import
 """
 
 import dataclasses
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -160,7 +161,8 @@ class T5GemmaConfig(ModelConfig):
             one, other = (stack[name] for stack in given)
             if one != other:
                 raise UsageError(
-                    f"The model's encoder has {name} {one!r} and its decoder {other!r}, and only equal ones are computed here."
+                    f"The model's encoder has {name} {reprlib.repr(one)} and its decoder {reprlib.repr(other)}, and only equal ones"
+                    " are computed here."
                 )
         last = given[1]
         caps = [last.get(f"{scores}_logit_softcapping") or 0.0 for scores in ("final", "attn")]
