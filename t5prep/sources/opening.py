@@ -24,9 +24,7 @@ _UNPACK: dict[str, Callable[[BinaryIO], BinaryIO]] = {
 }
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
 _BUFFER = 1 << 20
-_SMALL = (
-    64 << 10
-)  # a file of this machine with fewer bytes is read at once: the room for a read of _BUFFER takes longer
+_SMALL = 64 << 10  # a file of this machine with fewer bytes is read at once: room for a read of _BUFFER takes longer
 _AHEAD = 8 << 20  # bytes requested at once from a remote file that is read from its start to its end
 _SPOOL = 64 << 20  # an unpacked member stays in memory up to this size, then it goes to an unnamed file
 

@@ -59,7 +59,7 @@ def run(rows: str, out: str, block_bytes: int, blocks: int, dedup: str) -> None:
 
 
 def searched(out: Path) -> int:
-    """Return how many files of the search for near-duplicates were ever there at a time, and of what it found."""
+    """Return how many files of the search for near-duplicates are there, and of what it found."""
     spool = out / ".unfinished-spool"
     return sum(len(list((spool / name).glob("*"))) for name in ("GroupBands", "GroupRows", "repeats"))
 
