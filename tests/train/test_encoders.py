@@ -244,6 +244,8 @@ def test_what_is_no_encoder_is_a_sentence(changed, said):
         {"model_type": "modernbert", "num_labels": 10**9},
         {"model_type": "modernbert", "num_labels": float("inf")},
         {"model_type": "modernbert", "local_rope_theta": 10**400},
+        {"model_type": "modernbert", "local_rope_theta": 1e-320},
+        {"model_type": "modernbert", "mlp_dropout": float("nan")},
         {"model_type": "modernbert", "classifier_pooling": "A" * 100_000},
         {"model_type": "modernbert", "mlp_bias": ["A"] * 100_000},
         {"model_type": "A" * 100_000},

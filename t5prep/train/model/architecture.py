@@ -516,11 +516,12 @@ def read_config(content: bytes, *, where: object) -> Config:
             raise UsageError(
                 f"{where} says that {field.name} is {reprlib.repr(value)}, which no model has: fetch the file again."
             )
-    epsilon = config.layer_norm_epsilon
-    if not (isinstance(epsilon, int | float) and 0 <= epsilon < 1):  # a NaN would make every answer nonsense
-        raise UsageError(
-            f"{where} says that layer_norm_epsilon is {reprlib.repr(epsilon)}, which no model has: fetch the file again."
-        )
+    for name in ("layer_norm_epsilon", "dropout_rate"):
+        share = getattr(config, name)
+        if not (isinstance(share, int | float) and 0 <= share < 1):  # a NaN would make every answer nonsense
+            raise UsageError(
+                f"{where} says that {name} is {reprlib.repr(share)}, which no model has: fetch the file again."
+            )
     return config
 
 

@@ -3,7 +3,6 @@
 This module imports no TensorFlow, as `architecture` does not.
 """
 
-import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -85,8 +84,8 @@ def check_known(made: object, names: Mapping[str, str], **known: Sequence[str]) 
 
 
 def positive(number: Any) -> float:
-    """Return a number of a config as a float. Raises ValueError if it is not finite and above 0."""
-    if not (float(number) > 0 and math.isfinite(number)):
+    """Return a number of a config as a float. Raises ValueError if it is not finite and above 0, also as a float32."""
+    if not 1e-30 < float(number) < 1e30:
         raise ValueError(f"{number} is not a number above 0")
     return float(number)
 
