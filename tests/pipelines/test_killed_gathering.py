@@ -131,7 +131,7 @@ def test_a_run_that_is_killed_while_it_gathers_ends_like_any_other(tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_while_near_duplicates_are_searched_ends_like_any_other(tmp_path: Path) -> None:
-    reached = check(tmp_path, blocks=700, kills=3, dedup="near")
+    reached = check(tmp_path, blocks=600, kills=2, dedup="near")
     assert all(reached)
 
 
