@@ -306,9 +306,8 @@ class PrepareBlock:
         if not self.spool:
             return done
         name = hashlib.blake2b(f"{done.file}\0{done.first_row}".encode(), digest_size=12).hexdigest()
-        path = (
-            Path(self.spool) / name
-        )  # few at a time, for they are merged: folders would take longer to remove than files
+        # Spills lie in one folder, for they are merged and few at a time: more folders would take longer to remove than they do.
+        path = Path(self.spool) / name
         atomic_files.write_scratch(path, done.spill.data)
         sketch = done.sketch and done.sketch.spooled(path.parent / name[:2] / f"{name}.sketch")
         return dataclasses.replace(done, spill=dataclasses.replace(done.spill, data=b"", path=str(path)), sketch=sketch)
@@ -439,14 +438,15 @@ def cut_bands(sketch: Sketch, *, plan: Plan) -> Iterator[tuple[int, Piece]]:
 def link_rows(group: tuple[int, Iterable[Piece]]) -> Iterator[tuple[int, Piece]]:
     """Yield the links between rows in one range of band values, all under one number."""
     pieces = list(group[1])
+    most = shards.LARGEST_PIECE // np.dtype((np.uint64, 2)).itemsize
     times = max(1, sum(map(len, pieces)) // search.RANGE_BYTES)
     for number in range(times):  # where a range is large, some of its values at a time
         parts = (
             np.frombuffer(part, search.ENTRY) for piece in pieces for part in piece.parts(search.ENTRY.itemsize << 16)
         )
         for links in search.links(part if times == 1 else part[part["value"] % times == number] for part in parts):
-            for begin in range(0, len(links), shards.LARGEST_PIECE // links.itemsize // 2):
-                yield 0, Piece(data=links[begin : begin + shards.LARGEST_PIECE // links.itemsize // 2].tobytes())
+            for begin in range(0, len(links), most):
+                yield 0, Piece(data=links[begin : begin + most].tobytes())
 
 
 def group_rows(group: tuple[int, Iterable[Piece]], *, plan: Plan, spool: str) -> Iterator[tuple[int, Piece]]:

@@ -188,11 +188,14 @@ class _Records:
             features = tuple((name.encode(), to, to.shape[1], fills[name], -1) for name, to in ids.items())
             if decode_rows(pages, places, features, None, 0) != rows:
                 raise ValueError("it has other features than the manifest says")
-            own = self._strings(data, places, "id")
+            record_ids = self._strings(data, places, "id")
             inputs = self._texts(ids["input_ids"], fills["input_ids"])
             targets, target_lengths = self._targets(ids["labels"])
+            # Without a marker, only a short input tells whether it was cut.
+            full = inputs.lengths == self._lengths["input_ids"]
+            cut = pa.array(inputs.marked) if self._marked else pa.array(np.zeros(rows, bool), mask=full)
             columns = [
-                own,
+                record_ids,
                 _repeated(split, rows),
                 _repeated(shard, rows),
                 pa.array(np.arange(first, first + rows)),
@@ -200,13 +203,10 @@ class _Records:
                 targets,
                 pa.array(inputs.lengths),
                 pa.array(target_lengths),
-                # Without a marker, only a short input tells whether it was cut.
-                pa.array(inputs.marked)
-                if self._marked
-                else pa.array(np.zeros(rows, bool), mask=inputs.lengths == self._lengths["input_ids"]),
+                cut,
             ]
             if self._repeated is not None:
-                columns.append(self._near_duplicates(own))
+                columns.append(self._near_duplicates(record_ids))
             if self._references:
                 columns.append(self._strings(data, places, "references"))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
