@@ -77,7 +77,7 @@ golden: $(VENV)/dev  ## write every task's golden examples anew, to be read befo
 	T5PREP_GOLDEN=1 $(BIN)/python -m pytest -q tests/tasks/test_tasks.py
 
 reference: $(VENV)/base  ## write docs/reference.md from the commands
-	$(BIN)/python -m t5prep.cli._reference > docs/reference.md
+	$(BIN)/python tests/reference.py > docs/reference.md
 
 bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
 	$(BIN)/python -m tests.benchmarks.bench_prepare

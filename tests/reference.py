@@ -1,6 +1,6 @@
 """Write docs/reference.md from the commands themselves (`make reference`); a test checks that the file is up to date.
 
-python -m t5prep.cli._reference > docs/reference.md
+python tests/reference.py > docs/reference.md
 """
 
 import dataclasses
