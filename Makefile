@@ -57,6 +57,10 @@ train: $(VENV)/train prep  ## train the tiny recipe on the built-in sample, on t
 	@$(BIN)/t5prep train --recipe tiny --data $(OUT) --out runs/sample
 	@$(BIN)/t5prep eval --model runs/sample --data $(OUT)
 
+# What Python has compiled is kept, also where the environment says otherwise: else pytest compiles all tests again in each
+# of its processes, and hundreds of commands that the tests start compile t5prep.
+test test-slow golden: export PYTHONDONTWRITEBYTECODE :=
+
 # A process for each core; a file's tests stay together, because they share what is made once.
 test: $(VENV)/dev  ## run the tests
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile $(ARGS)
