@@ -83,14 +83,8 @@ golden: $(VENV)/dev  ## write every task's golden examples anew, to be read befo
 reference: $(VENV)/base  ## write docs/reference.md from the commands
 	$(BIN)/python tests/reference.py > docs/reference.md
 
-bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
-	$(BIN)/python -m tests.benchmarks.bench_prepare
-	$(BIN)/python -m tests.benchmarks.bench_peers
-	$(BIN)/python -m tests.benchmarks.bench_stages
-	$(BIN)/python -m tests.benchmarks.bench_tokenizer
-	$(BIN)/python -m tests.benchmarks.bench_reader
-	$(BIN)/python -m tests.benchmarks.bench_generate
-	$(BIN)/python -m tests.benchmarks.bench_step
+bench: $(VENV)/dev  ## print what README and docs/speed.md say of speed, measured here, as one table (ten minutes): ARGS=
+	$(BIN)/python -m tests.benchmarks.bench $(ARGS)
 
 $(VENV)/plan: $(INSTALLED)
 	@.ci/python $(VENV) train '$(PYTHON)'

@@ -14,13 +14,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import venv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from t5prep.io import cache_folder
-from tests.benchmarks import bench_prepare, open_corpora
+from tests.benchmarks import bench_prepare, open_corpora, processor_time
+from tests.benchmarks.processor_time import Line
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = Path(os.environ.get("T5PREP_PEERS", cache_folder.root() / "peers"))
@@ -72,15 +72,6 @@ def write(folder: Path, *, megabytes: int) -> int:
     return size
 
 
-def timed(command: list[str]) -> float:
-    """Return the seconds that a peer takes, whose many messages are shown only where it fails."""
-    began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{command}: {done.stderr[-2000:]}")
-    return time.perf_counter() - began
-
-
 def datasets(folder: Path, model: Path) -> list[str]:
     """Return the command of `datasets.map` with a fast tokenizer and TensorFlow's Examples."""
     return ["peer_datasets.py", str(folder / "csv/questions.csv"), str(model.with_name("tokenizer.json"))]
@@ -115,22 +106,27 @@ def main() -> None:
     chosen = parser.parse_args()
     for name in chosen.names if chosen.make else ():
         make(name)
+    processor_time.show(lines(chosen.names, megabytes=chosen.megabytes))
+
+
+def lines(names: Sequence[str], *, megabytes: int) -> Iterator[Line]:
+    """Yield a line for each program whose environment is there."""
     _, model = bench_prepare.questions()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        size = write(folder, megabytes=chosen.megabytes)
-        print(f"{os.cpu_count()} cores, {model.name} of {model.parent.name}, {size / 1e6:.0f} MB")
-        for name in chosen.names:
+        size = write(folder, megabytes=megabytes)
+        for name in names:
             what, command = PEERS[name]
             if not python_of(name).exists() or not model.with_name("tokenizer.json").exists():
-                print(f"{what}: left out, it is not installed (bench_peers --make)")
+                print(f"{what}: left out, it is not installed (bench_peers --make)", file=sys.stderr)
                 continue
-            ours = [bench_prepare.ours("so_quality", folder / "csv/questions.csv", folder, model) for _ in range(2)]
+            table = folder / "csv/questions.csv"
+            own = min(bench_prepare.ours("so_quality", table, folder, model, "--fresh") for _ in range(2))
             script = command(folder, model)
             script = [str(HERE / script[0]), *script[1:]] if script[0].endswith(".py") else script
-            theirs = timed([str(python_of(name)), *script])
-            print(f"speed / {what}: {theirs / min(ours):.1f}   ({min(ours):.1f} s, {theirs:.1f} s)", flush=True)
+            theirs = processor_time.of_command([python_of(name), *script])
+            yield Line(f"records of {size / 1e6:.0f} MB", what, [(own, theirs)])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

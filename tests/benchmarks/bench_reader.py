@@ -7,17 +7,14 @@ their ratios are printed, by the clock and by processor seconds, so that a busy 
 Run: python -m tests.benchmarks.bench_reader
 """
 
-import argparse
-import json
 import os
-import statistics
-import sys
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.benchmarks.processor_time import Line, Seconds, of_call, show
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 LENGTH, TARGET, BATCH = 512, 4, 128
 
@@ -39,62 +36,37 @@ def bare(files: list[str], *, masks: bool):
     return records.map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
-def seconds_of(batches, steps: int) -> tuple[float, float]:
-    """Return the seconds of some steps by the clock, and of the processor, after some steps of warming up."""
+def seconds_of(batches, steps: int) -> Seconds:
+    """Return what some steps take, after some steps of warming up."""
     iterator = iter(batches)
     for _ in range(70):
         next(iterator)
-    begin, worked = time.perf_counter(), time.process_time()
-    for _ in range(steps):
-        next(iterator)
-    return time.perf_counter() - begin, time.process_time() - worked
+    return of_call(lambda: [next(iterator) for _ in range(steps)] and None)
 
 
-def main() -> None:
-    """Print one JSON object and a sentence for each way of reading."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--shards", type=int, default=16)
-    options.add_argument("--records", type=int, default=200_000)
-    options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--steps", type=int, default=300, help="of a round")
-    given = options.parse_args()
-    from toy_dataset import write
-
+def lines(*, rounds: int = 3, steps: int = 300, records: int = 100_000, shards: int = 16) -> Iterator[Line]:
+    """Yield a line for each way of reading."""
     from t5prep.dataset import shard_files
     from t5prep.train.data import train_arrays, train_batches
+    from tests.toy_dataset import write
 
     with tempfile.TemporaryDirectory() as folder:
-        each = given.records // given.shards
-        every = shard_files.spacing(given.records)
-        write(Path(folder), {"train": [each] * given.shards}, length=LENGTH, every=every)
+        write(Path(folder), {"train": [records // shards] * shards}, length=LENGTH, every=shard_files.spacing(records))
         files = sorted(str(path) for path in Path(folder).glob("train*"))
         pairs = {
-            "trainer": (
+            "numpy arrays, as the trainer reads": (
                 lambda seed: train_arrays([folder], global_batch=BATCH, seed=seed),
                 lambda: bare(files, masks=False).as_numpy_iterator(),
             ),
-            "train_batches": (
+            "tensors with a mask, `train_batches`": (
                 lambda seed: train_batches(folder, global_batch=BATCH, seed=seed),
                 lambda: bare(files, masks=True),
             ),
         }
-        taken: dict[str, list] = {name: [] for name in pairs}
-        for number in range(given.rounds):
-            for name, (ours, theirs) in pairs.items():
-                taken[name].append((seconds_of(theirs(), given.steps), seconds_of(ours(number), given.steps)))
-    for name, rounds in taken.items():
-        clock, processor = ([bare[i] / own[i] for bare, own in rounds] for i in (0, 1))
-        said = {"reader": name, "reader_ratio": round(statistics.median(clock), 3)}
-        said |= {"reader_cpu_ratio": round(statistics.median(processor), 3)}
-        said |= {"ratios": [round(ratio, 3) for ratio in clock]}
-        for side, which in (("bare_", 0), ("", 1)):
-            said[f"{side}rows_per_second"] = round(given.steps * BATCH / min(one[which][0] for one in rounds))
-        print(json.dumps(said))
-        print(
-            f"{name} gives {said['reader_ratio']:.2f} of the rows a second of bare tf.data with the same outputs, and "
-            f"{said['reader_cpu_ratio']:.2f} of its rows for a processor second; above 1, t5prep is faster."
-        )
+        for name, (ours, theirs) in pairs.items():
+            took = [(seconds_of(ours(number), steps), seconds_of(theirs(), steps)) for number in range(rounds)]
+            yield Line(f"reading {steps} batches, {name}", "`TFRecordDataset` with `parse_example`, in order", took)
 
 
 if __name__ == "__main__":
-    main()
+    show(lines())

@@ -1,25 +1,22 @@
-"""One CPU training step of t5prep against PyTorch's and against TensorFlow's own XLA, on the same batch, as ratios.
+"""One CPU training step of t5prep beside PyTorch's, on the same batch, as ratios.
 
-    python -m tests.benchmarks.bench_step [--rounds 5] [--steps 4]
+    python -m tests.benchmarks.bench_step
 
 Both train T5 1.0 (d_model 256, 4 + 4 layers, 4 heads, 8,192 pieces) on 8 rows of 128 input and 32 target tokens, in
 float32, dropout on, with AdamW. Each side is a process of its own with all cores, and they take turns, so that a busy
-machine slows both alike. Ratios are of medians, of wall-clock and of processor seconds: below 1.0, t5prep is faster.
+machine slows both alike.
 PyTorch's threads wait passively: on a busy machine spinning costs it several times its own work, and takes a core from the
 other side's turn. Alone on two idle cores, spinning makes its step about a fifth shorter.
 """
 
-import argparse
-import importlib.util
-import json
 import os
-import statistics
 import subprocess
 import sys
-import time
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
+
+from tests.benchmarks.processor_time import Line, Seconds, of_call, show
 
 SHAPE = {"vocab_size": 8192, "d_model": 256, "d_kv": 64, "d_ff": 1024, "num_layers": 4, "num_heads": 4}
 ROWS, INPUT_LENGTH, TARGET_LENGTH = 8, 128, 32
@@ -60,40 +57,6 @@ def tensorflow_step():
     return run
 
 
-def xla_step():
-    """The same two halves in one program of TensorFlow's own XLA: what the runtime is compared with."""
-    import tensorflow as tf
-
-    from t5prep.train.model.architecture import ModelConfig
-    from t5prep.train.model.weight_layout import weight_layouts
-    from t5prep.train.model.weights import create_variables, random_weights
-    from t5prep.train.step.optimizer import AdamW
-    from t5prep.train.step.step import StepOptions, TrainStep
-
-    shape = ModelConfig.from_json({"model_type": "t5", **SHAPE})
-    step = TrainStep(shape, AdamW(), StepOptions())
-    weights = create_variables(random_weights(shape))
-    sizes = {name: AdamW().slot_shapes(layout) for name, layout in weight_layouts(shape).items()}
-    slots = {name: {slot: tf.Variable(tf.zeros(size)) for slot, size in own.items()} for name, own in sizes.items()}
-    made, batch = tf.Variable(0), {name: tf.constant(value) for name, value in draw_batch().items()}
-
-    @tf.function(jit_compile=True, autograph=False)
-    def run():
-        number = tf.convert_to_tensor(made)
-        now = {name: tf.convert_to_tensor(one) for name, one in weights.items()}
-        gradients, sums = step.gradients(now, batch, number)
-        kept = {name: {slot: tf.convert_to_tensor(one) for slot, one in own.items()} for name, own in slots.items()}
-        after, kept, metrics = step.update(now, kept, gradients, sums, number, tf.constant(1e-4))
-        for name, one in weights.items():
-            one.assign(after[name])
-            for slot, own in slots[name].items():
-                own.assign(kept[name][slot])
-        made.assign_add(1)
-        return metrics["loss"]
-
-    return lambda: float(run())
-
-
 def torch_step():
     import torch
     from transformers import T5Config, T5ForConditionalGeneration
@@ -113,72 +76,40 @@ def torch_step():
 
 
 def serve(side: str) -> None:
-    """Answer each line on stdin, a number of steps, with the wall-clock and processor seconds that they took."""
-    step = {"t5prep": tensorflow_step, "xla": xla_step, "torch": torch_step}[side]()
+    """Answer each line on stdin, a number of steps, with the seconds that one of them took."""
+    step = {"t5prep": tensorflow_step, "torch": torch_step}[side]()
     step()
     print("ready", flush=True)
     for line in sys.stdin:
-        begin, worked = time.perf_counter(), time.process_time()
-        for _ in range(int(line)):
-            step()
-        print(time.perf_counter() - begin, time.process_time() - worked, flush=True)
+        took = of_call(lambda line=line: [step() for _ in range(int(line))])
+        print(*(seconds / int(line) for seconds in took), flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--serve", choices=["t5prep", "xla", "torch"], help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        serve(options.serve)
-        return
-    if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
-        print("bench_step: PyTorch is not here to compare with. pip install torch transformers")
-        return
-    sides = {}
-    for side in ("t5prep", "xla", "torch"):
-        command = [sys.executable, __file__, "--serve", side]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-            "CUDA_VISIBLE_DEVICES": "",
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-            "OMP_WAIT_POLICY": "PASSIVE",
-        }
-        sides[side] = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
+def lines(*, rounds: int = 3, steps: int = 4) -> Iterator[Line]:
+    """Yield one line: the two sides take turns, each in a process of its own."""
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_WAIT_POLICY": "PASSIVE"}
+    sides = [
+        subprocess.Popen(
+            [sys.executable, "-m", __spec__.name, side],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
         )
-        while sides[side].stdout.readline() not in ("ready\n", ""):
+        for side in ("t5prep", "torch")
+    ]  # fmt: skip
+    for process in sides:
+        while process.stdout.readline() not in ("ready\n", ""):
             pass
-    taken = {side: [] for side in sides}
-    for _ in range(options.rounds):
-        for side, process in sides.items():
-            process.stdin.write(f"{options.steps}\n")
-            process.stdin.flush()
-            taken[side].append([float(number) / options.steps for number in process.stdout.readline().split()])
-    for process in sides.values():
+    took = [tuple(_asked(process, steps) for process in sides) for _ in range(rounds)]
+    for process in sides:
         process.stdin.close()
         process.wait()
-    wall, worked = ({side: statistics.median(pair[i] for pair in taken[side]) for side in sides} for i in (0, 1))
-    result = {f"{side}_seconds_per_step": round(value, 4) for side, value in wall.items()}
-    result |= {f"{side}_cpu_seconds_per_step": round(value, 4) for side, value in worked.items()}
-    result["ratio_to_xla"] = round(wall["t5prep"] / wall["xla"], 3)
-    result["cpu_ratio_to_xla"] = round(worked["t5prep"] / worked["xla"], 3)
-    result["ratio"] = round(wall["t5prep"] / wall["torch"], 3)
-    result["cpu_ratio"] = round(worked["t5prep"] / worked["torch"], 3)
-    print(json.dumps(result))
-    print(
-        f"For one training step t5prep takes {result['ratio']:.2f} of the time that PyTorch's transformers takes"
-        f" ({result['cpu_ratio']:.2f} of its processor time), and {result['ratio_to_xla']:.2f} of the time of TensorFlow's own XLA;"
-        " below 1, t5prep is faster."
-    )
+    yield Line("a training step, T5 of 4 + 4 layers, float32", "transformers on PyTorch", took)
+
+
+def _asked(process: subprocess.Popen, steps: int) -> Seconds:
+    process.stdin.write(f"{steps}\n")
+    process.stdin.flush()
+    return Seconds(*map(float, process.stdout.readline().split()))
 
 
 if __name__ == "__main__":
-    main()
+    serve(sys.argv[1]) if len(sys.argv) > 1 else show(lines())

@@ -14,18 +14,17 @@ import argparse
 import functools
 import math
 import random
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import sentencepiece
 
 from t5prep.tokens.tokenizer import BlockEncoder
-from tests.benchmarks import bench_prepare, open_corpora
+from tests.benchmarks import bench_prepare, open_corpora, processor_time
+from tests.benchmarks.processor_time import Line, Seconds
 
 RAW = """
 import sys
@@ -44,50 +43,42 @@ def main() -> None:
     parser.add_argument("--vocab-size", type=int, default=8000)
     parser.add_argument("--pairs", type=int, default=3)
     given = parser.parse_args()
+    processor_time.show(lines(pairs=given.pairs, megabytes=given.megabytes, vocab_size=given.vocab_size))
+
+
+def lines(*, pairs: int = 1, megabytes: int = 10, vocab_size: int = 8000) -> Iterator[Line]:
+    """Yield a line for each corpus that is tokenized, and one for training."""
     for name in open_corpora.NAMES if open_corpora.folder() else ("questions",):
-        _encoding(name, rounds=given.pairs)
+        yield _encoding(name, rounds=pairs)
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "corpus.txt"
-        corpus.write_text(_lines(given.megabytes * 1_000_000))
-        size = str(given.vocab_size)
-        ours = [sys.executable, "-m", "t5prep.cli", "tokenizer", "train", "--source", str(corpus), "--vocab-size", size]
-        raw = [sys.executable, "-c", RAW, str(corpus), f"{folder}/raw", size]
-        timed = bench_prepare.timed
-        ratios = [timed([*ours, "--out", f"{folder}/ours-{number}"]) / timed(raw) for number in range(given.pairs)]
-    shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-    print(
-        f"Training a tokenizer of {given.vocab_size:,} pieces on {given.megabytes} MB takes "
-        f"{statistics.median(ratios):.2f} times as long as SentencePiece alone  ({shown})"
-    )
+        corpus.write_text(_lines(megabytes * 1_000_000))
+        cli = [sys.executable, "-m", "t5prep.cli", "tokenizer", "train", "--source", corpus, "--vocab-size", vocab_size]
+        raw = [sys.executable, "-c", RAW, corpus, f"{folder}/raw", vocab_size]
+        took = processor_time.of_command
+        rounds = [(took([*cli, "--out", f"{folder}/ours-{number}"]), took(raw)) for number in range(pairs)]
+    yield Line(f"training a tokenizer of {vocab_size:,} pieces on {megabytes} MB", "SentencePiece's trainer", rounds)
 
 
-def _encoding(name: str, *, rounds: int) -> None:
-    """Print how fast one corpus is tokenized."""
+def _encoding(name: str, *, rounds: int) -> Line:
+    """Return how fast one corpus is tokenized: of each block the least of some rounds."""
     rows, path = bench_prepare.questions()
     texts = [row["Body"] for row in rows] if name == "questions" else open_corpora.texts(name)
     model = path.read_bytes()
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     blocks = [texts[at : at + 1000] for at in range(0, len(texts), 1000)]
     columns = [pa.array(block, pa.large_string()) for block in blocks]
-    ours, raw = [math.inf] * len(blocks), [math.inf] * len(blocks)
+    never = Seconds(math.inf, math.inf)
+    ours, raw = [never] * len(blocks), [never] * len(blocks)
     for _ in range(rounds):
         encoder = BlockEncoder(model, processor)
         for i, (column, block) in enumerate(zip(columns, blocks, strict=True)):
-            ours[i] = min(ours[i], _cpu(functools.partial(encoder.encode, column)))
-            raw[i] = min(raw[i], _cpu(functools.partial(processor.encode, block, return_type="numpy", num_threads=1)))
+            encode = functools.partial(processor.encode, block, return_type="numpy", num_threads=1)
+            ours[i] = min(ours[i], processor_time.of_call(functools.partial(encoder.encode, column)))
+            raw[i] = min(raw[i], processor_time.of_call(encode))
     size = sum(len(text.encode()) for text in texts)
-    print(
-        f"Tokenizing {name}, {size / 1e6:.0f} MB, on one core, cold: {sum(raw) / sum(ours):.2f} times as fast as "
-        f"SentencePiece alone  ({size / 1e6 / sum(ours):.0f} MB/s{'; ' + encoder.slow if encoder.slow else ''})",
-        flush=True,
-    )
-
-
-def _cpu(work: Callable[[], object]) -> float:
-    """Return the CPU seconds that this process takes for some work."""
-    began = time.process_time()
-    work()
-    return time.process_time() - began
+    both = (Seconds(*map(sum, zip(*side, strict=True))) for side in (ours, raw))
+    return Line(f"tokenizing {name}, {size / 1e6:.0f} MB, one core, cold", "SentencePiece alone", [tuple(both)])
 
 
 def _lines(size: int) -> str:

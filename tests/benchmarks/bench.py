@@ -1,0 +1,33 @@
+"""All that README and docs/speed.md say of speed on this machine, as one table: `make bench`, ten minutes of two quiet cores.
+
+T5PREP_CORPORA=FOLDER make bench       with texts of open vocabulary (`python -m tests.benchmarks.open_corpora FOLDER`)
+make bench ARGS="reader step"          some parts of it
+"""
+
+import argparse
+import importlib
+from collections.abc import Iterator
+
+from tests.benchmarks import processor_time
+from tests.benchmarks.processor_time import Line
+
+PARTS = ("prepare", "tokenizer", "reader", "generate", "step", "starts")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=PARTS, help=f"which of {', '.join(PARTS)}")
+    processor_time.show(lines(parser.parse_args().parts))
+
+
+def lines(parts: list[str]) -> Iterator[Line]:
+    """Yield the lines of some parts; one that lacks a package (PyTorch) is left out."""
+    for part in parts:
+        try:
+            yield from importlib.import_module(f"tests.benchmarks.bench_{part}").lines()
+        except ImportError as error:
+            print(f"| {part} | left out: {error} | | | |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
