@@ -89,18 +89,19 @@ class SplitDraw:
         return digests
 
     def __call__(self, table: pa.Table, digests: np.ndarray, *, file: str) -> tuple[list[str], np.ndarray]:
-        """Return the sorted names of splits, and the number of each row's: int64[rows].
+        """Return the sorted names of the splits that there may be, and the number of each row's: int64[rows].
 
         `table` has the rows of a file (block_tokenizer.SCHEMA), `digests` are those of their ids: uint8[rows, 24].
         """
         shares = self.shares(file)
-        drawn = list(shares)
         which = draw_splits(self.keys(table, digests, file=file), shares=shares)
-        task_splits = table["split"].to_pylist()
-        of = [own or drawn[i] for own, i in zip(task_splits, which.tolist(), strict=True)]
-        names = sorted(set(of))
+        own = table["split"].to_pylist()
+        names = sorted({*shares, *own} - {None, ""})
         rank = {name: i for i, name in enumerate(names)}
-        return names, np.fromiter((rank[name] for name in of), np.int64, len(of))
+        of = np.array([rank[name] for name in shares])[which]
+        if table["split"].null_count < len(own):
+            of = np.array([rank[name] if name else drawn for name, drawn in zip(own, of.tolist(), strict=True)], np.int64)
+        return names, of
 
 
 def by_group(groups: Sequence[str | None], own: np.ndarray, *, seed: int) -> np.ndarray:

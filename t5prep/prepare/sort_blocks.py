@@ -151,7 +151,7 @@ class BlockSorter:
             len(rows),
             spans,
             {name: int(sizes[a:b].sum()) for name, (a, b) in spans.items()},
-            data=packed.entries.tobytes() + packed.data.tobytes(),
+            data=b"".join((packed.entries.data, packed.data.data)),
         )
         totals = BlockTotals(
             rows=_file_rows(table, block),
@@ -174,10 +174,9 @@ class BlockSorter:
         """
         names_of = [file.name for file, _ in block.files]
         of_file, rows = block.places(kept["row"].to_numpy() + block.first_row)
-        ids = [
-            f"{names_of[file]}:{row}" if id is None else id
-            for id, file, row in zip(kept["id"].to_pylist(), of_file.tolist(), rows.tolist(), strict=True)
-        ]
+        ids = kept["id"].to_pylist()
+        for place in np.flatnonzero(kept["id"].is_null()).tolist():
+            ids[place] = f"{names_of[of_file[place]]}:{rows[place]}"
         part, rows_of = kept["part"].to_numpy(), ids
         if part.any():
             ids = [f"{id}/{number}" if number else id for id, number in zip(ids, part.tolist(), strict=True)]
@@ -199,6 +198,8 @@ class BlockSorter:
     @staticmethod
     def _references(kept: pa.Table, names: list[str], of: np.ndarray) -> Names:
         """Return the right answers of each row (spills.references_of); a row for training gets none."""
+        if kept["references"].null_count == len(kept):
+            return Names(b"", np.zeros(len(kept) + 1, np.int64))
         training = names.index("train") if "train" in names else -1
         answers = zip(kept["references"].to_pylist(), of.tolist(), strict=True)
         return Names.joined(
