@@ -1,7 +1,8 @@
 """The `config.json` of published models under T5's and encoders' other names: `plan` and `open_model` read each one.
 
 The entries are those that decide what is computed, with where they were looked up; the numbers of parameters are those that the
-Hub counts in each model's safetensors.
+Hub counts in each model's safetensors. The files `config.json` themselves of UL2, FLAN-UL2, CodeT5, CodeT5+, Aya-101 and Madlad-400
+were not to be had: what stands here of them is what the sources beside them say, in the names of transformers' T5Config.
 """
 
 import json
@@ -16,8 +17,19 @@ from t5prep.train.model.architecture import EncoderConfig, filling_masks, read_c
 from t5prep.train.model.weight_layout import weight_layouts
 
 T5: dict[str, Any] = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True}
+# mT5-XXL: google-research/t5x (11abdae), t5x/examples/t5/mt5/xxl.gin.
 XXL = {"d_model": 4096, "d_kv": 64, "d_ff": 10240, "num_heads": 64, "num_layers": 24, "num_decoder_layers": 24}
-UL2 = {"d_model": 4096, "d_kv": 256, "d_ff": 16384, "num_heads": 16, "num_layers": 32, "num_decoder_layers": 32}
+# Sizes: the model card of google/ul2, "Architecture". SiLU: huggingface/transformers#17420, which added it to T5 for UL2.
+UL2 = {
+    **{**T5, "d_model": 4096, "d_kv": 256, "d_ff": 16384, "num_heads": 16, "num_layers": 32, "num_decoder_layers": 32},
+    **{"vocab_size": 32128, "feed_forward_proj": "gated-silu", "tie_word_embeddings": False},
+}
+# CodeT5 and CodeT5+: a T5-base's and a T5-large's layers (arXiv:2109.00859; arXiv:2305.07922, section 4.2), and the ids
+# of salesforce/CodeT5 (71ccd12), CodeT5/tokenizer/salesforce/codet5-vocab.json, with the 100 sentinels behind them.
+CODET5 = {
+    **{**T5, "d_kv": 64, "feed_forward_proj": "relu", "vocab_size": 32100},
+    **{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
+}
 # EuroBERT's authors' conversion (the branch's convert script in github.com/tesselwisman/EuroBERT): `210m_annealed` and so on.
 EUROBERT = {
     "model_type": "eurobert",
@@ -96,15 +108,12 @@ DEBERTA = {
 }
 PUBLISHED: dict[str, dict[str, Any]] = {
     "Salesforce/codet5-base": {
-        **T5,
-        **{"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_heads": 12, "num_layers": 12, "num_decoder_layers": 12},
-        **{"feed_forward_proj": "relu", "vocab_size": 32100, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
+        **{**CODET5, "d_model": 768, "d_ff": 3072, "num_heads": 12, "num_layers": 12, "num_decoder_layers": 12},
     },
     "Salesforce/codet5p-770m": {
-        **T5,
-        **{"d_model": 1024, "d_kv": 64, "d_ff": 4096, "num_heads": 16, "num_layers": 24, "num_decoder_layers": 24},
-        **{"feed_forward_proj": "relu", "vocab_size": 32100, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
+        **{**CODET5, "d_model": 1024, "d_ff": 4096, "num_heads": 16, "num_layers": 24, "num_decoder_layers": 24},
     },
+    # Üstün et al. 2024 (arXiv:2402.07827): mT5-XXL, trained on.
     "CohereLabs/aya-101": {
         **{"model_type": "mt5", "architectures": ["T5ForConditionalGeneration"], "vocab_size": 250112, **XXL},
         **{"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
@@ -115,14 +124,9 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         **{"eos_token_id": 2, "feed_forward_proj": "gated-gelu", "scalable_attention": True, "vocab_size": 32128},
         **{"tie_word_embeddings": False, "tokenizer_class": "LlamaTokenizerFast", "decoder_start_token_id": 0},
     },
-    "google/ul2": {**T5, **UL2, "vocab_size": 32128, "feed_forward_proj": "gated-silu", "tie_word_embeddings": False},
-    "google/flan-ul2": {
-        **T5,
-        **UL2,
-        "vocab_size": 32128,
-        "feed_forward_proj": "gated-silu",
-        "tie_word_embeddings": False,
-    },
+    "google/ul2": UL2,
+    # transformers, docs/source/en/model_doc/flan-ul2.md: "the same configuration as the UL2 model".
+    "google/flan-ul2": UL2,
     "EuroBERT/EuroBERT-210m": {
         **EUROBERT,
         **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12},

@@ -17,7 +17,7 @@ from t5prep.train.run import run
 from t5prep.train.settings import config as configs
 from tests import encoders
 
-# google/madlad400-3b-mt.
+# google/madlad400-3b-mt, as CrispStrobe/CrispASR (8c5818d, models/convert-madlad-to-gguf.py) has its sizes and ids.
 MADLAD = {
     "model_type": "t5",
     "architectures": ["T5ForConditionalGeneration"],
