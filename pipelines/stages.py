@@ -17,7 +17,7 @@ from t5prep import sources
 from t5prep.dataset import card, manifest, rejected_rows, shard_files
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
-from t5prep.dataset.shard_files import Index, Lengths
+from t5prep.dataset.shard_files import Index, Lengths, Origins
 from t5prep.errors import SourceError
 from t5prep.io import paths
 from t5prep.prepare import build_manifest
@@ -73,6 +73,7 @@ class Finish:
             rejected_for=sum((collections.Counter(part.reasons) for part in parts), collections.Counter[str]()),
             index=write_index(written, self.out),
             lengths=write_lengths(written, self.out, settings=self.job.settings),
+            origins=write_origins(written, self.out),
             repeats=repeats,
             earlier=self.earlier,
         )
@@ -107,11 +108,21 @@ def write_lengths(written: ShardTotals, out: str, *, settings: Settings) -> Leng
 
     Raises OutputError.
     """
-    measured = {name: own for name, own in written.splits.items() if own.measured}
-    if not any(own.counts.records for own in measured.values()):
-        return None
-    splits = {name: [kept.lengths for kept in own.in_order()] for name, own in measured.items()}
-    return shard_files.write_lengths(out, splits, longest=max(settings.input_length, settings.target_length))
+    splits = of_records(written, "lengths")
+    longest = max(settings.input_length, settings.target_length)
+    return shard_files.write_lengths(out, splits, longest=longest) if splits else None
+
+
+def write_origins(written: ShardTotals, out: str) -> Origins | None:
+    """Write where all records come from, and return what the manifest says of it; None if it was not kept. Raises OutputError."""
+    splits = of_records(written, "origins")
+    return shard_files.write_origins(out, splits) if splits else None
+
+
+def of_records(written: ShardTotals, what: str) -> dict[str, list[bytes]]:
+    """Return the `lengths` or `origins` that shards kept of their records, by split; nothing if no split has any."""
+    splits = {name: kept for name, own in written.splits.items() if (kept := own.of_records(what)) is not None}
+    return splits if any(written.splits[name].counts.records for name in splits) else {}
 
 
 def no_example(blocks: BlockTotals, *, place: str) -> str:

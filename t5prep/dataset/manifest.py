@@ -18,7 +18,7 @@ from cattrs.gen import make_dict_structure_fn
 from t5prep import __version__
 from t5prep.dataset.rejected_rows import RejectedFile, Rows
 from t5prep.dataset.settings import OF_HEADS, Settings
-from t5prep.dataset.shard_files import Index, Lengths
+from t5prep.dataset.shard_files import Index, Lengths, Origins
 from t5prep.errors import DatasetError
 from t5prep.io import gcs, paths
 
@@ -176,6 +176,7 @@ class Manifest:
     near_duplicates: NearDuplicates | None = None  # None if they were not looked for
     index: Index | None = None
     lengths: Lengths | None = None  # None if rows are packed, or all splits are very large
+    origins: Origins | None = None  # None if all splits are very large, or it was written before there were any
     digest: str = ""
 
     @property
@@ -312,7 +313,8 @@ def _names(manifest: Manifest) -> Iterator[str]:
     for name, split in manifest.splits.items():
         yield name
         yield from (shard.name for shard in split.shards)
-    yield from (file.name for file in (manifest.index, manifest.lengths, manifest.rejected_file) if file is not None)
+    beside = (manifest.index, manifest.lengths, manifest.origins, manifest.rejected_file)
+    yield from (file.name for file in beside if file is not None)
 
 
 def converter() -> cattrs.Converter:

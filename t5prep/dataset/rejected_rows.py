@@ -30,13 +30,15 @@ _MISTAKE = "This is a mistake of t5prep: the dataset is not whole. Please report
 
 
 _SIMILARITY = " (Jaccard similarity "
-_NEAR = re.compile(r"near duplicate: kept is .*?:\d+, id (.*)", re.DOTALL)
+# The reason of a near-duplicate, with the id of the row that was kept.
+NEAR = rf"(?s)^near duplicate: kept is .*?:\d+, id (?P<id>.*){re.escape(_SIMILARITY)}[0-9.]+\)$"
 
 
 def near_duplicate(file: str, row: int, id: str, similarity: float) -> str:
     """Return the reason of a row that is left out because it is nearly the same as one that is kept.
 
-    >>> kept_id(near_duplicate("a.csv", 7, "q7", 0.912)), without_similarity(near_duplicate("a.csv", 7, "q7", 0.912))
+    >>> reason = near_duplicate("a.csv", 7, "q7", 0.912)
+    >>> re.match(NEAR, reason)["id"], without_similarity(reason)
     ('q7', 'near duplicate: kept is a.csv:7, id q7')
     """
     return f"near duplicate: kept is {file}:{row}, id {id}{_SIMILARITY}{similarity:.2f})"
@@ -45,12 +47,6 @@ def near_duplicate(file: str, row: int, id: str, similarity: float) -> str:
 def without_similarity(reason: str) -> str:
     """Return a reason that is the same for all near-duplicates of one row; another reason stays as it is."""
     return reason.rpartition(_SIMILARITY)[0] or reason
-
-
-def kept_id(reason: str) -> str | None:
-    """Return the id of the row that was kept instead of a near-duplicate, None if this is another reason."""
-    match = _NEAR.fullmatch(without_similarity(reason)) if _SIMILARITY in reason else None
-    return match[1] if match else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,17 +1,19 @@
-"""Name the shards of a dataset, and keep two files beside them, so that a reader can begin anywhere without reading them.
+"""Name the shards of a dataset, and keep three files beside them: of what stands in shards, and of where it comes from.
 
-`shards.index` has how many bytes each page of records has: one little-endian uint32 a page. `shards.lengths` has how many
-tokens each record has: two little-endian numbers a record, its input and its target tokens. In both, splits are in the
-order of their names, shards in the order of their numbers, and pages or records in the order of the shard. The manifest
-names both files with their checksums.
+`shards.index` has how many bytes each page of records has, so that a reader can begin anywhere: one little-endian uint32 a
+page. `shards.lengths` has how many tokens each record has: two little-endian numbers a record, its input and its target
+tokens. `shards.origins` has where each record comes from and what was cut: the numbers of ORIGIN. In all of them, splits are
+in the order of their names, shards in the order of their numbers, and pages or records in the order of the shard. The
+manifest names the files with their checksums.
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -20,16 +22,19 @@ import numpy as np
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
-INDEX, LENGTHS = "shards.index", "shards.lengths"
+INDEX, LENGTHS, ORIGINS = "shards.index", "shards.lengths", "shards.origins"
+# What is known of the origin of a record: the number of its file among the source's, its row, and the tokens that were cut.
+ORIGIN = ("file", "row", "input_cut", "target_cut")
 # A split has about this many pages, so that an order of pages is nearly an order of records ...
 _PAGES = 4096
 # ... but a page has at least 8 records and at most 64, or in a split of more than 2^20 such pages at most 256: then the
 # index of two terabytes of 512 tokens each has 32 MB.
 _FEWEST, _USUAL, _MOST, _MOST_PAGES = 8, 64, 256, 1 << 20
-# Larger splits have no lengths: while a dataset is prepared, those of all its records are in one process, compressed.
+# Larger splits have no lengths and origins: while a dataset is prepared, those of all its records are in one process, compressed.
 MOST_RECORDS = 1 << 24
 # What to do about a file that is missing or altered.
 AGAIN = "Prepare the dataset again, or copy this file again from where it was made."
+_WIDTHS = (0, 1, 2, 4)
 _SHARD = re.compile(r".+\.tfrecord-\d{5,}-of-\d{5,}")
 
 
@@ -54,6 +59,16 @@ class Lengths:
     bytes: int
     sha256: str
     records: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Origins(Lengths):
+    """Describe the file of origins as Lengths does, and how many bytes each number of ORIGIN has there: 0, 1, 2 or 4.
+
+    One with no bytes is 0 for all records. Of packed records, `records` counts the examples in them.
+    """
+
+    widths: list[int]
 
 
 class _Shard(Protocol):
@@ -156,9 +171,14 @@ def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[_Sh
     return read
 
 
-def compressed(lengths: np.ndarray) -> bytes:
-    """Return the lengths of a shard's records, int[records, 2], in few bytes."""
-    return zlib.compress(lengths.astype("<u4").tobytes(), 1)
+def compressed(numbers: np.ndarray) -> bytes:
+    """Return the lengths of a shard's records, int[records, 2], or their origins, int[4, records], in few bytes."""
+    return zlib.compress(numbers.astype("<u4").tobytes(), 1)
+
+
+def _numbers_of(shard: bytes) -> np.ndarray:
+    """Return the numbers that `compressed` made few bytes of: uint32[n]; none of b""."""
+    return np.frombuffer(zlib.decompress(shard) if shard else b"", "<u4")
 
 
 def write_lengths(out: str, splits: Mapping[str, Iterable[bytes]], *, longest: int) -> Lengths:
@@ -167,17 +187,69 @@ def write_lengths(out: str, splits: Mapping[str, Iterable[bytes]], *, longest: i
     `splits` are those of each shard, `compressed` (b"" of one without records), by the names of splits; no length is above
     `longest`.
     """
-    numbers, size, sha256, records = _numbers(longest), 0, hashlib.sha256(), {}
-    with paths.whole(paths.at(out, LENGTHS)) as file:
-        for split in sorted(splits):
-            begin = size
-            for shard in splits[split]:
-                content = np.frombuffer(zlib.decompress(shard) if shard else b"", "<u4").astype(numbers).tobytes()
+    numbers = _numbers(longest)
+    return _write_records(out, LENGTHS, splits, lambda shard: _numbers_of(shard).astype(numbers).reshape(-1, 2))
+
+
+def write_origins(out: str, splits: Mapping[str, Sequence[bytes]]) -> Origins:
+    """Write the origins of a dataset, whole, and return the file's description; `splits` are as for `write_lengths`.
+
+    Raises OutputError.
+    """
+    shards = (_numbers_of(shard).reshape(len(ORIGIN), -1) for own in splits.values() for shard in own)
+    most = functools.reduce(np.maximum, (columns.max(axis=1, initial=0) for columns in shards))
+    widths = [next(width for width in _WIDTHS if number < 1 << 8 * width) for number in most.tolist()]
+    entry = _origin(widths)
+
+    def entries(shard: bytes) -> np.ndarray:
+        columns = _numbers_of(shard).reshape(len(ORIGIN), -1)
+        made = np.zeros(columns.shape[1], entry)
+        for name, column in zip(ORIGIN, columns, strict=True):
+            if name in (entry.names or ()):
+                made[name] = column
+        return made
+
+    return Origins(**vars(_write_records(out, ORIGINS, splits, entries)), widths=widths)
+
+
+def _write_records(
+    out: str, name: str, splits: Mapping[str, Iterable[bytes]], entries: Callable[[bytes], np.ndarray]
+) -> Lengths:
+    """Write a file of what `entries` makes of each shard, one for each of its records, and return its description."""
+    size, sha256, records = 0, hashlib.sha256(), dict.fromkeys(sorted(splits), 0)
+    with paths.whole(paths.at(out, name)) as file:
+        for split in records:
+            for own in map(entries, splits[split]):
+                content = own.tobytes()
                 file.write(content)
                 sha256.update(content)
                 size += len(content)
-            records[split] = (size - begin) // (2 * numbers.itemsize)
-    return Lengths(LENGTHS, size, sha256.hexdigest(), records)
+                records[split] += len(own)
+    return Lengths(name, size, sha256.hexdigest(), records)
+
+
+def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
+    """Return the origin of each record, or each example of packed ones, in the order of the shards, by split.
+
+    Each is an array of the fields of ORIGIN that have bytes. Raises DatasetError if the file is missing or altered; OutputError.
+    """
+    content, path = read_checked(data, origins), paths.at(data, origins.name)
+    entry = _origin(origins.widths) if set(origins.widths) <= set(_WIDTHS) else np.dtype([])
+    if len(content) != sum(origins.records.values()) * entry.itemsize or len(origins.widths) != len(ORIGIN):
+        raise DatasetError(f"{path} does not have the origins of these records. {AGAIN}")
+    whole = np.frombuffer(content, entry)
+    ends = list(itertools.accumulate((own for _, own in sorted(origins.records.items())), initial=0))
+    return {split: whole[a:b] for split, a, b in zip(sorted(origins.records), ends, ends[1:], strict=False)}
+
+
+def origin(entries: np.ndarray, name: str) -> np.ndarray:
+    """Return one number of ORIGIN of some entries of `read_origins`: int64[entries]."""
+    return entries[name].astype(np.int64) if name in (entries.dtype.names or ()) else np.zeros(len(entries), np.int64)
+
+
+def _origin(widths: Sequence[int]) -> np.dtype:
+    """Return the type of an entry of the origins."""
+    return np.dtype([(name, f"<u{width}") for name, width in zip(ORIGIN, widths, strict=False) if width])
 
 
 def read_lengths(data: str | Path, lengths: Lengths, *, split: str, counts: Sequence[int]) -> np.ndarray:

@@ -5,8 +5,7 @@ import concurrent.futures
 import contextlib
 import itertools
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -55,9 +54,11 @@ def table(
 
     Returns:
         A reader of record batches. `id`, `split`, `shard`, `place` (the record's number in its shard), `input`, `target`,
-        `input_tokens`, `target_tokens` (EOS counted, padding not), `cut` (null if the dataset cannot tell),
-        `near_duplicates` (how many rows were left out as nearly the same) if they were looked for, and `references` if some
-        split has them. In a packed dataset `id` is the list of the ids in a record.
+        `input_tokens`, `target_tokens` (EOS counted, padding not), `cut` (whether the input was), `input_cut`, `target_cut` (how
+        many tokens), `file`, `row` (where it stands in its source); if near-duplicates were looked for, `near_duplicates` (how
+        many rows were left out as nearly the same) and `cluster` (the id of the one that was kept, here and among the rejected
+        rows); and `references` if some split has them. What a dataset cannot tell is null (docs/format.md: `origins`). In a
+        packed dataset `id`, `file`, `row` and `cluster` are lists, one value for each example in the record.
 
     Raises:
         DatasetError: There is no dataset, or a record is damaged.
@@ -76,7 +77,8 @@ def table(
             raise UsageError(
                 "Rejected rows are in no split and have no predictions: leave --split and --predictions out."
             )
-        return pa.RecordBatchReader.from_batches(_REJECTED, _rejected(place, dataset))
+        schema = _REJECTED.append(_CLUSTER) if dataset.near_duplicates else _REJECTED
+        return pa.RecordBatchReader.from_batches(schema, _rejected(place, dataset))
     records = _Records(place, dataset, inspect_records.open_tokenizer(dataset, tokenizer))
     answers = None if predictions is None else Answers(predictions)
     schema = pa.schema([*records.schema, *(answers.fields if answers else ())])
@@ -113,10 +115,12 @@ class _Records:
         }
         self._marked = dataset.marked and not self._classes
         self._references = "references" in dataset.features
-        self._repeated = _repeated_by_kept(data, dataset) if dataset.near_duplicates else None
+        self._clusters = _Clusters(data, dataset) if dataset.near_duplicates else None
+        self._files = pa.array([file.name for file in dataset.source.files], pa.string())
+        each = pa.list_ if self._packed else lambda one: one
         self.schema = pa.schema(
             [
-                ("id", pa.list_(pa.string()) if self._packed else pa.string()),
+                ("id", each(pa.string())),
                 *((name, _NAME) for name in ("split", "shard")),
                 ("place", pa.int64()),
                 ("input", pa.string()),
@@ -124,7 +128,11 @@ class _Records:
                 ("input_tokens", pa.int32()),
                 ("target_tokens", pa.int32()),
                 ("cut", pa.bool_()),
-                *([("near_duplicates", pa.int32())] if dataset.near_duplicates else ()),
+                ("input_cut", pa.int32()),
+                ("target_cut", pa.int32()),
+                ("file", pa.list_(pa.string()) if self._packed else _NAME),
+                ("row", each(pa.int64())),
+                *([("near_duplicates", pa.int32()), ("cluster", each(pa.string()))] if self._clusters else ()),
                 *([("references", pa.list_(pa.string()))] if self._references else ()),
             ]
         )
@@ -137,14 +145,18 @@ class _Records:
         index = shard_files.read_index(
             self._data, dataset.index, {name: split.shards for name, split in dataset.splits.items()}
         )
+        origins = shard_files.read_origins(self._data, dataset.origins) if dataset.origins else {}
         for split in splits:
-            every = dataset.index.every[split]
+            every, own, at = dataset.index.every[split], origins.get(split), 0
             for number, shard in enumerate(dataset.splits[split].shards):
                 first = 0
                 for data, count in self._read(shard, index[split][number], every=every):
                     for places in self._cut_up(data, count, shard=shard.name, first=first):
-                        yield self._batch(data, places, split=split, shard=shard.name, first=first)
-                        first += len(places)
+                        batch, examples = self._batch(
+                            data, places, None if own is None else own[at:], split=split, shard=shard.name, first=first
+                        )
+                        yield batch
+                        first, at = first + len(places), at + examples
 
     def _read(self, shard: manifest.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
         """Yield some pages of a shard at a time, and how many records they have."""
@@ -177,8 +189,13 @@ class _Records:
                 f"Find out more: t5prep verify {self._data}"
             ) from error
 
-    def _batch(self, data: bytes, places: np.ndarray, *, split: str, shard: str, first: int) -> pa.RecordBatch:
-        """Return some records of a shard; `first` is the number of the first one in it."""
+    def _batch(
+        self, data: bytes, places: np.ndarray, origins: np.ndarray | None, *, split: str, shard: str, first: int
+    ) -> tuple[pa.RecordBatch, int]:
+        """Return some records of a shard, and how many examples are in them; `first` is the number of the first one in it.
+
+        `origins` are those of these examples, and of those behind them.
+        """
         with self._reading(shard, first):
             pages, rows = (data,), len(places)
             # An id takes a byte or more: a length that is a lie takes no memory.
@@ -191,9 +208,14 @@ class _Records:
             record_ids = self._strings(data, places, "id")
             inputs = self._texts(ids["input_ids"], fills["input_ids"])
             targets, target_lengths = self._targets(ids["labels"])
-            # Without a marker, only a short input tells whether it was cut.
-            full = inputs.lengths == self._lengths["input_ids"]
-            cut = pa.array(inputs.marked) if self._marked else pa.array(np.zeros(rows, bool), mask=full)
+            edges = record_ids.offsets.to_numpy() if self._packed else np.arange(rows + 1)
+            if origins is not None:
+                origin = self._origin(origins[: edges[-1]], edges)
+            else:
+                # Without a marker, only a short input tells whether it was cut.
+                full = inputs.lengths == self._lengths["input_ids"]
+                cut = pa.array(inputs.marked) if self._marked else pa.array(np.zeros(rows, bool), mask=full)
+                origin = [cut, *(pa.nulls(rows, self.schema.field(name).type) for name in _ORIGIN)]
             columns = [
                 record_ids,
                 _repeated(split, rows),
@@ -203,13 +225,23 @@ class _Records:
                 targets,
                 pa.array(inputs.lengths),
                 pa.array(target_lengths),
-                cut,
+                *origin,
             ]
-            if self._repeated is not None:
-                columns.append(self._near_duplicates(record_ids))
+            if self._clusters is not None:
+                columns += self._near_duplicates(record_ids, edges)
             if self._references:
                 columns.append(self._strings(data, places, "references"))
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema), int(edges[-1])
+
+    def _origin(self, origins: np.ndarray, edges: np.ndarray) -> list[pa.Array]:
+        """Return the columns from `cut` to `row`; record i has the examples `edges[i]:edges[i + 1]`."""
+        file, row, *cut = (shard_files.origin(origins, name) for name in shard_files.ORIGIN)
+        cut = [np.add.reduceat(tokens, edges[:-1]) for tokens in cut]
+        files = pa.DictionaryArray.from_arrays(pa.array(file.astype(np.int32)), self._files)
+        places = [files, pa.array(row)]
+        if self._packed:
+            places = [pa.ListArray.from_arrays(edges, own) for own in (files.cast(pa.string()), places[1])]
+        return [pa.array(cut[0] > 0), *(pa.array(tokens, pa.int32()) for tokens in cut), *places]
 
     def _strings(self, data: bytes, places: np.ndarray, name: str) -> pa.Array:
         """Return a feature of texts of records: the one of each, or a list where the column has lists."""
@@ -223,12 +255,12 @@ class _Records:
             raise ValueError(f"it has no {name}, or several")
         return values
 
-    def _near_duplicates(self, ids: pa.Array) -> pa.Array:
-        """Return how many rows were left out because they are nearly the same as each record: int32[records]."""
-        counts: Mapping[str, int] = self._repeated or {}
-        each = [[id] if isinstance(id, str) else id for id in ids.to_pylist()]
-        numbers = [sum(counts.get(id) or counts.get(_ANSWER.sub("", id), 0) for id in own) for own in each]
-        return pa.array(numbers, pa.int32())
+    def _near_duplicates(self, ids: pa.Array, edges: np.ndarray) -> list[pa.Array]:
+        """Return how many rows were left out because they are nearly the same as each record, and the clusters of those."""
+        assert self._clusters is not None
+        counts, clusters = self._clusters.of(ids.values if self._packed else ids)
+        counts = pa.array(np.add.reduceat(counts, edges[:-1]), pa.int32())
+        return [counts, pa.ListArray.from_arrays(edges, clusters) if self._packed else clusters]
 
     def _targets(self, labels: np.ndarray) -> tuple[pa.Array, np.ndarray]:
         """Return the text of each target, and how many labels it has: int32[records]."""
@@ -248,20 +280,34 @@ def _repeated(name: str, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([name]))
 
 
-# The end of a record's id that is one of several answers.
-_ANSWER = re.compile(r"#[0-9a-f]{8}$")
+class _Clusters:
+    """Rows that are nearly the same, by the id of the one that was kept, and how many were left out."""
+
+    def __init__(self, data: str, dataset: Manifest) -> None:
+        kept = pa.chunked_array([batch["cluster"] for batch in _rejected(data, dataset)], pa.string())
+        counted = kept.drop_null().value_counts()
+        self._ids = pa.concat_arrays([counted.field("values")])
+        self._counts = counted.field("counts").to_numpy()
+
+    def of(self, ids: pa.StringArray) -> tuple[np.ndarray, pa.StringArray]:
+        """Return how many rows were left out for each record, int64[ids], and its cluster, null if none was."""
+        found = pc.index_in(ids, self._ids)
+        answers = pc.and_(pc.is_null(found), pc.match_substring(ids, "#"))
+        if pc.any(answers).as_py():  # the end of a record's id that is one of several answers
+            rows = pc.replace_substring_regex(ids.filter(answers), "#[0-9a-f]{8}$", "")
+            found = pc.replace_with_mask(found, answers, pc.index_in(rows, self._ids))
+        counts = pc.fill_null(pc.take(pa.array(self._counts), found), 0).to_numpy()
+        return counts, pc.take(self._ids, found)
 
 
-def _repeated_by_kept(data: str, dataset: Manifest) -> collections.Counter[str]:
-    """Return how many rows were left out as near-duplicates of each row that was kept, by its id."""
-    counts = collections.Counter[str]()
-    for batch in _rejected(data, dataset):
-        kept = map(rejected_rows.kept_id, batch["reason"].to_pylist())
-        counts.update(id for id in kept if id is not None)
-    return counts
+def _kept_ids(reasons: pa.StringArray) -> pa.StringArray:
+    """Return the id of the row that was kept instead of each near-duplicate, null for another reason."""
+    return pc.struct_field(pc.extract_regex(reasons, rejected_rows.NEAR), "id")
 
 
+_ORIGIN = ("input_cut", "target_cut", "file", "row")
 _REJECTED = pa.schema([("file", pa.string()), ("row", pa.int64()), ("id", pa.string()), ("reason", pa.string())])
+_CLUSTER = pa.field("cluster", pa.string())
 
 
 def _rejected(data: str, dataset: Manifest) -> Iterator[pa.RecordBatch]:
@@ -271,7 +317,8 @@ def _rejected(data: str, dataset: Manifest) -> Iterator[pa.RecordBatch]:
         try:
             with paths.opened(path) as file:
                 while lines := list(itertools.islice(file, _TOGETHER)):
-                    yield pa.RecordBatch.from_pylist([json.loads(line) for line in lines], schema=_REJECTED)
+                    rows = pa.RecordBatch.from_pylist([json.loads(line) for line in lines], schema=_REJECTED)
+                    yield rows.append_column("cluster", _kept_ids(rows["reason"])) if dataset.near_duplicates else rows
         except (OSError, ValueError, AttributeError, RecursionError, pa.ArrowTypeError) as error:
             raise DatasetError(f"{path} cannot be read ({error}). Find out more: t5prep verify {data}") from error
 

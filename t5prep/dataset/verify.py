@@ -22,7 +22,8 @@ _SIDE_BY_SIDE = 8
 # Bytes that are read at a time.
 _PIECE = 1 << 20
 # Other files that a dataset may have, besides its shards and its rejected rows.
-BESIDE = ("report.html", shard_files.INDEX, shard_files.LENGTHS, card.NAME, card.CROISSANT, manifest.TASK_FILE)
+_OF_SHARDS = (shard_files.INDEX, shard_files.LENGTHS, shard_files.ORIGINS)
+BESIDE = ("report.html", *_OF_SHARDS, card.NAME, card.CROISSANT, manifest.TASK_FILE)
 
 
 def verify(
@@ -60,6 +61,8 @@ def verify(
     if lengths := dataset.lengths:
         records = {name: sum(shard.records for shard in split.shards) for name, split in dataset.splits.items()}
         shard_files.check_lengths(data, lengths, records=records)
+    if dataset.origins:
+        shard_files.read_origins(data, dataset.origins)
     started(sum(shard.bytes for shard in shards))
     check_shards(data, dataset, pages=pages, progress=progress)
     _check_features(data, dataset)

@@ -13,7 +13,7 @@ from t5prep import __version__
 from t5prep.dataset import manifest, rejected_rows, targets
 from t5prep.dataset.manifest import NearDuplicates
 from t5prep.dataset.settings import Settings
-from t5prep.dataset.shard_files import Index, Lengths
+from t5prep.dataset.shard_files import Index, Lengths, Origins
 from t5prep.errors import BalanceError
 from t5prep.prepare import record_counts
 from t5prep.prepare.evaluation_sets import Leaks
@@ -41,6 +41,7 @@ def assemble(
     rejected_for: Mapping[str, int],
     index: Index | None = None,
     lengths: Lengths | None = None,
+    origins: Origins | None = None,
     repeats: Repeats | None = None,
     leaks: Leaks | None = None,
     earlier: Mapping[str, str] = MappingProxyType({}),
@@ -102,6 +103,7 @@ def assemble(
         rejected_file=rejected_file,
         index=index,
         lengths=lengths,
+        origins=origins,
     ).sealed()
 
 

@@ -97,11 +97,7 @@ def count(
     `marked` says whether a marker takes one place of a cut input, which is not a token of the text; `name` gives the id of
     an entry, for those that lost most.
     """
-    cut = entries["tokens"] > entries["inputs"]
-    kept = entries["inputs"].astype(np.int64) - (cut & marked)
-    lost = np.where(cut, entries["tokens"] - kept, 0)
-    targets_cut = entries["target_tokens"] > entries["targets"]
-    targets_lost = entries["target_tokens"].astype(np.int64) - entries["targets"]
+    lost, targets_lost = tokens_lost(entries, marked=marked)
     tally: dict[tuple[int, ...], tuple[int, int]] | None = None
     if labels is not None:
         tally = {}
@@ -115,17 +111,25 @@ def count(
         inputs=int(entries["inputs"].sum()),
         targets=int(entries["targets"].sum()),
         unknown=int(entries["unknown"].sum()),
-        cut=int(cut.sum()),
+        cut=int(np.count_nonzero(lost)),
         lost=int(lost.sum()),
-        targets_cut=int(targets_cut.sum()),
-        targets_lost=int(targets_lost[targets_cut].sum()),
+        targets_cut=int(np.count_nonzero(targets_lost)),
+        targets_lost=int(targets_lost.sum()),
         joint=joint(entries["inputs"], entries["targets"]),
         before=collections.Counter(_bucket(entries["tokens"], STEPS[0]).tolist()),
         longest=int(entries["tokens"].max(initial=0)),
         labels=tally,
         worst=_worst(lost, "tokens", entries, name),
-        targets_worst=_worst(np.where(targets_cut, targets_lost, 0), "target_tokens", entries, name),
+        targets_worst=_worst(targets_lost, "target_tokens", entries, name),
     )
+
+
+def tokens_lost(entries: np.ndarray, *, marked: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many tokens cutting took from the input and from the target of each row (spills.ENTRY[n]): int64[n] each."""
+    cut = entries["tokens"] > entries["inputs"]
+    kept = entries["inputs"].astype(np.int64) - (cut & marked)
+    targets_lost = entries["target_tokens"].astype(np.int64) - entries["targets"]
+    return np.where(cut, entries["tokens"] - kept, 0), np.maximum(targets_lost, 0)
 
 
 def _worst(lost: np.ndarray, tokens: str, entries: np.ndarray, name: Callable[[int], str] | None) -> tuple[Lost, ...]:

@@ -4,6 +4,7 @@ A row becomes a record, padded or not; or several examples become one (packed); 
 spans. A layout takes the rows of a shard in order, in ranges of positions, and gives back the bytes to write and what to count.
 """
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -96,12 +97,14 @@ def frame_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int
 class Built(NamedTuple):
     """Finished records, and what is counted of them.
 
-    `lengths` are the input and target tokens of each record, uint32[n, 2]; None of rows that are packed full.
+    `lengths` are the input and target tokens of each record, uint32[n, 2]; None of rows that are packed full. `origins` say of
+    each record, or of each example of packed ones, where it comes from and what was cut (shard_files.ORIGIN), uint32[n, 4].
     """
 
     records: Framed
     counts: record_counts.Counts
-    lengths: np.ndarray | None = None
+    lengths: np.ndarray | None
+    origins: np.ndarray
 
 
 Layout = Callable[[Iterable[Rows]], Iterator[Built]]
@@ -141,7 +144,8 @@ class PlainRows:
         for rows in ranges:
             counts = _counts(rows, self.marked)
             for part in _parts(rows):
-                yield Built(self.frame(part.columns()), counts, _lengths(part.entries))
+                origins = _origins(part.entries, self.marked)
+                yield Built(self.frame(part.columns()), counts, _lengths(part.entries), origins)
                 counts = record_counts.Counts()
 
 
@@ -169,7 +173,8 @@ class PackedRows:
             for first in range(0, len(filled[0]), RECORDS_A_PART):
                 starts = edges[first : first + RECORDS_A_PART + 1]
                 own = rows.take(order[starts[0] : starts[-1]])
-                yield Built(self.frame(own.columns(), starts=starts - starts[0]), counts)
+                records = self.frame(own.columns(), starts=starts - starts[0])
+                yield Built(records, counts, None, _origins(own.entries, self.marked))
                 counts = record_counts.Counts()
 
 
@@ -187,11 +192,15 @@ class HiddenSpans:
     def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
         """Yield the rows of all ranges, taken as one sequence of tokens."""
         taken = 0  # documents that no yielded record has counted
+        waiting = collections.deque[tuple[str, int, int, int]]()  # those in which no later record begins are gone
 
         def documents() -> Iterator[tuple[Names, Ragged]]:
             nonlocal taken
-            for columns in (rows.columns() for rows in ranges):
+            for rows in ranges:
+                columns = rows.columns()
                 taken += len(columns.ids)
+                numbers = (rows.entries[name].tolist() for name in ("inputs", "file", "row"))
+                waiting.extend(zip(columns.ids, *numbers, strict=True))
                 yield columns.ids, Ragged(columns.inputs.ids.astype(np.int32), columns.inputs.starts)
 
         for ids, inputs, labels in self.hide(documents()):
@@ -201,9 +210,13 @@ class HiddenSpans:
             entries["targets"] = entries["target_tokens"] = labels.lengths
             unknown = np.concatenate([[0], np.cumsum(inputs.ids == self.unk_id)])
             entries["unknown"] = unknown[inputs.starts[1:]] - unknown[inputs.starts[:-1]]
+            for number, (document, _, first) in enumerate(id.rpartition("@") for id in ids):
+                while waiting[0][0] != document or waiting[0][1] <= int(first):
+                    waiting.popleft()
+                entries["file"][number], entries["row"][number] = waiting[0][2:]
             counts = record_counts.count(entries, labels=None, marked=False)
             counts, taken = dataclasses.replace(counts, examples=taken), 0
-            yield Built(self.frame(columns), counts, _lengths(entries))
+            yield Built(self.frame(columns), counts, _lengths(entries), _origins(entries, False))
 
 
 def _parts(rows: Rows) -> Iterator[Rows]:
@@ -215,6 +228,12 @@ def _parts(rows: Rows) -> Iterator[Rows]:
 def _lengths(entries: np.ndarray) -> np.ndarray:
     """Return the input and target tokens of records, uint32[n, 2]."""
     return np.stack([entries["inputs"], entries["targets"]], axis=1).astype(np.uint32)
+
+
+def _origins(entries: np.ndarray, marked: bool) -> np.ndarray:
+    """Return where rows come from, and how many tokens were cut: uint32[n, 4] (shard_files.ORIGIN)."""
+    lost = record_counts.tokens_lost(entries, marked=marked)
+    return np.stack([entries["file"], entries["row"], *lost], axis=1).astype(np.uint32)
 
 
 def _in_chunks(

@@ -50,7 +50,7 @@ class ShardSpec:
     """Describe a shard to write: which of its split's equal ranges of positions, and about how many bytes it has.
 
     `before` are splits whose ids this one must not have: where the source's files are splits, an id may stand in two.
-    A page of the index has `every` records. `measured`: the lengths of its records are kept.
+    A page of the index has `every` records. `measured`: the lengths and origins of its records are kept.
     """
 
     split: str
@@ -153,21 +153,23 @@ def write(
     """
     left = _LeftOut(files, frame, same)
     total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
-    sizes, lengths = [np.zeros(0, np.uint32)], [np.zeros((0, 2), np.uint32)]
+    sizes, lengths, origins = [np.zeros(0, np.uint32)], [np.zeros((0, 2), np.uint32)], list[np.ndarray]()
     ranges = _ranges(spec, sources, left, several=several, repeats=repeats, range_bytes=range_bytes)
     with paths.whole(paths.at(out, spec.name)) as file:
-        for records, counted, lengths_of in layout(ranges):
+        for records, counted, lengths_of, origins_of in layout(ranges):
             file.write(records.data)
             sha256.update(records.data)
             total += len(records.data)
             counts += counted
             sizes.append(records.sizes)
-            if lengths_of is not None and spec.measured:
-                lengths.append(lengths_of)
+            if spec.measured:
+                origins.append(origins_of)
+                lengths += [lengths_of] if lengths_of is not None else []
     shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
     pages = shard_files.page_sizes(np.concatenate(sizes), every=spec.every).tobytes()
     measured = shard_files.compressed(np.concatenate(lengths)) if len(lengths) > 1 else b""
-    kept = {spec.number: Kept(counts.records, total, sha256.digest(), pages, measured)}
+    origin = shard_files.compressed(np.concatenate(origins).T) if origins else b""
+    kept = {spec.number: Kept(counts.records, total, sha256.digest(), pages, measured, origin)}
     split = SplitTotals(spec.split, spec.shards, spec.every, counts, kept, left.reasons, left.merged)
     return WrittenShard(spec, shard, ShardTotals({spec.split: split}, left.duplicates), left.lines())
 
@@ -397,13 +399,14 @@ def _with_references_of_all(rows: Rows) -> Rows:
 
 
 class Kept(NamedTuple):
-    """A written shard in few bytes, for there may be 100,000: its SHA-256, its part of the index, its records' lengths."""
+    """A written shard in few bytes, for there may be 100,000: its SHA-256, its part of the index, its records' lengths and origins."""
 
     records: int
     size: int
     sha256: bytes
     pages: bytes
     lengths: bytes
+    origins: bytes = b""
 
 
 @dataclasses.dataclass
@@ -432,10 +435,10 @@ class SplitTotals:
             name = shard_files.name(self.split, number, self.count)
             yield Shard(name, kept.records, kept.size, kept.sha256.hex())
 
-    @property
-    def measured(self) -> bool:
-        """Check whether the lengths of all records were kept."""
-        return all(kept.lengths or not kept.records for kept in self.written.values())
+    def of_records(self, what: str) -> list[bytes] | None:
+        """Return the `lengths` or `origins` of each shard's records, in order; None if they were not kept of all."""
+        whole = all(getattr(kept, what) or not kept.records for kept in self.written.values())
+        return [getattr(kept, what) for kept in self.in_order()] if whole else None
 
 
 @dataclasses.dataclass

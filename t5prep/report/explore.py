@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from t5prep.dataset import inspect_records, rejected_rows, shard_files, table, tfrecord
+from t5prep.dataset import inspect_records, shard_files, table, tfrecord
 from t5prep.errors import DatasetError, T5prepError, UsageError
 from t5prep.io import atomic_files, cache_folder, paths, web_server
 from t5prep.prepare.row_life import Lives
@@ -315,7 +315,7 @@ class _Handler(web_server.Handler):
             "pieces": {} if rejected else explorer.pieces(row),
             "marker": explorer.dataset.marked,
             "last": len(explorer.tables[view]) - 1,
-            "kept": rejected_rows.kept_id(row["reason"]) if rejected else None,
+            "kept": row.get("cluster") if rejected else None,
             "run": self.server.run,
             "life": lambda: explorer.life(chosen),
         }

@@ -21,7 +21,7 @@ from preparing import by_id, prepared, questions, records, rejected, write_csv
 
 import t5prep
 from t5prep.cli import main
-from t5prep.dataset import manifest, table
+from t5prep.dataset import manifest, shard_files, table, verify
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, UsageError
 from t5prep.sources import sample
@@ -40,9 +40,17 @@ LAYOUTS = {
 }
 
 
-def expected(data: Path) -> list[dict[str, Any]]:
-    """The rows that a dataset should have, by reading each record by itself."""
-    made, rows = manifest.load(data), []
+def expected(data: Path, places: dict[str, tuple[str, int]]) -> list[dict[str, Any]]:
+    """The rows that a dataset should have, by reading each record by itself.
+
+    `places` are the file and the row of each id. What was cut is seen in the same rows, prepared again with more room.
+    """
+    made, rows, before = manifest.load(data), [], {}
+    if len(made.source.files) == 1:
+        choices = {"tokenizer": "sample:", "task": made.settings.task, "input_length": 4096, "target_length": 512}
+        choices["keep_newlines"] = made.settings.keep_newlines
+        prepared(made.source.uri, data.parent / "whole", overwrite=True, layout="ragged", **choices)
+        before = {id: [len(one["input_ids"]), len(one["labels"])] for id, one in by_id(data.parent / "whole").items()}
     tokenizer = loading.load("sample:")
 
     def text(ids: list[int]) -> str:
@@ -57,14 +65,10 @@ def expected(data: Path) -> list[dict[str, Any]]:
                 inputs = [one for one in record["input_ids"] if one != tokenizer.pad_id]
                 labels = [one for one in record["labels"] if one != IGNORED_LABEL]
                 ids = [one.decode() for one in record["id"]]
-                full = len(inputs) == made.settings.input_length
-                cut = (
-                    tokenizer.sentinel(1) in inputs
-                    if made.settings.truncation == "head_tail"
-                    else (None if full else False)
-                )
-                if made.class_names:
-                    cut = None if full else False
+                marks = inputs.count(tokenizer.sentinel(1)) if made.settings.marked else 0
+                whole = [sum(before[id][side] for id in ids if id in before) for side in (0, 1)]
+                cut = whole[0] - (len(inputs) - marks) if before else 0
+                of = list(zip(*map(places.get, ids), strict=True))
                 rows.append(
                     {
                         "id": ids if made.settings.layout == "packed" else ids[0],
@@ -75,7 +79,11 @@ def expected(data: Path) -> list[dict[str, Any]]:
                         "target": made.class_names[labels[0]] if made.class_names else text(labels),
                         "input_tokens": len(inputs),
                         "target_tokens": len(labels),
-                        "cut": cut,
+                        "cut": cut > 0,
+                        "input_cut": cut,
+                        "target_cut": whole[1] - len(labels) if before and not made.class_names else 0,
+                        "file": list(of[0]) if made.settings.layout == "packed" else of[0][0],
+                        "row": list(of[1]) if made.settings.layout == "packed" else of[1][0],
                     }
                 )
                 if "references" in made.features:
@@ -83,14 +91,70 @@ def expected(data: Path) -> list[dict[str, Any]]:
     return rows
 
 
+PLACES = {str(1000 + number): ("a.csv", number + 1) for number in range(70)}
+
+
 @pytest.mark.parametrize("choices", LAYOUTS.values(), ids=LAYOUTS)
 def test_every_row_is_its_record(choices: dict[str, Any], tmp_path: Path) -> None:
     choices = {"input_length": 64, **choices}
     prepared(write_csv(tmp_path / "a.csv", questions(70)), tmp_path / "d", tokenizer="sample:", shards=3, **choices)
     rows = t5prep.table(tmp_path / "d").read_all().to_pylist()
-    assert rows == expected(tmp_path / "d")
+    assert rows == expected(tmp_path / "d", PLACES)
     if choices["input_length"] == 32:
         assert {row["cut"] for row in rows} != {False}
+
+
+def test_each_record_says_where_it_comes_from_and_what_was_cut(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    rows = [{"id": f"q{n}", "text": "why " * (n % 23 + 1), "answer": "so " * (n % 13 + 1)} for n in range(300)]
+    for name, own in (("a.jsonl", rows[:100]), ("b.jsonl", rows[100:])):
+        (tmp_path / "source" / name).write_text("".join(json.dumps(row) + "\n" for row in own))
+    options = {"inputs_column": "text", "targets_column": "answer", "id_column": "id"}
+    lengths = {"input_length": 12, "target_length": 8}
+    made = prepared(
+        tmp_path / "source", tmp_path / "d", task="text2text", tokenizer="sample:", options=options, **lengths
+    )
+    assert made.origins
+    assert made.origins.widths == [1, 1, 1, 1]
+    found = {row["id"]: row for row in t5prep.table(tmp_path / "d").read_all().to_pylist()}
+    encode = loading.load("sample:").encode
+    for number, row in enumerate(rows):
+        own, whole = found[row["id"]], len(encode(row["text"])) + 1
+        assert (own["file"], own["row"]) == (("a.jsonl", number + 1) if number < 100 else ("b.jsonl", number - 99))
+        assert own["cut"] == (whole > 12)
+        assert own["input_cut"] == (whole - 11 if whole > 12 else 0)  # one of the twelve is the marker
+        assert own["target_cut"] == max(0, len(encode(row["answer"])) + 1 - 8)
+    assert sum(row["input_cut"] for row in found.values()) == made.ledger["inputs"]["tokens_lost"] > 0
+    assert sum(row["target_cut"] for row in found.values()) == made.ledger["targets"]["tokens_lost"] > 0
+    # A dataset of before has no such file.
+    (tmp_path / "d" / shard_files.ORIGINS).unlink()
+    with pytest.raises(DatasetError, match=r"shards\.origins cannot be read"):
+        t5prep.table(tmp_path / "d").read_all()
+    (tmp_path / "d" / manifest.NAME).write_text(dataclasses.replace(made, origins=None).sealed().dumps())
+    for row in t5prep.table(tmp_path / "d").read_all().to_pylist():
+        assert row == found[row["id"]] | dict.fromkeys(("input_cut", "target_cut", "file", "row"))
+
+
+def test_a_record_of_joined_texts_comes_from_the_row_of_its_first_token(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    prepared(tmp_path / "source", tmp_path / "d", tokenizer="sample:", **sources_of(tmp_path / "source", "spans", 300))
+    rows = t5prep.table(tmp_path / "d").read_all().to_pylist()
+    assert [f"{row['file']}:{row['row']}" for row in rows] == [row["id"].rpartition("@")[0] for row in rows]
+    assert {(row["cut"], row["input_cut"], row["target_cut"]) for row in rows} == {(False, 0, 0)}
+    assert len({row["row"] for row in rows}) > 50
+
+
+@pytest.mark.parametrize(
+    "spoil", [{"widths": [1, 4, 1]}, {"widths": [1, 4, 1, 9]}, {"widths": [4, 4, 4, 4]}, {"records": {"train": 1}}]
+)
+def test_origins_that_cannot_be_are_refused(spoil: dict[str, Any], tmp_path: Path) -> None:
+    made = prepared(write_csv(tmp_path / "a.csv", questions(40)), tmp_path / "d", tokenizer="sample:", input_length=64)
+    assert made.origins
+    made = dataclasses.replace(made, origins=dataclasses.replace(made.origins, **spoil)).sealed()
+    (tmp_path / "d" / manifest.NAME).write_text(made.dumps())
+    for read in (verify.verify, lambda data: t5prep.table(data).read_all()):
+        with pytest.raises(DatasetError, match=r"shards\.origins does not have"):
+            read(tmp_path / "d")
 
 
 def test_near_duplicates_are_counted(tmp_path: Path) -> None:
@@ -98,10 +162,14 @@ def test_near_duplicates_are_counted(tmp_path: Path) -> None:
     for at in range(3, 60, 4):
         rows[at] |= {"Title": rows[at - at % 12]["Title"], "Body": rows[at - at % 12]["Body"]}
     prepared(write_csv(tmp_path / "a.csv", rows), tmp_path / "d", tokenizer="sample:", input_length=64, dedup="near")
-    found = {row["id"]: row["near_duplicates"] for row in t5prep.table(tmp_path / "d").read_all().to_pylist()}
+    rows = t5prep.table(tmp_path / "d").read_all().to_pylist()
+    found = {row["id"]: row["near_duplicates"] for row in rows}
     kept = [line["reason"].partition(", id ")[2].partition(" ")[0] for line in rejected(tmp_path / "d")]
     assert {id: number for id, number in found.items() if number} == dict(collections.Counter(kept))
     assert max(found.values()) > 1
+    assert {row["id"]: row["cluster"] for row in rows} == {id: id if number else None for id, number in found.items()}
+    left = t5prep.table(tmp_path / "d", rejected=True).read_all().to_pylist()
+    assert collections.Counter(row["cluster"] for row in left) == collections.Counter(kept)
 
 
 # ─────────────────────────────────────────────────────────────────────────── Read by TensorFlow, SentencePiece and other tools ──
@@ -174,7 +242,12 @@ HOW = ("padded", "ragged", "packed", "class", "spans", "references")
 def test_rows_are_what_tensorflow_reads(how: str, count: int, tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     prepared(tmp_path / "source", tmp_path / "d", tokenizer="sample:", **sources_of(tmp_path / "source", how, count))
-    rows = t5prep.table(tmp_path / "d").read_all().drop_columns("cut").to_pylist()
+    rows = (
+        t5prep.table(tmp_path / "d")
+        .read_all()
+        .drop_columns(["cut", "input_cut", "target_cut", "file", "row"])
+        .to_pylist()
+    )
     assert rows == list(by_tensorflow(tmp_path / "d"))
     assert len(rows) > count / 20
 
@@ -204,7 +277,13 @@ def test_references_are_lists(tmp_path: Path) -> None:
         (tmp_path / "source").mkdir(exist_ok=True)
         (tmp_path / "source" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     prepared(tmp_path / "source", tmp_path / "d", tokenizer="sample:", task="common_gen")
-    whole = expected(tmp_path / "d")
+    # The first row of an input in its file; for training, a row is a record of its own.
+    places = {
+        record["id"][0].decode(): (f"{row['split']}.jsonl", row["row"])
+        for row in t5prep.table(tmp_path / "d").read_all().to_pylist()
+        for record in [{"id": [row["id"].encode()]}]
+    }
+    whole = expected(tmp_path / "d", places)
     assert t5prep.table(tmp_path / "d").read_all().to_pylist() == whole
     validation = t5prep.table(tmp_path / "d", splits=["validation"]).read_all().to_pylist()
     assert validation == [row for row in whole if row["split"] == "validation"]
@@ -234,7 +313,7 @@ def refused(*arguments: object) -> str:
 
 
 def test_three_formats_have_the_same_rows(data: Path, tmp_path: Path) -> None:
-    whole = expected(data)
+    whole = expected(data, PLACES)
     for end in ("parquet", "csv", "jsonl"):
         assert json.loads(run("table", data, tmp_path / f"t.{end}", "--json"))["rows"] == len(whole)
     assert pq.read_table(tmp_path / "t.parquet").to_pylist() == whole
