@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import itertools
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -11,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from t5prep import sources
-from t5prep.dataset import inspect_records, manifest, rejected_rows
+from t5prep.dataset import inspect_records, manifest, table
 from t5prep.dataset.inspect_records import Shown
 from t5prep.dataset.manifest import Manifest
-from t5prep.errors import DatasetError, Reject, T5prepError, TokenizerError
-from t5prep.io import paths
+from t5prep.errors import DatasetError, T5prepError, TokenizerError
 from t5prep.plan import lengths
-from t5prep.prepare import record_counts
+from t5prep.prepare import record_counts, row_limit
+from t5prep.prepare.block_tokenizer import BlockExamples
 from t5prep.reading import blocks
 from t5prep.report import charts, pages, tokens
-from t5prep.sources import RawFile
-from t5prep.tasks import registry
-from t5prep.tasks.example import Example, Protected
+from t5prep.tasks import example_table, registry
+from t5prep.tasks.example import Example, text_of
 from t5prep.tokens import audit
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
@@ -141,30 +139,15 @@ def _rejected(data: str | Path, dataset_manifest: Manifest) -> Iterator[tuple[st
     examples: dict[str, list[dict[str, Any]]] = {reason: [] for reason in dataset_manifest.rejected}
     wanted = {reason: min(number, _EXAMPLES) for reason, number in dataset_manifest.rejected.items()}
     if dataset_manifest.rejected:
-        for line in _lines(data, dataset_manifest):
-            reason = str(line.get("reason", "")).partition(":")[0]
+        lines = (line for batch in table.table(data, rejected=True) for line in batch.to_pylist())
+        for line in itertools.islice(lines, _LINES):
+            reason = line["reason"].partition(":")[0]
             if len(examples.get(reason, [])) < wanted.get(reason, 0):
                 examples[reason].append(line)
                 if all(len(examples[reason]) == count for reason, count in wanted.items()):
                     break
     for reason, number in sorted(dataset_manifest.rejected.items(), key=lambda item: (-item[1], item[0])):
         yield reason, number, examples[reason]
-
-
-def _lines(data: str | Path, dataset_manifest: Manifest) -> Iterator[dict[str, Any]]:
-    """Yield the first rejected rows; where they are in many files, the first of the first file."""
-    name = dataset_manifest.rejected_file.name if dataset_manifest.rejected_file else rejected_rows.NAME
-    try:
-        with paths.opened(paths.at(data, rejected_rows.names_of(name)[0])) as file:
-            for _, line in zip(range(_LINES), file, strict=False):
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue  # a damaged line is left out of the page
-                if isinstance(row, dict):
-                    yield row
-    except FileNotFoundError:
-        return
 
 
 # Enough records for shares that are exact to a percent; reading them takes about a second.
@@ -274,9 +257,8 @@ def look(dataset_manifest: Manifest, tokenizer: Tokenizer) -> Characters | None:
     if dataset_manifest.source.uri != "sample:" and ":" in dataset_manifest.source.uri:
         return None
     try:
-        name, examples = _good_examples(dataset_manifest)
-        texts = [list(_texts(example)) for example in itertools.islice(examples, _ROWS_READ)]
-    except (T5prepError, OSError, KeyError):
+        name, texts = _good_texts(dataset_manifest)
+    except (T5prepError, OSError):
         return None
     lost = audit.examine(itertools.chain.from_iterable(texts), tokenizer).lost
     if dataset_manifest.settings.keep_newlines:
@@ -284,44 +266,26 @@ def look(dataset_manifest: Manifest, tokenizer: Tokenizer) -> Characters | None:
     return Characters(name, len(texts), lost[:_CHARACTERS_SHOWN], len(lost[_CHARACTERS_SHOWN:]))
 
 
-def _good_examples(dataset_manifest: Manifest) -> tuple[str, Iterator[Example]]:
-    """Return the name of the first file, and the examples of its rows. Raises T5prepError or OSError."""
+def _good_texts(dataset_manifest: Manifest) -> tuple[str, list[list[str]]]:
+    """Return the name of the first file, and the texts of each of its first good rows. Raises T5prepError or OSError."""
     if dataset_manifest.task.file:
         raise T5prepError(f"{dataset_manifest.task.file} defines the task, and it is not here.")
-    if dataset_manifest.settings.task not in registry.names():  # a manifest's name of a file is never executed
-        raise T5prepError(f"{dataset_manifest.settings.task} is not installed.")
-    chosen_task = registry.named(dataset_manifest.settings.task).choose(dataset_manifest.settings.options)
-    source = sources.resolve(dataset_manifest.source.uri, include=chosen_task.files)
-    element = blocks.match(source.files, chosen_task.pairs)[0]
+    settings = dataset_manifest.settings
+    if settings.task not in registry.names():  # a manifest's name of a file is never executed
+        raise T5prepError(f"{settings.task} is not installed.")
+    task = registry.named(settings.task).choose(settings.options)
+    source = sources.resolve(dataset_manifest.source.uri, include=task.files)
+    element = blocks.match(source.files, task.pairs)[0]
     known = {(file.name, file.bytes) for file in dataset_manifest.source.files}
-    raw_files: tuple[RawFile, ...] = blocks.files(element)
+    raw_files = blocks.files(element)
     if any((file.name, file.bytes) not in known for file in raw_files):
         raise T5prepError(f"{raw_files[0].name} is another file than the one that was prepared.")
-    columns = chosen_task.columns.names
-    file_blocks = blocks.scan_element(
-        element,
-        kind=dataset_manifest.settings.format,
-        encoding=dataset_manifest.settings.encoding,
-        otherwise=chosen_task.task.corpus.format,
-        records=dataset_manifest.settings.records,
-    )
-
-    def examples() -> Iterator[Example]:
-        for block in file_blocks:
-            for row in blocks.read(block, columns=columns):
-                if row.record is not None:
-                    try:
-                        yield chosen_task.to_example(row.record)
-                    except Reject:
-                        continue
-
-    return raw_files[0].name, examples()
+    examples_of = BlockExamples(settings, task)
+    file_blocks = row_limit.scan(row_limit.LimitedFile(element, _ROWS_READ), settings, task.task.corpus)
+    examples = (example for block in file_blocks for example in example_table.examples_of(examples_of(block)))
+    return raw_files[0].name, [list(_texts(one)) for one in examples if isinstance(one, Example)]
 
 
 def _texts(example: Example) -> Iterator[str]:
     parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
-    for part in (*parts, example.targets):
-        if isinstance(part, Protected):
-            yield part.text
-        elif isinstance(part, str):
-            yield part
+    return (text_of((part,)) for part in (*parts, example.targets))

@@ -136,6 +136,18 @@ def test_characters_of_a_source_whose_encoding_and_format_were_said(tmp_path: Pa
     assert "U+00C3" not in page
 
 
+def test_characters_of_rows_that_are_not_all_examples_and_of_columns_divided_by_another_mark(tmp_path: Path) -> None:
+    rows = [json.dumps({"text": f"{number} is þ", "label": "x"}) for number in range(10)]
+    (tmp_path / "rows.jsonl").write_text("\n".join([*rows, '{"text": "no label"}', "{broken"]))
+    (tmp_path / "rows.csv").write_text("text;label\n" + "".join(f"{number} is þ;x\n" for number in range(10)))
+    options = {"inputs_column": "text", "targets_column": "label"}
+    for name, delimiter in (("rows.jsonl", ""), ("rows.csv", ";")):
+        how = {"task": "text2text", "options": options, "tokenizer": "sample:", "delimiter": delimiter}
+        prepared(tmp_path / name, tmp_path / f"{name}-data", **how)
+        page = report.write(tmp_path / f"{name}-data", out=tmp_path / "report.html").read_text()
+        assert '<td>þ U+00FE LATIN SMALL LETTER THORN</td><td class="n">10</td>' in page, name
+
+
 def test_the_same_data_gives_the_same_bytes(data: Path, tmp_path: Path) -> None:
     one, two = (report.write(data, out=tmp_path / f"{i}.html").read_bytes() for i in range(2))
     assert one == two
