@@ -32,7 +32,6 @@ def explore_command(data: str, run: str, predictions: str | None, vectors: str |
       t5prep explore data/sample
       t5prep explore data/sample --map vectors/sample
     """
-    from t5prep import report
     from t5prep.errors import UsageError
 
     if vectors is not None:
@@ -42,7 +41,6 @@ def explore_command(data: str, run: str, predictions: str | None, vectors: str |
         answers = answers_of(run, predictions)
         command = text_map.command(data, vectors, port=port, predictions=answers, tokenizer=given["tokenizer"])
         os.execv(command[0], command)  # what this process holds of the table is not needed any more
-    report.need_drawing("explore")
     from t5prep.io.progress import Progress
     from t5prep.report.explore import Explorer, Server, answers_of
 

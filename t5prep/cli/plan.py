@@ -96,6 +96,9 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     given["settings"] = configs.read_settings(given.pop("changes"))
     from t5prep.plan import report
 
+    if html:  # what it needs is missed before the minutes of compiling
+        from t5prep.report import plan as page
+
     one: dict[str, Any] = {"tpu": tpus[0] if tpus else "v5e-8", "batch": batches[0] if batches else None}
     common = {name: given[name] for name in ("model", "data", "split", "recipe", "settings", "exact")}
     if lengths:
@@ -122,8 +125,6 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
         )
         plans = [plan]
     if html:
-        from t5prep.report import plan as page
-
         page.write(plans, out=html)
         _output.say(f"page: {html}")
 

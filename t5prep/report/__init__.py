@@ -5,7 +5,6 @@ from pathlib import Path
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
 from t5prep.io import atomic_files, paths
-from t5prep.io.installation import install_command
 
 # How a page begins: only a page is replaced by another.
 _PAGE = b"<!doctype html>"
@@ -19,9 +18,8 @@ def write(
     The page loads nothing from the network, and the same data gives the same bytes. Datasets are read from gs:// too;
     `tokenizer` is needed where the manifest's name no longer leads to it; `answers` is the file that
     `t5prep eval --predictions` wrote, for a run.
-    Raises DatasetError, TokenizerError, OutputError, and UsageError if the extra `report` is not installed.
+    Raises DatasetError, TokenizerError, OutputError, and ModuleNotFoundError if the extra `report` is not installed.
     """
-    need_drawing()
     from t5prep.report import dataset, training
 
     if training.is_run(data):
@@ -44,17 +42,6 @@ def write_page(path: Path, page: str) -> None:
             if there.read(len(_PAGE)) != _PAGE:
                 raise UsageError(f"{path} is another file, which the page would replace. Name another place.")
     atomic_files.write_whole(path, page.encode("utf-8", "replace"))
-
-
-def need_drawing(command: str = "report") -> None:
-    """Raise UsageError if the extra `report` is not installed."""
-    try:
-        import jinja2  # noqa: F401
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            f"{command} draws with {error.name}, which is missing. Get it: {install_command('report')}"
-        ) from None
 
 
 def default_out(data: str | Path) -> Path:

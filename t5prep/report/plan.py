@@ -7,7 +7,7 @@ from typing import Any
 from t5prep.plan import report
 from t5prep.plan.chips import GIB
 from t5prep.plan.interface import Plan
-from t5prep.report import need_drawing, write_page
+from t5prep.report import write_page
 from t5prep.report.pages import render, seen
 
 # Kinds of operations that are listed; the rest is summed.
@@ -19,7 +19,6 @@ def write(plans: Sequence[Plan], *, out: str | Path) -> None:
 
     Raises OutputError, and UsageError where a file stands that is no page.
     """
-    need_drawing()
     compiled = plans[0].answer.compiled
     page = render(
         "plan.html",

@@ -5,6 +5,8 @@ import html.parser
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import browser
@@ -305,6 +307,21 @@ def test_control_characters_are_spelled_out() -> None:
 
 def test_a_browser_draws_it_and_says_nothing(data: Path, tmp_path: Path) -> None:
     browser.look(report.write(data, out=tmp_path / "report.html"))
+
+
+@pytest.mark.parametrize(
+    ("missing", "line", "said"),
+    [
+        ("matplotlib", "report {data}", "This needs matplotlib, which is not installed. Get it: "),
+        ("matplotlib", "explore {data} --run none", "none cannot be read"),  # whose pages have no charts
+        ("jinja2", "explore {data}", "This needs jinja2, which is not installed. Get it: "),
+        ("jinja2", "plan --model t5-base --html {data}/plan.html", "This needs jinja2, which is not installed. Get it: "),
+    ],
+)
+def test_a_package_that_is_missing_is_named_before_the_work(data: Path, missing: str, line: str, said: str) -> None:
+    hide = f"import sys; sys.modules[{missing!r}] = None; from t5prep.cli import main; main({line.format(data=data).split()})"
+    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, said in done.stderr) == (1, True), done.stderr
 
 
 def test_what_filters_and_near_duplicates_did_is_shown(tmp_path: Path) -> None:
