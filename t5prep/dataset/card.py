@@ -111,7 +111,8 @@ def _header(manifest: Manifest) -> dict[str, Any]:
             {
                 "config_name": "default",
                 "data_files": [
-                    {"split": re.sub(r"[^\w.]", "_", name), "path": table_of(name)}
+                    # Of words alone, and not "all", which is every split to them.
+                    {"split": re.sub(r"\W|(?<=^all)$", "_", name), "path": table_of(name)}
                     for name, split in manifest.splits.items()
                     if split.records
                 ],
