@@ -176,6 +176,14 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def at_once(text: str, *, last: bool = False) -> bytes:
+    """Return what another thread writes on stderr without waiting for anyone: on a page, in the place of its last line.
+
+    So the next step draws the page where it was. After the `last` text there is none, and the terminal has its cursor again.
+    """
+    return (f"\r\x1b[2K{text}" + ("\n\x1b[?25h" if last else "") if _page else f"{text}\n").encode()
+
+
 def duration(seconds: float) -> str:
     """Return a duration as text for people.
 

@@ -71,6 +71,18 @@ def test_a_page_is_drawn_and_what_is_said_stays_above(tmp_path: Path, monkeypatc
     assert [line for line in screen(terminal.getvalue()) if line] == ["evaluated: 0.5", "after it"]
 
 
+def test_what_a_signal_says_leaves_no_line_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    with RunLog(str(tmp_path), step=0, steps=9, tokens_per_step=50.0, tensorboard=False) as made:
+        made.line(1, loss=2.0, learning_rate=1e-3, waited=0.0)
+        terminal.write(log.at_once("SIGINT: saving").decode())  # as its thread writes it
+        assert [line for line in screen(terminal.getvalue()) if line][-1] == "SIGINT: saving"
+        made.line(2, loss=2.0, learning_rate=1e-3, waited=0.0)
+        assert "\n".join(screen(terminal.getvalue())).count("of 9") == 1
+        assert log.at_once("ends", last=True).endswith(b"ends\n\x1b[?25h")
+    assert log.at_once("ends", last=True) == b"ends\n"
+
+
 def test_its_last_line_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     with RunLog(str(tmp_path), step=0, steps=1, tokens_per_step=50.0, tensorboard=False) as made:

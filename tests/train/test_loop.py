@@ -390,7 +390,7 @@ def test_a_second_signal_ends_at_once(busy: str) -> None:
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGINT)
     assert process.stderr.readline() == (
-        "SIGINT: saving after the steps that are under way. A second one ends at once, without saving.\n"
+        "SIGINT: saving after the steps under way. A second one ends at once, unsaved.\n"
     )
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 1
