@@ -5,21 +5,19 @@ the model then learns from text that differs from the code or markup it was give
 """
 
 import collections
-import contextlib
 import dataclasses
 import importlib.util
 import itertools
 import json
-import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from t5prep.errors import TokenizerError
 from t5prep.tokens import huggingface_files
-from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
+from t5prep.tokens.encoder_tokenizer import EncoderTokenizer, read_fast
 from t5prep.tokens.tokenizer import Tokenizer
 
 EXAMPLES = 5
@@ -256,19 +254,6 @@ def _excerpt(text: str, character: str) -> str:
     return text[max(0, at - EXCERPT // 2) : at + EXCERPT // 2]
 
 
-@contextlib.contextmanager
-def _without_noise() -> Iterator[None]:
-    """Keep what a library writes to the file of stderr itself from the user: a panic prints a page."""
-    kept = os.dup(2)
-    with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
 def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
     """Return encoders without EOS by library: `tokenizers`, and `transformers` if `name` is a directory it can load.
 
@@ -278,8 +263,6 @@ def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
     encoders: dict[str, Encode] = {}
     directory = Path(name) if Path(name).is_dir() else Path(name).parent
     if importlib.util.find_spec("tokenizers"):
-        import tokenizers
-
         path = directory / "tokenizer.json"
         try:
             if path.exists():
@@ -288,12 +271,10 @@ def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
                 content = tokenizer.model.decode()
             else:
                 content = json.dumps(huggingface_files.tokenizer_json(tokenizer))
-            with _without_noise():
-                fast = tokenizers.Tokenizer.from_str(content)
-        except BaseException as error:
-            # The library is written in Rust, and its panics are no exceptions of Python's.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
+            fast = read_fast(content, name=name)
+        except TokenizerError:
+            raise
+        except Exception as error:  # the library raises Exception itself
             why = str(error).splitlines()[0][:100]
             raise TokenizerError(
                 f"{name} is damaged: the library tokenizers cannot read it ({why}). Fetch it again."

@@ -304,13 +304,32 @@ def _without_control(whole: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def _panics(name: str) -> Iterator[None]:
-    """Raise TokenizerError for a panic in the library, which is no Exception."""
+    """Raise TokenizerError for a panic in the library, which is written in Rust: it is no Exception."""
     try:
         yield
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
         raise TokenizerError(f"{name} fails in the tokenizers library ({str(error)[:80]}): fetch it again.") from error
+
+
+def read_fast(content: str, *, name: str) -> Any:
+    """Return the library's own tokenizer of a `tokenizer.json`. Raises TokenizerError for a panic, and Exception for other damage.
+
+    A panic also prints a page to the file of stderr itself. It is not shown; what other threads print meanwhile is not either,
+    so that texts are encoded without this.
+    """
+    from tokenizers import Tokenizer as FastTokenizer
+
+    with contextlib.ExitStack() as after:
+        with contextlib.suppress(OSError):  # stderr may be closed
+            kept = os.dup(2)
+            after.callback(os.close, kept)
+            after.callback(os.dup2, kept, 2)
+            with open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), 2)
+        with _panics(name):
+            return FastTokenizer.from_str(content)
 
 
 # Workers are processes already, one for each core.
@@ -332,8 +351,6 @@ class EncoderTokenizer(Tokenizer):
     _kind = "an encoder"
 
     def __init__(self, model: bytes, *, name: str) -> None:
-        from tokenizers import Tokenizer as FastTokenizer
-
         try:
             self.model, whole = model, json.loads(model)
             around, self._cutting = self._describe(whole), self._cuts(whole)
@@ -341,8 +358,7 @@ class EncoderTokenizer(Tokenizer):
                 raise ValueError("its dropout gives a text other ids each time")
             if sum(map(len, around.frame)) > MOST_AROUND:
                 raise ValueError(f"it puts {sum(map(len, around.frame)):,} tokens around a text")
-            with _panics(name):
-                self._fast = FastTokenizer.from_str(self._without_control(whole))
+            self._fast = read_fast(self._without_control(whole), name=name)
         except TokenizerError:
             raise
         except Exception as error:  # the library raises Exception itself

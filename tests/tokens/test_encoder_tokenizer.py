@@ -129,7 +129,7 @@ def test_a_damaged_tokenizer_json_is_one_sentence(tmp_path):
         ("ids", [3] * 1000, "it puts 1,00. tokens around a text"),
     ],
 )
-def test_a_hostile_tokenizer_json_is_one_sentence(tmp_path, part, value, says):
+def test_a_hostile_tokenizer_json_is_one_sentence(tmp_path, capfd, part, value, says):
     """What the library panics at, which is no Exception, ids by chance, and more tokens around a text than there is room for."""
     encoders.modernbert(tmp_path / "it")
     whole = json.loads((tmp_path / "it" / "tokenizer.json").read_text())
@@ -138,6 +138,8 @@ def test_a_hostile_tokenizer_json_is_one_sentence(tmp_path, part, value, says):
     (tmp_path / "it" / "tokenizer.json").write_text(json.dumps(whole))
     with pytest.raises(TokenizerError, match=says):
         loading.load(str(tmp_path / "it")).encode_block(["a" * 5000 + "!"])
+    if part != "normalizer" or "Regex" not in str(value):  # which fails while it encodes
+        assert "panicked" not in capfd.readouterr().err
 
 
 def test_an_encoder_without_vocabulary_is_one_sentence(tmp_path):

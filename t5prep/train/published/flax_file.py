@@ -158,7 +158,7 @@ def flax_name(name: str, axes: int) -> tuple[str, ...]:
 def array_at(path: Path, data: memoryview, value: Any) -> Stored:
     """Return the array that `unpack` gave as `value`: one extension, or the map of an array in chunks."""
     if isinstance(value, dict):
-        shape, chunks = _listed(value["shape"]), _listed(value["chunks"])
+        shape, chunks = _listed(value.get("shape")), _listed(value.get("chunks"))
     else:
         chunks, shape = [value], None
     described = [_described(data, chunk) for chunk in chunks]
@@ -188,4 +188,4 @@ def _listed(numbered: Any) -> list[Any]:
     """Return the values of {"0": a, "1": b} in order."""
     if not isinstance(numbered, dict):
         raise UnreadableError("an array of it is damaged")
-    return [numbered[key] for key in sorted(numbered, key=lambda key: int(key) if str(key).isdigit() else -1)]
+    return [numbered[key] for key in sorted(numbered, key=lambda key: int(key) if str(key).isdecimal() else -1)]

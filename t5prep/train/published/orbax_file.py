@@ -17,7 +17,7 @@ import numpy as np
 from t5prep.errors import UsageError
 from t5prep.io.installation import install_command
 from t5prep.train.published import flax_file, t5x_file
-from t5prep.train.published.stored import Index, Stored, UnreadableError, size_of
+from t5prep.train.published.stored import MOST_DESCRIPTION_BYTES, Index, Stored, UnreadableError, size_of
 
 # Beside the arrays, and written after them.
 NAME = "_METADATA"
@@ -34,6 +34,10 @@ def tensors(path: Path) -> dict[str, Stored]:
     place = f"{path.parent.absolute().as_uri()}/"
     if odd := next((one for one in path.parent.rglob("*") if not (one.is_file() or one.is_dir())), None):
         raise UnreadableError(f"{odd.name} beside it is neither a file nor a folder")
+    # TensorStore reads whole files.
+    listing = [one for one in path.parent.rglob("*") if one.name in (*DRIVERS, DATABASE)]
+    if large := next((one for one in listing if one.stat().st_size > MOST_DESCRIPTION_BYTES), None):
+        raise UnreadableError(f"{large.name} beside it is larger than any list of arrays")
     database = (path.parent / DATABASE).is_file()
     store = {"driver": "ocdbt", "base": place} if database else place
     try:

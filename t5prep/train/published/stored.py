@@ -2,12 +2,15 @@
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from t5prep.io import paths
 
 Index = tuple[slice, ...]  # one slice with begin and end for each axis
 ReadPart = Callable[[Index], np.ndarray]
@@ -74,6 +77,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
+MOST_DESCRIPTION_BYTES = 1 << 24  # of the file that describes an array, or lists all of them
+
+
 class UnreadableError(Exception):
     """Say why a file cannot be read, as the end of a sentence: "it is cut short"."""
 
@@ -120,6 +126,8 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
     if sum(length for _, length in pieces) != size:
         raise UnreadableError(f"a tensor of shape {tuple(shape)} has {sum(n for _, n in pieces):,} bytes, not {size:,}")
     end = path.stat().st_size
+    if any(length % DTYPES[dtype].itemsize for _, length in pieces):
+        raise UnreadableError("a value of it is divided between two pieces")
     if any(offset < 0 or length < 0 or offset + length > end for offset, length in pieces):
         raise UnreadableError("it is cut short")
 
@@ -143,6 +151,14 @@ def size_of(dtype: str, shape: Sequence[int]) -> int:
     if not all(type(length) is int and length >= 0 for length in shape) or len(shape) > 8:
         raise UnreadableError(f"it has a tensor of shape {tuple(shape)}")
     return math.prod(shape) * DTYPES[dtype].itemsize
+
+
+def read_small(path: Path, most: int) -> bytes:
+    """Return the content of a file of at most so many bytes. Raises UnreadableError for a larger one, OSError for a pipe."""
+    with paths.opened(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise UnreadableError(f"{path.parent.name}/{path.name} is larger than what it can hold")
+        return file.read()
 
 
 def _values(path: Path, pieces: Sequence[tuple[int, int]], dtype: str, *, first: int, count: int) -> np.ndarray:

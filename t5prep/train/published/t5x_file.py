@@ -21,7 +21,15 @@ from typing import Any
 import numpy as np
 
 from t5prep.train.published.flax_file import CHUNKED, array_at, unpack
-from t5prep.train.published.stored import DTYPES, Index, Stored, UnreadableError, size_of
+from t5prep.train.published.stored import (
+    DTYPES,
+    MOST_DESCRIPTION_BYTES,
+    Index,
+    Stored,
+    UnreadableError,
+    read_small,
+    size_of,
+)
 
 NAME = "checkpoint"
 GZIP_OR_ZLIB = 47  # zlib's word for either header
@@ -148,7 +156,7 @@ def zarr_array(folder: Path, name: str) -> Stored:
     if "/" in name or name in ("", ".", ".."):
         raise UnreadableError(f"it names the array {name!r}, which is not beside it")
     try:
-        about = json.loads((folder / name / ".zarray").read_bytes())
+        about = json.loads(read_small(folder / name / ".zarray", MOST_DESCRIPTION_BYTES))
         shape, chunk = (tuple(about[key]) for key in ("shape", "chunks"))
         dtype, compressor = ZARR_TYPES.get(about["dtype"], str(about["dtype"])), about["compressor"]
         kind = None if compressor is None else compressor["id"]
@@ -161,13 +169,17 @@ def zarr_array(folder: Path, name: str) -> Stored:
     size_of(dtype, shape), size_of(dtype, chunk)
     if not plain or kind not in (None, "gzip", "zlib") or len(shape) != len(chunk) or not all(chunk):
         raise UnreadableError(f"the array {name} is of a kind that T5X does not write ({kind})")
+    # A chunk is unpacked whole: one larger than its array would take memory that the shape does not tell.
+    if any(one > max(length, 1) for one, length in zip(chunk, shape, strict=True)):
+        raise UnreadableError(f"the array {name} has chunks that are larger than itself")
 
     def values(place: tuple[int, ...]) -> np.ndarray:
         file = folder / name / (separator.join(map(str, place)) or "0")
         try:
-            raw = file.read_bytes()
+            whole = size_of(dtype, chunk)
+            raw = read_small(file, whole + whole // 8 + 1024)  # what cannot be compressed becomes a little larger
             if kind is not None:  # at most one byte too many: what is larger than its chunk is not unpacked
-                raw = zlib.decompressobj(GZIP_OR_ZLIB).decompress(raw, size_of(dtype, chunk) + 1)
+                raw = zlib.decompressobj(GZIP_OR_ZLIB).decompress(raw, whole + 1)
             return np.frombuffer(raw, DTYPES[dtype]).reshape(chunk)
         except FileNotFoundError as error:
             raise UnreadableError(f"the array {name} lacks {file.name}") from error

@@ -51,6 +51,15 @@ def model(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def another(path: Path, make: Callable[[Path], object]) -> None:
+    path.unlink()
+    make(path)
+
+
+def with_chunks(path: Path, chunks: list[int]) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chunks": chunks}))
+
+
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
@@ -58,7 +67,14 @@ def model(tmp_path: Path) -> Path:
         (lambda place: (place / ".zarray").write_text("{"), "zarray is damaged"),
         (lambda place: (place / "0.0").unlink(), r"the array target.* lacks 0\.0"),
         (lambda place: (place / "0.0").write_bytes(b"\x1f\x8b"), r"0\.0 is damaged"),
-        (lambda place: (place / "0.0").write_bytes(gzip.compress(bytes(1 << 24))), r"0\.0 is damaged"),
+        (lambda place: (place / "0.0").write_bytes(gzip.compress(bytes(1 << 24))), r"0\.0 is larger"),
+        (lambda place: another(place / ".zarray", os.mkfifo), "it is a pipe or a device"),
+        (lambda place: another(place / ".zarray", lambda at: at.symlink_to("/dev/zero")), "it is a pipe or a device"),
+        (lambda place: os.truncate(place / ".zarray", 1 << 40), "zarray is larger than what it can hold"),
+        (lambda place: another(place / "0.0", os.mkfifo), r"0\.0 is damaged"),
+        (lambda place: another(place / "0.0", lambda at: at.symlink_to("/dev/zero")), r"0\.0 is damaged"),
+        (lambda place: os.truncate(place / "0.0", 1 << 40), r"0\.0 is larger than what it can hold"),
+        (lambda place: with_chunks(place / ".zarray", [1 << 50, 8]), "has chunks that are larger than itself"),
     ],
 )
 def test_a_damaged_checkpoint_of_t5x_is_one_sentence(tmp_path: Path, harm: Callable[[Path], object], said: str) -> None:
@@ -68,6 +84,30 @@ def test_a_damaged_checkpoint_of_t5x_is_one_sentence(tmp_path: Path, harm: Calla
     with pytest.raises(UsageError, match=said) as raised:
         np.asarray(load_weights(tmp_path)[1]["encoder.wo"])
     assert str(tmp_path) in str(raised.value)
+
+
+def array(content: bytes) -> bytes:
+    """A float32[40, 8] as flax.serialization has it, whatever its bytes are."""
+    inner = b"\x93\x92\x28\x08\xa7float32" + b"\xc5" + struct.pack(">H", len(content)) + content
+    return b"\xc8" + struct.pack(">H", len(inner)) + b"\x01" + inner
+
+
+@pytest.mark.parametrize(
+    ("chunked", "said"),
+    [
+        (b"\x81\xb9__msgpack_chunked_array__\xc3", "an array of it is damaged"),
+        (b"\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x81\xa2\xc2\xb2\x03\xa6chunks\x80", "has no values"),
+        (
+            b"\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x82\xa10\x28\xa11\x08\xa6chunks\x82\xa10%s\xa11%s"
+            % (array(bytes(3)), array(bytes(1277))),
+            "a value of it is divided between two pieces",
+        ),
+    ],
+)
+def test_an_array_in_chunks_that_is_none_is_refused(model: Path, chunked: bytes, said: str) -> None:
+    """It lacks its shape, has a name that is a digit and no number, or has pieces that end within a value."""
+    (model / "flax_model.msgpack").write_bytes(b"\x81\xa6shared\x81\xa9embedding" + chunked)
+    refused(model, said)
 
 
 def test_a_checkpoint_of_tensorflow_is_none_of_t5x(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ def cut(place: Path) -> None:
     [
         (cut, "_METADATA cannot be read, for .*damaged"),
         (lambda place: (place / "manifest.ocdbt").write_bytes(b"no"), "its list of arrays is damaged or missing"),
+        (lambda place: os.truncate(place / "manifest.ocdbt", 1 << 40), "is larger than any list of arrays"),
         (lambda place: (place / "manifest.ocdbt").unlink(), "no array is beside it: fetch the whole folder"),
         (lambda place: [path.unlink() for path in place.rglob("*") if path.parent.name == "d"], "damaged"),
     ],
