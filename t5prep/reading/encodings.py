@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.reading.formats import Format
@@ -37,7 +37,7 @@ class Readable(Protocol):
 class Prepended:
     """Read a stream whose first bytes were read before."""
 
-    def __init__(self, stream: Readable, head: bytes) -> None:
+    def __init__(self, stream: BinaryIO, head: bytes) -> None:
         self._stream, self._head = stream, head
 
     def read(self, size: int, /) -> bytes:
@@ -46,6 +46,11 @@ class Prepended:
             data, self._head = self._head[:size], self._head[size:]
             return data
         return self._stream.read(size)
+
+    def seek(self, place: int) -> None:
+        """Go on from a place in the stream, which must be one that can do so."""
+        self._head = b""
+        self._stream.seek(place)
 
 
 class Recoded:

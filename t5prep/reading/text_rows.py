@@ -238,7 +238,8 @@ def of_first(buffer: bytes, *, quoted: bool, final: bool, delimiter: str = ",") 
 def _last(buffer: bytes) -> int:
     r"""Return where the last row ends for certain: a `\r` at the very end may be half of `\r\n`."""
     size = len(buffer) - buffer.endswith(b"\r")
-    return max(buffer.rfind(b"\n", 0, size), buffer.rfind(b"\r", 0, size)) + 1
+    newline = buffer.rfind(b"\n", 0, size)
+    return max(newline, buffer.rfind(b"\r", max(newline, 0), size)) + 1
 
 
 # Read JSON lines: by Arrow as columns, where every line is one plain object; else by Python's own reader.
