@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from pipelines.prepare import prepare as prepare
     from t5prep.dataset.manifest import load as load
-    from t5prep.dataset.table import table as table
     from t5prep.errors import T5prepError as T5prepError
     from t5prep.plan.interface import plan as plan
     from t5prep.plan.interface import plan_lengths as plan_lengths
     from t5prep.plan.interface import plan_sweep as plan_sweep
+    from t5prep.report.table import table as table
     from t5prep.report.why import why as why
     from t5prep.train.api import embed as embed
     from t5prep.train.api import evaluate as evaluate
@@ -57,7 +57,7 @@ _DEFINED_IN = {
     "plan_sweep": "t5prep.plan.interface",
     "predict": "t5prep.train.api",
     "prepare": "pipelines.prepare",
-    "table": "t5prep.dataset.table",
+    "table": "t5prep.report.table",
     "train": "t5prep.train.api",
     "train_batches": "t5prep.train.data",
     "why": "t5prep.report.why",

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _output
+from t5prep.cli import _model_options, _output
 from t5prep.io import byte_sizes
 
 
@@ -86,11 +86,15 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
 @click.argument("data")
 @click.argument("out", metavar="OUT.parquet|.csv|.jsonl")
 @click.option("--split", "splits", multiple=True, help="Which split; once for each [default: all].")
-@click.option("--rejected", is_flag=True, help="The rows that made no record instead: file, row, id and reason.")
+@click.option(
+    "--rejected", is_flag=True, help="The rows that made no record instead: the reason, and the texts they had."
+)
 @click.option(
     "--predictions", metavar="FILE", help="Join what `t5prep eval --predictions` wrote: answer, right, scores."
 )
+@click.option("--source", default="", help="Where the source of rejected rows lies now, if it was moved.")
 @click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
+@_model_options.trust_code
 @_output.as_json
 def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
     """Write DATA as one table of texts, a row a record: for DuckDB, pandas, polars, the Hub's viewer, a spreadsheet.
@@ -99,9 +103,10 @@ def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
     Example:
       t5prep table data/sample sample.parquet
     """
+    import t5prep
     from t5prep.dataset import table
 
-    rows = table.write(table.table(data, **given), out)
+    rows = table.write(t5prep.table(data, **given), out)
     _output.show({"out": out, "rows": rows}, f"{out}: {rows:,} rows", as_json=as_json)
 
 

@@ -34,51 +34,18 @@ _MOST_IDS = 1 << 22
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
 
-def table(
+def records(
     data: str | Path,
     *,
     splits: Sequence[str] = (),
     tokenizer: str | None = None,
-    rejected: bool = False,
     predictions: str | Path | None = None,
 ) -> pa.RecordBatchReader:
-    """Read a prepared dataset as a table of texts, in the order of its shards, a few thousand records at a time.
-
-    Args:
-        data: The dataset's directory or gs:// prefix.
-        splits: The splits to read; none are all.
-        tokenizer: The tokenizer, if the one that the manifest names cannot be found.
-        rejected: Read the rows that made no record instead: file, row, id and reason.
-        predictions: What `t5prep eval --predictions` wrote. Adds the columns `prediction`, `right` and, if there are some,
-            `loss` and `scores`; a record without a prediction has null.
-
-    Returns:
-        A reader of record batches. `id`, `split`, `shard`, `place` (the record's number in its shard), `input`, `target`,
-        `input_tokens`, `target_tokens` (EOS counted, padding not), `cut` (whether the input was), `input_cut`, `target_cut` (how
-        many tokens), `file`, `row` (where it stands in its source); if near-duplicates were looked for, `near_duplicates` (how
-        many rows were left out as nearly the same) and `cluster` (the id of the one that was kept, here and among the rejected
-        rows); and `references` if some split has them. What a dataset cannot tell is null (docs/format.md: `origins`). In a
-        packed dataset `id`, `file`, `row` and `cluster` are lists, one value for each example in the record.
-
-    Raises:
-        DatasetError: There is no dataset, or a record is damaged.
-        UsageError: It has no such split, or `predictions` holds none.
-        TokenizerError: The tokenizer is not the dataset's.
-
-    Example:
-        frame = t5prep.table("data/sample").read_pandas()
-    """
+    """Read the records of a prepared dataset as a table of texts: `t5prep.table` (report/table.py) says which, and what it raises."""
     dataset = manifest.load(data)
     place = manifest.folder_of(data) or "."
     for split in splits:
         inspect_records.check_split(dataset, split, data=place)
-    if rejected:
-        if predictions is not None or splits:
-            raise UsageError(
-                "Rejected rows are in no split and have no predictions: leave --split and --predictions out."
-            )
-        schema = _REJECTED.append(_CLUSTER) if dataset.near_duplicates else _REJECTED
-        return pa.RecordBatchReader.from_batches(schema, _rejected(place, dataset))
     records = _Records(place, dataset, inspect_records.open_tokenizer(dataset, tokenizer))
     answers = None if predictions is None else Answers(predictions)
     schema = pa.schema([*records.schema, *(answers.fields if answers else ())])
@@ -307,7 +274,16 @@ def _kept_ids(reasons: pa.StringArray) -> pa.StringArray:
 
 _ORIGIN = ("input_cut", "target_cut", "file", "row")
 _REJECTED = pa.schema([("file", pa.string()), ("row", pa.int64()), ("id", pa.string()), ("reason", pa.string())])
-_CLUSTER = pa.field("cluster", pa.string())
+
+
+def rejected(data: str | Path) -> pa.RecordBatchReader:
+    """Read the rows that made no record: `file`, `row`, `id`, `reason`, and `cluster` if near-duplicates were looked for.
+
+    Raises DatasetError if there is no dataset, or the file of these rows is damaged.
+    """
+    dataset = manifest.load(data)
+    schema = _REJECTED.append(pa.field("cluster", pa.string())) if dataset.near_duplicates else _REJECTED
+    return pa.RecordBatchReader.from_batches(schema, _rejected(manifest.folder_of(data) or ".", dataset))
 
 
 def _rejected(data: str, dataset: Manifest) -> Iterator[pa.RecordBatch]:
@@ -318,6 +294,8 @@ def _rejected(data: str, dataset: Manifest) -> Iterator[pa.RecordBatch]:
             with paths.opened(path) as file:
                 while lines := list(itertools.islice(file, _TOGETHER)):
                     rows = pa.RecordBatch.from_pylist([json.loads(line) for line in lines], schema=_REJECTED)
+                    if rows["file"].null_count or rows["row"].null_count:
+                        raise ValueError("a line names no row")
                     yield rows.append_column("cluster", _kept_ids(rows["reason"])) if dataset.near_duplicates else rows
         except (OSError, ValueError, AttributeError, RecursionError, pa.ArrowTypeError) as error:
             raise DatasetError(f"{path} cannot be read ({error}). Find out more: t5prep verify {data}") from error

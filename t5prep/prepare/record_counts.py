@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,7 +124,7 @@ def count(
     )
 
 
-def tokens_lost(entries: np.ndarray, *, marked: bool) -> tuple[np.ndarray, np.ndarray]:
+def tokens_lost(entries: np.ndarray | Mapping[str, np.ndarray], *, marked: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return how many tokens cutting took from the input and from the target of each row (spills.ENTRY[n]): int64[n] each."""
     cut = entries["tokens"] > entries["inputs"]
     kept = entries["inputs"].astype(np.int64) - (cut & marked)

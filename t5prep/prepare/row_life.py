@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep import sources
-from t5prep.dataset import inspect_records, manifest, rejected_rows, targets, tfrecord
+from t5prep.dataset import inspect_records, manifest, rejected_rows, shard_files, targets, tfrecord
 from t5prep.dataset.settings import OF_HEADS
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, SourceError, T5prepError
 from t5prep.io import paths, trusted_code
-from t5prep.prepare import placement, row_limit
+from t5prep.prepare import placement, record_counts, row_limit
 from t5prep.prepare.block_tokenizer import BlockExamples, BlockTokenizer
 from t5prep.prepare.filters import rules
 from t5prep.prepare.filters.chain import Chain, code_files
@@ -55,6 +55,7 @@ _LEFT_BY = {
     "duplicate id": "duplicates",
     "duplicate text": "duplicates",
 }
+_CUT = ("input_cut", "target_cut")
 _BEHIND_SPLITS = ("near-duplicates", "duplicates")
 Life = dict[str, Any]
 
@@ -261,12 +262,43 @@ class Lives:
         }
         if found.segment:
             life["record"]["segment"] = found.segment
+        origin = self._origin(found)
+        if life["source"] is None and origin is not None:
+            life["source"] = {"file": origin["file"], "row": origin["row"], "byte": None, "bytes": None}
         if life["tokens"] is None:
             counts: Life = {"inputs": len(inputs), "targets": len(labels)}
+            if origin is not None:
+                lost = {name: origin[name] for name in _CUT}
+                before = len(inputs) + lost["input_cut"] - (settings.marked and lost["input_cut"] > 0)
+                counts = {"inputs": before, "targets": len(labels) + lost["target_cut"], **lost}
             own = {} if settings.layout == "packed" else {"input_ids": inputs, "labels": labels}
             life["tokens"] = counts | own
         if life["split"] is None:
             life["split"] = {"name": found.split}
+
+    def _origin(self, found: Found) -> dict[str, Any] | None:
+        """Return what the dataset keeps of where a record comes from (shard_files.ORIGIN); None where it does not know.
+
+        Of an example in a packed record it is not looked up: all records before it would have to be read.
+        """
+        own = self._origins.get(found.split)
+        if own is None or found.segment:
+            return None
+        before = itertools.takewhile(lambda one: one.name != found.shard, self.dataset.splits[found.split].shards)
+        at = sum(shard.records for shard in before) + found.number
+        entry = {
+            name: int(number) for name in shard_files.ORIGIN for number in shard_files.origin(own[at : at + 1], name)
+        }
+        files = self.dataset.source.files
+        if not entry or entry["file"] >= len(files):
+            raise DatasetError(
+                f"{paths.at(self.data, shard_files.ORIGINS)} is not of these shards. {shard_files.AGAIN}"
+            )
+        return entry | {"file": files[entry["file"]].name}
+
+    @functools.cached_property
+    def _origins(self) -> dict[str, np.ndarray]:
+        return shard_files.read_origins(self.data, self.dataset.origins) if self.dataset.origins else {}
 
     def _agree(self, recomputed: "_Recomputed", found: Found) -> bool:
         """Check whether a recomputed row is what its record holds; of rows that several make together, whether it is in there."""
@@ -359,7 +391,7 @@ class Lives:
 
     @functools.cached_property
     def _steps(self) -> "_Steps":
-        settings = self.dataset.settings
+        settings, task = self.dataset.settings, self._task
         for path in code_files(settings.filter):
             try:
                 code = rules.read(path)
@@ -368,7 +400,7 @@ class Lives:
             self._trust(code, path=path, use="filter texts")
         if Chain(settings.filter).files() != self.dataset.filter_files:
             raise SourceError("a file that its filters read is not the one that made the dataset.")
-        return _Steps(self.dataset, self._task, self._tokenizer, [file.name for file in self._files])
+        return _Steps(self.dataset, task, self._tokenizer, [file.name for file in self._files])
 
     def _recomputed(self, id: str, place: tuple[str, int] | None, found: Found | None) -> "_Recomputed | None":
         """Return what the steps make of the row of a place, or of the first row that makes this record; None if there is none."""
@@ -377,7 +409,9 @@ class Lives:
         wanted = id if found is None else found.id
         ids = {wanted, *(re.sub(f"({pattern})$", "", wanted) for pattern in _ENDINGS)}
         if place is None and found is not None:
-            place = next((one for one in map(self._place, ids) if one and not self._has_own_id(found.id, one)), None)
+            origin = self._origin(found)
+            own = (one for one in map(self._place, ids) if one and not self._has_own_id(found.id, one))
+            place = (origin["file"], origin["row"]) if origin else next(own, None)
         dropped = set()
         if place is None:
             dropped = {(line["file"], line["row"]) for line in self._lines(*map(_inside, ids))}
@@ -391,25 +425,59 @@ class Lives:
 
     def _rows(self, place: tuple[str, int] | None, ids: set[str]) -> Iterator[_Reached]:
         """Yield the row of a place, or every row whose example has one of some ids."""
-        settings, task = self.dataset.settings, self._task
         examples_of = self._steps.examples
+        for block in self._blocks(None if place is None else {place[0]}):
+            if place is None:
+                examples = examples_of(block)
+                rows = examples.filter(pc.is_in(examples["id"], pa.array(sorted(ids))))["row"].to_pylist()
+                numbers = [row + block.first_row for row in rows]
+            elif block.first_row <= place[1] < block.first_row + block.rows:
+                examples, numbers = examples_of(block), [place[1]]
+            else:
+                continue
+            for number in numbers:
+                which = pc.equal(examples["row"], number - block.first_row)
+                yield _Reached(block, number, examples.filter(which).combine_chunks())
+
+    def _blocks(self, names: Container[str] | None) -> Iterator[Block]:
+        """Yield the blocks of the source's files of some names (None: of all), each checked before it is read."""
+        settings, task = self.dataset.settings, self._task
         for file in row_limit.limited_files(self._files, settings, task):
             own = blocks.files(file.element)
-            if place is not None and own[0].name != place[0]:
+            if names is None or own[0].name in names:
+                self._check(own)
+                yield from row_limit.scan(file, settings, task.task.corpus)
+
+    def texts(self, rows: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray, pa.Array, pa.Array]]:
+        """Yield the texts that rows of the source had before filters and cuts: a file, rows of it, their inputs and targets.
+
+        `rows`, int64[n] in order, are those of each file. Where the task made nothing of a row, its input is the JSON of the
+        columns that are read, null if not even they could be read, and its target is null. Raises T5prepError if the source
+        is not there, or another one by now.
+        """
+        examples_of = BlockExamples(self.dataset.settings, self._task)
+        for block in self._blocks(rows):
+            own = rows[block.file.name]
+            if not (own[(begin := np.searchsorted(own, block.first_row)) :][:1] < block.first_row + block.rows).any():
                 continue
-            self._check(own)
-            for block in row_limit.scan(file, settings, task.task.corpus):
-                if place is None:
-                    examples = examples_of(block)
-                    rows = examples.filter(pc.is_in(examples["id"], pa.array(sorted(ids))))["row"].to_pylist()
-                    numbers = [row + block.first_row for row in rows]
-                elif block.first_row <= place[1] < block.first_row + block.rows:
-                    examples, numbers = examples_of(block), [place[1]]
-                else:
-                    continue
-                for number in numbers:
-                    which = pc.equal(examples["row"], number - block.first_row)
-                    yield _Reached(block, number, examples.filter(which).combine_chunks())
+            wanted = own[begin:] - block.first_row
+            examples = examples_of(block)
+            examples = examples.filter(pa.array(np.isin(examples["row"].to_numpy(), wanted))).sort_by("row")
+            numbers, made = examples["row"].to_numpy() + block.first_row, examples["reason"].is_null()
+            others = set(numbers[~made.to_numpy()].tolist())
+            there = blocks.read(block, columns=examples_of.columns) if others else ()
+            columns = {row.number: _columns(row) for row in there if row.number in others}
+            instead = pa.array(map(columns.get, numbers.tolist()), pa.large_string())
+            inputs = pc.if_else(made, example_table.inputs_of(examples).lines(), instead)
+            yield block.file.name, numbers, inputs, pc.if_else(made, examples["target"], None)
+
+
+def _columns(row: Row) -> str | None:
+    """Return the columns of a row as JSON, None if it could not be read."""
+    if row.record is None:
+        return None
+    text = json.dumps(row.record, ensure_ascii=False, default=str)
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _json(value: str) -> str:
@@ -488,6 +556,10 @@ class _Steps:
         at = placed.record_ids.index(wanted) if wanted in placed.record_ids else 0
         inputs, labels = (kept[name][at].as_py() for name in ("inputs", "labels"))
         life["tokens"] = _counted(kept, at) | {"input_ids": inputs, "labels": labels}
+        sizes = {name: np.array([len(own)]) for name, own in (("inputs", inputs), ("targets", labels))}
+        sizes |= {name: kept[name].to_numpy()[at : at + 1] for name in ("tokens", "target_tokens")}
+        lost = record_counts.tokens_lost(sizes, marked=self._settings.marked)
+        life["tokens"] |= {name: int(number) for name, (number,) in zip(_CUT, lost, strict=True)}
         life["tokens"] |= self._cut(examples, kept, at)
         split = placed.names[placed.of[at]]
         life["split"] = self._drawn(kept, placed.drawn_by, at, split=split, file=block.file.name)

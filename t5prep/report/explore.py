@@ -102,12 +102,12 @@ class Explorer:
         self.tokenizer = inspect_records.open_tokenizer(self.dataset, tokenizer)
         self._one_life = threading.Lock()
         kept = functools.partial(_kept, self.dataset.digest, made=made)
-        records = kept("records", lambda: table.table(data, tokenizer=tokenizer))
+        records = kept("records", lambda: table.records(data, tokenizer=tokenizer))
         if predictions is not None:
             answers = table.Answers(predictions)
             for field, column in zip(answers.fields, answers.columns(records), strict=True):
                 records = records.append_column(field, column)
-        self.tables = {"records": records, "rejected": kept("rejected", lambda: table.table(data, rejected=True))}
+        self.tables = {"records": records, "rejected": kept("rejected", lambda: table.rejected(data))}
         self.rows = functools.lru_cache(_WAYS)(self._rows)
         self._index = functools.cache(self._read_index)
 

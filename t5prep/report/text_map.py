@@ -28,7 +28,7 @@ def command(
     """Return the command that serves the map on this machine, after writing the table with vectors that it reads.
 
     The seed of the map is fixed, so the same vectors give the same map. Raises UsageError if Embedding Atlas is missing, or
-    `vectors` has no vector of a record; and what `table.table` raises.
+    `vectors` has no vector of a record; and what `t5prep.table` raises.
     """
     program = shutil.which(PROGRAM)
     if program is None:
@@ -37,7 +37,7 @@ def command(
             "python -m venv ~/atlas && ~/atlas/bin/pip install embedding-atlas && export PATH=$PATH:~/atlas/bin"
         )
     ids, values = _read(Path(vectors))
-    rows = table.table(data, tokenizer=tokenizer, predictions=predictions).read_all()
+    rows = table.records(data, tokenizer=tokenizer, predictions=predictions).read_all()
     if not pa.types.is_string(rows.schema.field("id").type):
         raise UsageError(f"A packed record has many examples, so no vector is of one: {data} has no map.")
     places = pc.index_in(rows["id"], ids)

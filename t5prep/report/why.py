@@ -34,10 +34,10 @@ def why(
 
     Returns:
         A dict: `source` (file, row, byte, values), `example` (what the task made), `filters` (what each changed), `tokens`
-        (how many, the ids, what was cut), `split` (its name, and the number that drew it), `record` (shard, number, byte,
-        texts), `rejected` (the reason, and the step at which it left), `duplicates` (rows that repeat it), `also` (other
-        rows with this id), `notes` (sentences), and with a run `run` (`steps`, `loss`, `prediction`). What does not apply is
-        None.
+        (how many before cutting, how many were cut, the ids, the texts that were cut), `split` (its name, and the number
+        that drew it), `record` (shard, number, byte, texts), `rejected` (the reason, and the step at which it left),
+        `duplicates` (rows that repeat it), `also` (other rows with this id), `notes` (sentences), and with a run `run`
+        (`steps`, `loss`, `prediction`). What does not apply is None.
 
     Raises:
         DatasetError: There is no dataset, or the id is nowhere in it.
@@ -130,7 +130,9 @@ def _filtered(one: dict[str, Any]) -> Iterator[str]:
 
 def _tokens(tokens: dict[str, Any]) -> Iterator[str]:
     part = f"; part {tokens['part']} of {tokens['parts']}" if "part" in tokens else ""
-    yield f"{tokens['inputs']:,} of the input, {tokens['targets']:,} of the target{part}"
+    sides = (("inputs", "input"), ("targets", "target"))
+    lost = {side: f", {n:,} of them cut" if (n := tokens.get(f"{side}_cut")) else "" for _, side in sides}
+    yield ", ".join(f"{tokens[of]:,} of the {side}{lost[side]}" for of, side in sides) + part
     for side in ("input", "target"):
         for text in tokens.get(f"cut_{side}", ()):
             yield f"cut out of the {side}: {_one_line(text)}"

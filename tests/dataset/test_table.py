@@ -323,10 +323,60 @@ def test_three_formats_have_the_same_rows(data: Path, tmp_path: Path) -> None:
     assert pq.read_schema(tmp_path / "t.parquet").field("split").type.equals(table._NAME)
 
 
-def test_rejected_rows_have_their_reasons(data: Path, tmp_path: Path) -> None:
+def test_rejected_rows_have_their_reasons_and_the_texts_they_had(data: Path, tmp_path: Path) -> None:
     run("table", data, tmp_path / "t.jsonl", "--rejected")
-    assert (tmp_path / "t.jsonl").read_text() == (data / "rejected.jsonl").read_text()
+    (row,) = map(json.loads, (tmp_path / "t.jsonl").read_text().splitlines())
+    (line,) = rejected(data)
+    values = {"Id": "1003", "Title": "", "Body": "", "Y": "LQ_CLOSE"}
+    assert row == {**line, "input": row["input"], "target": None}
+    assert json.loads(row["input"]) == values
     assert "no predictions" in refused("table", data, tmp_path / "t.csv", "--rejected", "--split", "train")
+
+
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of two files, of which rows are rejected by the task and by filters, as repeated and as nearly the same."""
+    folder = tmp_path_factory.mktemp("filtered")
+    (folder / "source").mkdir()
+    rows = questions(90)
+    for at in range(3, 90, 4):
+        rows[at] |= {"Title": rows[at - at % 12]["Title"], "Body": rows[at - at % 12]["Body"] + f" me{at}@mine.org"}
+    for at in range(5, 90, 10):
+        rows[at] |= {"Body": "Secret text, which is left out.", "Title": f"{at}"}
+    rows[7], rows[8] = rows[6], rows[8] | {"Title": "", "Body": ""}
+    write_csv(folder / "source" / "a.csv", rows[:50])
+    write_csv(folder / "source" / "b.csv", rows[50:])
+    choices = {"input_length": 64, "dedup": "near", "filter": ("pattern:drop=Secret", "addresses")}
+    prepared(folder / "source", folder / "d", tokenizer="sample:", **choices)
+    return folder
+
+
+def test_rejected_rows_of_every_step_have_their_texts(
+    filtered: Path, tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    own = {}
+    for file in ("a.csv", "b.csv"):
+        with open(filtered / "source" / file, newline="") as opened:
+            own[file] = list(csv.DictReader(opened))
+    rows = t5prep.table(filtered / "d", rejected=True).read_all().to_pylist()
+    assert [{name: row[name] for name in ("file", "row", "id", "reason")} for row in rows] == rejected(filtered / "d")
+    steps = collections.Counter(row["reason"].partition(":")[0] for row in rows)
+    assert len(steps) >= 4, steps
+    for row in rows:
+        source = own[row["file"]][row["row"] - 1]
+        if source["Body"]:
+            assert row["input"] == f"quality: {source['Title']}\n{source['Body']}"
+            assert row["target"] in ("high", "low", "none")
+        else:
+            assert (json.loads(row["input"]), row["target"]) == (source, None)
+    assert not capfd.readouterr().err
+    without = [row | {"input": None, "target": None} for row in rows]
+    assert t5prep.table(filtered / "d", rejected=True, source=str(tmp_path)).read_all().to_pylist() == without
+    assert "has no file like *.csv" in capfd.readouterr().err
+    write_csv(tmp_path / "a.csv", own["b.csv"])
+    write_csv(tmp_path / "b.csv", own["b.csv"])
+    assert t5prep.table(filtered / "d", rejected=True, source=str(tmp_path)).read_all().to_pylist() == without
+    assert "a.csv is not the file that made the dataset" in capfd.readouterr().err
 
 
 def test_predictions_are_joined_by_id(data: Path, tmp_path: Path) -> None:

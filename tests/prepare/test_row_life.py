@@ -160,6 +160,7 @@ def check_question(life: dict[str, Any], folder: Path, there: dict[str, Any], le
     assert tokens["labels"] == tokens_of([life["example"]["target"]])
     parts = [SENTENCES.decode(part) for part in _between(gone)]
     assert (tokens["cut_input"], tokens["cut_target"]) == (parts, [])
+    assert (tokens["input_cut"], tokens["target_cut"]) == (len(gone), 0)
     number, _ = draw(row["Id"])
     split = life["split"]
     assert (split["by"], split["number"], split["ranges"]) == (
@@ -488,15 +489,28 @@ def test_without_its_source_the_dataset_alone_is_told(near: Path, tmp_path: Path
         assert ("does not exist" if how == "gone" else "another checksum") in note
         assert (life["record"], life["source"], life["split"]) == (
             whole["record"],
-            None,
+            {"file": "a.csv", "row": 3, "byte": None, "bytes": None},
             {"name": whole["split"]["name"]},
         )
-        assert life["tokens"]["input_ids"] == whole["tokens"]["input_ids"]
+        same = ("inputs", "targets", "input_cut", "target_cut", "input_ids", "labels")
+        assert life["tokens"] == {name: whole["tokens"][name] for name in same}
+        assert life["tokens"]["input_cut"] > 0
         assert lives.life(f"a.csv:{left['row']}")["rejected"]["reason"] == left["reason"]
         (tmp_path / "a.csv").write_bytes(content)
         assert t5prep.why("1002", near / "d", source=str(tmp_path / "a.csv")) == whole
     finally:
         (near / "a.csv").write_bytes(content)
+
+
+def test_a_record_is_looked_up_in_its_source_by_the_row_that_the_dataset_keeps(
+    near: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, the examples of all rows before are made, and their ids compared."""
+    places = []
+    rows = Lives._rows
+    monkeypatch.setattr(Lives, "_rows", lambda self, place, ids: places.append(place) or rows(self, place, ids))
+    assert Lives(near / "d").life("1002")["source"]["row"] == 3
+    assert places == [("a.csv", 3)]
 
 
 def test_an_address_of_the_manifest_is_said_before_it_is_read(
