@@ -24,10 +24,11 @@ from t5prep.dataset.tfrecord import IGNORED_LABEL, BrokenPageError
 from t5prep.errors import DatasetError, UsageError
 from t5prep.io import paths
 from t5prep.tokens import decoding
+from t5prep.tokens.ragged import Names
 from t5prep.tokens.tokenizer import Tokenizer
 
-# Records that are decoded together, and batches of them in a row group of Parquet. More take memory and hardly less time.
-_TOGETHER, _IN_A_GROUP = 8192, 2
+# Records that are decoded together, and batches of them in a row group of Parquet. More take memory and no less time.
+_TOGETHER, _IN_A_GROUP = 4096, 4
 _AHEAD = 2  # batches that are decoded before they are asked for
 # Ids that are decoded together, as the size of the largest record bounds them.
 _MOST_IDS = 1 << 22
@@ -83,7 +84,7 @@ class _Records:
         self._marked = dataset.marked and not self._classes
         self._references = "references" in dataset.features
         self._clusters = _Clusters(data, dataset) if dataset.near_duplicates else None
-        self._files = pa.array([file.name for file in dataset.source.files], pa.string())
+        self._files = _texts([file.name for file in dataset.source.files])
         each = pa.list_ if self._packed else lambda one: one
         self.schema = pa.schema(
             [
@@ -181,17 +182,17 @@ class _Records:
             else:
                 # Without a marker, only a short input tells whether it was cut.
                 full = inputs.lengths == self._lengths["input_ids"]
-                cut = pa.array(inputs.marked) if self._marked else pa.array(np.zeros(rows, bool), mask=full)
+                cut = _numbers(inputs.marked) if self._marked else pa.array(np.zeros(rows, bool), mask=full)
                 origin = [cut, *(pa.nulls(rows, self.schema.field(name).type) for name in _ORIGIN)]
             columns = [
                 record_ids,
                 _repeated(split, rows),
                 _repeated(shard, rows),
-                pa.array(np.arange(first, first + rows)),
+                _numbers(np.arange(first, first + rows)),
                 inputs.texts,
                 targets,
-                pa.array(inputs.lengths),
-                pa.array(target_lengths),
+                _numbers(inputs.lengths),
+                _numbers(target_lengths),
                 *origin,
             ]
             if self._clusters is not None:
@@ -204,11 +205,11 @@ class _Records:
         """Return the columns from `cut` to `row`; record i has the examples `edges[i]:edges[i + 1]`."""
         file, row, *cut = (shard_files.origin(origins, name) for name in shard_files.ORIGIN)
         cut = [np.add.reduceat(tokens, edges[:-1]) for tokens in cut]
-        files = pa.DictionaryArray.from_arrays(pa.array(file.astype(np.int32)), self._files)
-        places = [files, pa.array(row)]
+        files = pa.DictionaryArray.from_arrays(_numbers(file.astype(np.int32)), self._files)
+        places = [files, _numbers(row)]
         if self._packed:
             places = [pa.ListArray.from_arrays(edges, own) for own in (files.cast(pa.string()), places[1])]
-        return [pa.array(cut[0] > 0), *(pa.array(tokens, pa.int32()) for tokens in cut), *places]
+        return [_numbers(cut[0] > 0), *(_numbers(tokens.astype(np.int32)) for tokens in cut), *places]
 
     def _strings(self, data: bytes, places: np.ndarray, name: str) -> pa.Array:
         """Return a feature of texts of records: the one of each, or a list where the column has lists."""
@@ -226,7 +227,7 @@ class _Records:
         """Return how many rows were left out because they are nearly the same as each record, and the clusters of those."""
         assert self._clusters is not None
         counts, clusters = self._clusters.of(ids.values if self._packed else ids)
-        counts = pa.array(np.add.reduceat(counts, edges[:-1]), pa.int32())
+        counts = _numbers(np.add.reduceat(counts, edges[:-1]).astype(np.int32))
         return [counts, pa.ListArray.from_arrays(edges, clusters) if self._packed else clusters]
 
     def _targets(self, labels: np.ndarray) -> tuple[pa.Array, np.ndarray]:
@@ -237,14 +238,29 @@ class _Records:
         there = labels != IGNORED_LABEL
         lengths = np.count_nonzero(there, axis=1).astype(np.int32)
         if self._target == "class":
-            return pa.DictionaryArray.from_arrays(pa.array(labels[:, 0]), pa.array(self._classes, pa.string())), lengths
+            return pa.DictionaryArray.from_arrays(_numbers(labels[:, 0]), _texts(self._classes)), lengths
         rows = (row[kept].tolist() for row, kept in zip(labels, there, strict=True))
         texts = [text_of_numbers(row, self._target, classes=self._classes) for row in rows]
         return pa.array(texts, pa.string()), lengths
 
 
 def _repeated(name: str, rows: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([name]))
+    return pa.DictionaryArray.from_arrays(_numbers(np.zeros(rows, np.int32)), _texts([name]))
+
+
+# With its first `pa.array`, pyarrow imports pandas where that is installed: a third of a second, and 40 MB.
+
+
+def _numbers(values: np.ndarray) -> pa.Array:
+    """Return a column of numbers, or of truths, without nulls."""
+    content = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(content)])
+
+
+def _texts(texts: Sequence[str]) -> pa.StringArray:
+    """Return a column of some texts."""
+    own = Names.joined([text.encode(errors="replace") for text in texts])
+    return pa.StringArray.from_buffers(len(own), pa.py_buffer(own.starts.astype(np.int32)), pa.py_buffer(own.data))
 
 
 class _Clusters:
@@ -263,7 +279,7 @@ class _Clusters:
         if pc.any(answers).as_py():  # the end of a record's id that is one of several answers
             rows = pc.replace_substring_regex(ids.filter(answers), "#[0-9a-f]{8}$", "")
             found = pc.replace_with_mask(found, answers, pc.index_in(rows, self._ids))
-        counts = pc.fill_null(pc.take(pa.array(self._counts), found), 0).to_numpy()
+        counts = pc.fill_null(pc.take(_numbers(self._counts), found), 0).to_numpy()
         return counts, pc.take(self._ids, found)
 
 
@@ -364,7 +380,7 @@ def _parquet(file: BinaryIO, reader: pa.RecordBatchReader) -> Iterator[pa.Table]
     """Write some batches at a time, which are a row group, and yield them."""
     # Texts differ from row to row: to look for equal ones takes as long as to write them.
     same = [field.name for field in reader.schema if pa.types.is_dictionary(field.type)]
-    with pq.ParquetWriter(file, reader.schema, compression="zstd", use_dictionary=same) as writer:
+    with pq.ParquetWriter(file, reader.schema, compression="lz4", use_dictionary=same) as writer:
         while batches := list(itertools.islice(reader, _IN_A_GROUP)):
             group = pa.Table.from_batches(batches)
             writer.write_table(group)

@@ -8,13 +8,16 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from t5prep.dataset import table as tables
 from t5prep.errors import T5prepError, UsageError
-from t5prep.prepare.row_life import Lives
+
+if TYPE_CHECKING:
+    from t5prep.prepare.row_life import Lives
 
 
 def table(
@@ -64,6 +67,8 @@ def table(
         return tables.records(data, splits=splits, tokenizer=tokenizer, predictions=predictions)
     if predictions is not None or splits:
         raise UsageError("Rejected rows are in no split and have no predictions: leave --split and --predictions out.")
+    from t5prep.prepare.row_life import Lives  # what prepares datasets takes a quarter of a second to import
+
     lives = Lives(data, source=source, tokenizer=tokenizer, trust_code=trust_code)
     schema = tables.rejected(data).schema
     for name in ("input", "target"):
@@ -71,7 +76,7 @@ def table(
     return pa.RecordBatchReader.from_batches(schema, _with_texts(data, lives, schema))
 
 
-def _with_texts(data: str | Path, lives: Lives, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _with_texts(data: str | Path, lives: "Lives", schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rejected rows with their texts. The source has another order than these rows, so texts wait on the disk."""
     wanted = collections.defaultdict[str, array.array](lambda: array.array("q"))
     for batch in tables.rejected(data):
