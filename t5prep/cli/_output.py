@@ -4,15 +4,12 @@ import json
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import click
 
 from t5prep.cli import _terminal
-from t5prep.io.progress import Progress
 
 
 def say(text: str) -> None:
@@ -37,34 +34,6 @@ def colour(text: str, **style: Any) -> str:
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-
-
-class Line:
-    """Show a progress line, which `started` and `progress` update from any thread; it is cleared at the end."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._shown: Progress | None = None
-        self._lock = threading.Lock()
-
-    def started(self, total: int) -> None:
-        """Show the line, with the total number of bytes."""
-        self._shown = Progress(self._what, total=total)
-
-    def progress(self, done: int) -> None:
-        """Add to the number of bytes done."""
-        with self._lock:
-            if self._shown:
-                self._shown.add(bytes=done)
-
-    def __enter__(self) -> "Line":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._shown:
-            self._shown.close()
 
 
 def print_metrics(metrics: Mapping[str, Any]) -> None:
@@ -96,10 +65,11 @@ def print_predictions(predictions: Sequence[Mapping[str, Any]]) -> None:
     click.echo(f"{'':<6}{'id':<16}{'prediction':<{room}}target")
     for row in predictions:
         right = "ok" if row["prediction"] in row["references"] else "wrong"
-        prediction, target = (_cut(text, room - 1) for text in (row["prediction"], row["references"][0]))
-        click.echo(f"{right:<6}{_cut(row['id'], 15):<16}{prediction:<{room}}{target}")
+        prediction, target = (cut(text, room - 1) for text in (row["prediction"], row["references"][0]))
+        click.echo(f"{right:<6}{cut(row['id'], 15):<16}{prediction:<{room}}{target}")
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
+    """Return a text on one line, of at most `width` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"

@@ -12,6 +12,7 @@ import click
 
 from t5prep.cli import _model_options, _output
 from t5prep.io import byte_sizes
+from t5prep.io.progress import Progress
 
 
 @click.command("verify")
@@ -28,8 +29,8 @@ def verify_command(data: str, as_json: bool) -> None:
     """
     from t5prep.dataset.verify import verify
 
-    with _output.Line("verifying") as line:
-        manifest = verify(data, started=line.started, progress=line.progress)
+    with Progress("verifying") as line:
+        manifest = verify(data, started=line.expect, progress=line.read)
     shards = sum(len(split.shards) for split in manifest.splits.values())
     records = sum(split.records for split in manifest.splits.values())
     value = {"ok": True, "digest": manifest.digest, "shards": shards, "records": records}
@@ -148,8 +149,8 @@ def diff_command(data_a: str, data_b: str, as_json: bool) -> None:
     """
     from t5prep.dataset import diff
 
-    with _output.Line("comparing") as line:
-        difference = diff.diff(data_a, data_b, started=line.started, progress=line.progress)
+    with Progress("comparing") as line:
+        difference = diff.diff(data_a, data_b, started=line.expect, progress=line.read)
     if as_json:
         changes = [change._asdict() for change in difference.manifest]
         _output.print_json({**dataclasses.asdict(difference), "manifest": changes})
@@ -180,9 +181,7 @@ def _tell(difference: Any) -> None:
 
 def _short(value: object) -> str:
     """Return a value as text on one line, of at most 60 characters."""
-    text = "nothing" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-    return text if len(text) <= 60 else text[:59] + "…"
+    return "nothing" if value is None else f"{value:,}" if isinstance(value, int) else _output.cut(str(value), 60)
 
 
 @click.command("upload")
@@ -203,8 +202,8 @@ def upload_command(data: str, to: str, as_json: bool, **given: Any) -> None:
     """
     from t5prep.dataset.upload import upload
 
-    with _output.Line("uploading") as line:
-        done = upload(data, to, **given, started=line.started, progress=line.progress)
+    with Progress("uploading") as line:
+        done = upload(data, to, **given, started=line.expect, progress=line.read)
     if as_json:
         _output.print_json(dataclasses.asdict(done))
         return

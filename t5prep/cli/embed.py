@@ -1,6 +1,5 @@
 """Define `t5prep embed`, which writes what an encoder makes of texts."""
 
-import contextlib
 import dataclasses
 import sys
 from typing import Any
@@ -68,7 +67,7 @@ def embed_command(model: str, data: str, which: str, as_json: bool, **given: Any
 
     if data == "-" and sys.stdin is None:
         raise UsageError("Standard input is closed, so no rows can be read from it. Name a file of them.")
-    with contextlib.closing(Progress("embedded")) as progress:
+    with Progress("embedded") as progress:
 
         def watch(rows: int, characters: int) -> None:
             progress.add(bytes=characters, rows=rows)

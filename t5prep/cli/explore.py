@@ -32,7 +32,6 @@ def explore_command(data: str, run: str, predictions: str | None, vectors: str |
       t5prep explore data/sample
       t5prep explore data/sample --map vectors/sample
     """
-    from t5prep.errors import UsageError
 
     if vectors is not None:
         from t5prep.report import text_map
@@ -44,16 +43,10 @@ def explore_command(data: str, run: str, predictions: str | None, vectors: str |
     from t5prep.io.progress import Progress
     from t5prep.report.explore import Explorer, Server, answers_of
 
-    progress = Progress("making the table")
-    explorer = Explorer(
-        data, predictions=answers_of(run, predictions), made=lambda rows: progress.add(bytes=0, rows=rows), **given
-    )
-    progress.close()
-    try:
-        server = Server(explorer, port=port, run=run)
-    except OSError as error:
-        raise UsageError(
-            f"127.0.0.1:{port} cannot be served ({error.strerror or error}). Choose another --port."
-        ) from error
+    with Progress("making the table") as line:
+        explorer = Explorer(
+            data, predictions=answers_of(run, predictions), made=lambda rows: line.add(bytes=0, rows=rows), **given
+        )
+    server = Server(explorer, port=port, run=run)
     _output.say(f"{data} is shown at {server.url}. Ctrl-C stops it.")
     server.until_stopped()

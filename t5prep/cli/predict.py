@@ -1,7 +1,6 @@
 """Define `t5prep predict`, `serve` and `eval`, which use a trained model."""
 
 import collections
-import contextlib
 import dataclasses
 import itertools
 import json
@@ -83,7 +82,7 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
     predictions = t5prep.predict(model, sys.stdin.buffer if file == "-" else file, **given)
     if predictions.note:
         _output.say(predictions.note)
-    with contextlib.closing(Progress("answered", total=predictions.bytes)) as progress:
+    with Progress("answered", total=predictions.bytes) as progress:
 
         def watch(some: list[Any]) -> None:
             progress.add(bytes=sum(len(one.input) for one in some), rows=len(some))
@@ -128,7 +127,6 @@ def serve_command(
       curl localhost:8000/predict -d '{"rows": [{"Title": "How do I sort a list?", "Body": ""}]}'
     """
     _model_options.need_tensorflow()
-    from t5prep.errors import UsageError
     from t5prep.train.model.generation import Generation
     from t5prep.train.predict import rows
     from t5prep.train.predict.predictor import Predictor
@@ -144,12 +142,7 @@ def serve_command(
     given["long"] = given["long"] or ""
     predictor = Predictor(opened, asking=asking, manifest=manifest, generation=generation, **given)
     predictor.answer([rows.as_they_stand().question({"input": "warm"}, place="")])  # compiles the program
-    try:
-        server = Server((host, port), predictor, asking=asking, name=_name(model), queue=queue, hosts=hosts)
-    except OSError as error:
-        raise UsageError(
-            f"{host}:{port} cannot be served ({error.strerror or error}). Choose another --port or --host."
-        ) from error
+    server = Server((host, port), predictor, asking=asking, name=_name(model), queue=queue, hosts=hosts)
     _output.say(f"{_name(model)} answers at {server.url}. Ctrl-C stops it.")
     server.until_stopped()
     _output.say("Stopped; everything that was asked is answered.")

@@ -1,8 +1,9 @@
 """Say how far a long run is: one line that is drawn again and again on a terminal, a new line now and then anywhere else."""
 
 import sys
+import threading
 import time
-from typing import TextIO
+from typing import Self, TextIO
 
 # A shorter run draws no line.
 PATIENCE_SECONDS = 2.0
@@ -12,7 +13,7 @@ LOG_SECONDS = 30.0
 
 
 class Progress:
-    """Count bytes, and rows if any, out of `total` bytes (0: not known).
+    """Count bytes, and rows if any, out of `total` bytes (0: not known), in any thread; the line is cleared at the end of `with`.
 
     `shown` says whether the line is drawn; None: on a terminal, and printed each half minute anywhere else.
     """
@@ -25,19 +26,35 @@ class Progress:
         self._shown = not self._logged if shown is None else shown
         self._began = self._last = time.monotonic()
         self._bytes = self._rows = self._skipped = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def add(self, *, bytes: int, rows: int = 0) -> None:
         """Add to the counts of done bytes and rows."""
-        self._bytes += bytes
-        self._rows += rows
-        now = time.monotonic()
-        if self._shown and now - self._began > PATIENCE_SECONDS and now - self._last > INTERVAL_SECONDS:
-            self._last = now
-            self._stream.write(f"\r\x1b[K{self.line(now - self._began)}")
-            self._stream.flush()
-        elif self._logged and now - self._last > LOG_SECONDS:
-            self._last = now
-            print(self.line(now - self._began), file=self._stream, flush=True)
+        with self._lock:
+            self._bytes += bytes
+            self._rows += rows
+            now = time.monotonic()
+            if self._shown and now - self._began > PATIENCE_SECONDS and now - self._last > INTERVAL_SECONDS:
+                self._last = now
+                self._stream.write(f"\r\x1b[K{self.line(now - self._began)}")
+                self._stream.flush()
+            elif self._logged and now - self._last > LOG_SECONDS:
+                self._last = now
+                print(self.line(now - self._began), file=self._stream, flush=True)
+
+    def expect(self, total: int) -> None:
+        """Set how many bytes there are."""
+        self.restart(bytes=0, total=total)
+
+    def read(self, bytes: int) -> None:
+        """Add to the count of done bytes."""
+        self.add(bytes=bytes)
 
     def restart(self, *, bytes: int, total: int) -> None:
         """Set how many bytes are done already, and the total (0: not known)."""

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
+from t5prep.errors import UsageError
+
 CONNECTIONS = 256  # most open connections; further clients are told to try again
 SLOWEST_SECONDS = 30  # a client that has not sent its whole request after this time is disconnected
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serve at an address until `close`. Raises OSError if the address is not available.
+    """Serve at an address until `close`. Raises UsageError if the address is not available.
 
     A request names this server by an IP address, as localhost, by the machine's name or by one of `hosts`: under another
     name, a page of another site could ask here (DNS rebinding).
@@ -30,7 +32,11 @@ class Server(http.server.ThreadingHTTPServer):
         self._hosts = {host.lower() for host in ("localhost", address[0], socket.gethostname(), *hosts)}
         self._deadlines: dict[socket.socket, float] = {}
         self._free = threading.BoundedSemaphore(CONNECTIONS)
-        super().__init__(address, handler)
+        try:
+            super().__init__(address, handler)
+        except OSError as error:
+            where = f"{address[0]}:{address[1]}"
+            raise UsageError(f"{where} cannot be served ({error.strerror or error}). Choose another --port.") from error
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection in a thread of its own, or close it if there are too many."""

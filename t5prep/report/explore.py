@@ -55,7 +55,7 @@ class Wanted:
     least: int = 0  # tokens of the input
     most: int = 0
     sort: str = ""  # a column; with - before it, the largest first
-    page: int = 1
+    page: int = dataclasses.field(default=1, compare=False)  # all pages are of the same rows
 
     @classmethod
     def read(cls, address: Mapping[str, str]) -> "Wanted":
@@ -142,7 +142,7 @@ class Explorer:
     def shown(self, wanted: Wanted) -> list[dict[str, Any]]:
         """Return the rows of one page, each with its `number` in the table."""
         begin = (wanted.page - 1) * ROWS
-        return [self.row(wanted.view, int(number)) for number in self.rows(wanted_all(wanted))[begin : begin + ROWS]]
+        return [self.row(wanted.view, int(number)) for number in self.rows(wanted)[begin : begin + ROWS]]
 
     def row(self, view: str, number: int) -> dict[str, Any]:
         """Return one row of a table."""
@@ -180,11 +180,6 @@ class Explorer:
             return list(told(life)), life["notes"]
         except T5prepError as error:
             return [], [str(error)]
-
-
-def wanted_all(wanted: Wanted) -> Wanted:
-    """Return the same question for all of its pages."""
-    return dataclasses.replace(wanted, page=1)
 
 
 def _kept(digest: str, name: str, make: Callable[[], pa.RecordBatchReader], *, made: Callable[[int], None]) -> pa.Table:
@@ -240,7 +235,7 @@ def _masks(rows: pa.Table, wanted: Wanted) -> Iterator[np.ndarray]:
 
 
 class Server(web_server.Server):
-    """Serve the pages of one dataset on this machine, to this machine. Raises OSError if the port is taken."""
+    """Serve the pages of one dataset on this machine, to this machine. Raises UsageError if the port is taken."""
 
     def __init__(self, explorer: Explorer, *, port: int, run: str = "") -> None:
         self.explorer, self.run = explorer, run
@@ -287,7 +282,7 @@ class _Handler(web_server.Handler):
     def _table(self, wanted: Wanted) -> Iterator[str]:
         explorer = self.server.explorer
         rows = explorer.tables[wanted.view]
-        total = len(explorer.rows(wanted_all(wanted)))
+        total = len(explorer.rows(wanted))
         facts = {
             "wanted": wanted,
             "total": total,
@@ -336,15 +331,12 @@ def answers_of(run: str, predictions: str | None) -> str | None:
     """Return the file of a run's answers, or the file that was named. Raises UsageError if the run has none."""
     if predictions or not run:
         return predictions
-    if ANSWERS not in _names(run):
+    try:
+        names = paths.names(run)
+    except OSError as error:
+        raise UsageError(f"{run} cannot be read ({error.strerror or error}). Name a training run.") from error
+    if ANSWERS not in names:
         raise UsageError(
             f"{run} keeps no answers. Write them: t5prep eval --model {run} --predictions {paths.at(run, ANSWERS)}"
         )
     return paths.at(run, ANSWERS)
-
-
-def _names(run: str) -> set[str]:
-    try:
-        return paths.names(run)
-    except OSError as error:
-        raise UsageError(f"{run} cannot be read ({error.strerror or error}). Name a training run.") from error

@@ -5,7 +5,6 @@ of a host is obeyed up to PATIENCE; without one, the pause doubles with each try
 not resume a body, and it logs addresses unchanged, also signed ones.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -246,7 +245,7 @@ class Download:
         """
         self._part, self._furthest, retries = part, 0, Retries(self.name)
         resumed = clean = False
-        with contextlib.closing(Progress(self.name[-40:], shown=self.progress)) as bar:
+        with Progress(self.name[-40:], shown=self.progress) as bar:
             while True:
                 start = self._start()
                 resumed = resumed or start > 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 import tensorflow as tf
 
 from t5prep.errors import OutputError
+from t5prep.io.progress import duration
 from t5prep.train.run.checkpoint import reason, write_text
 from t5prep.train.runtime import hosts
 from t5prep.train.tracking import Tracker
@@ -182,20 +183,6 @@ def at_once(text: str, *, last: bool = False) -> bytes:
     So the next step draws the page where it was. After the `last` text there is none, and the terminal has its cursor again.
     """
     return (f"\r\x1b[2K{text}" + ("\n\x1b[?25h" if last else "") if _page else f"{text}\n").encode()
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as text for people.
-
-    >>> duration(42), duration(250), duration(7300)
-    ('42 s', '4 min 10 s', '2 h 1 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def keep_points(folder: str, *, step: int, evaluated: str = "") -> None:

@@ -12,12 +12,13 @@ from typing import Any
 from t5prep.dataset import inspect_records
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import T5prepError, TokenizerError, UsageError
+from t5prep.io.progress import duration
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import tracking
 from t5prep.train.data import device_feed, opening, steps_per_epoch
 from t5prep.train.evaluate.evaluator import Evaluation
 from t5prep.train.evaluate.validation import Validation
-from t5prep.train.log import RunLog, duration, say
+from t5prep.train.log import RunLog, say
 from t5prep.train.loop import Due, Signals, Stepper, StepProfile, TrainingLoop
 from t5prep.train.model.architecture import Config, ModelConfig
 from t5prep.train.model.lora import adapter_layouts, parameters

@@ -315,7 +315,11 @@ def test_a_browser_draws_it_and_says_nothing(data: Path, tmp_path: Path) -> None
         ("matplotlib", "report {data}", "This needs matplotlib, which is not installed. Get it: "),
         ("matplotlib", "explore {data} --run none", "none cannot be read"),  # whose pages have no charts
         ("jinja2", "explore {data}", "This needs jinja2, which is not installed. Get it: "),
-        ("jinja2", "plan --model t5-base --html {data}/plan.html", "This needs jinja2, which is not installed. Get it: "),
+        (
+            "jinja2",
+            "plan --model t5-base --html {data}/plan.html",
+            "This needs jinja2, which is not installed. Get it: ",
+        ),
     ],
 )
 def test_a_package_that_is_missing_is_named_before_the_work(data: Path, missing: str, line: str, said: str) -> None:

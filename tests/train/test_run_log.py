@@ -38,9 +38,7 @@ def test_speed_is_that_of_training_alone(
     assert not capsys.readouterr().err
     clock[0] += 6
     log.line(110, loss=1.5, learning_rate=0.1, waited=2.0)
-    said = (
-        "step 110/1,000  loss 1.5000  lr 1.00e-01  500 tokens/s  input-bound (30% waiting for input)  1 min 29 s left"
-    )
+    said = "step 110/1,000  loss 1.5000  lr 1.00e-01  500 tokens/s  input-bound (30% waiting for input)  89 s left"
     assert said in capsys.readouterr().err
     clock[0] += 1
     log.line(1000, loss=1.0, learning_rate=0.1, waited=0.0)  # the last step is said, however soon it comes

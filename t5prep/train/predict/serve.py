@@ -108,7 +108,7 @@ class RefusedError(Exception):
 
 
 class Server(web_server.Server):
-    """Serve one model at an address until `close`. Raises OSError if the address is not available.
+    """Serve one model at an address until `close`. Raises UsageError if the address is not available.
 
     `asking` says how rows become inputs; `name` is the model's name for clients, never a path. `hosts` are further names
     of this server.

@@ -26,7 +26,8 @@ from jax.experimental import serialize_executable
 
 from t5prep.errors import OutputError, T5prepError, UsageError
 from t5prep.io import atomic_files, cache_folder, signed_files
-from t5prep.train.log import duration, say
+from t5prep.io.progress import duration
+from t5prep.train.log import say
 from t5prep.train.model.architecture import Config
 from t5prep.train.runtime import hosts
 from t5prep.train.runtime.layout import Layout, arrange
