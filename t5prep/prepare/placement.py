@@ -100,7 +100,9 @@ class SplitDraw:
         rank = {name: i for i, name in enumerate(names)}
         of = np.array([rank[name] for name in shares])[which]
         if table["split"].null_count < len(own):
-            of = np.array([rank[name] if name else drawn for name, drawn in zip(own, of.tolist(), strict=True)], np.int64)
+            of = np.array(
+                [rank[name] if name else drawn for name, drawn in zip(own, of.tolist(), strict=True)], np.int64
+            )
         return names, of
 
 

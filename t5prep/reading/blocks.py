@@ -98,7 +98,8 @@ def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> It
             inline, reader = True, encodings.Recoded(reader, format.encoding)
             format = dataclasses.replace(format, encoding="utf-8", written=codecs.lookup(format.encoding).name)
         if format.kind == "jsonl" and (format.records or json_documents.is_array(beginning)):
-            yield from _of_document(reader, file, format, size=block_bytes)
+            lines = json_documents.lines(reader, format.records, encoding=format.encoding, name=file.name)
+            yield from _of_lines(lines, file, dataclasses.replace(format, records=""), (), size=block_bytes)
             return
         if format.kind == "jsonl" and json_documents.is_object(beginning):
             json_documents.refuse_object(reader, encoding=format.encoding, name=file.name)
@@ -217,18 +218,18 @@ def _refuse_twins(block: Block, columns: Sequence[str]) -> None:
             )
 
 
-def _of_document(reader: Readable, file: RawFile, format: Format, *, size: int) -> Iterator[Block]:
-    """Yield the rows of one JSON document as blocks of JSON lines, each of about `size` bytes."""
-    lines, held, first, offset = [], 0, 1, 0
-    form = dataclasses.replace(format, records="")
-    for line in json_documents.lines(reader, format.records, encoding=format.encoding, name=file.name):
-        lines.append(line)
-        held += len(line)
-        if held >= size:
-            yield Block(file, form, (), first, len(lines), offset, held, b"".join(lines))
-            first, offset, lines, held = first + len(lines), offset + held, [], 0
-    if lines:
-        yield Block(file, form, (), first, len(lines), offset, held, b"".join(lines))
+def _of_lines(
+    lines: Iterable[bytes], file: RawFile, format: Format, columns: tuple[str, ...], *, size: int
+) -> Iterator[Block]:
+    """Yield rows that were made lines, which lie so in no file, as blocks of about `size` bytes."""
+    held, bytes_held, first, offset = list[bytes](), 0, 1, 0
+    for line in itertools.chain(lines, [None]):
+        if held and (line is None or bytes_held >= size):
+            yield Block(file, format, columns, first, len(held), offset, bytes_held, b"".join(held))
+            first, offset, held, bytes_held = first + len(held), offset + bytes_held, [], 0
+        if line is not None:
+            held.append(line)
+            bytes_held += len(line)
 
 
 def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline: bool, size: int) -> Iterator[Block]:
@@ -369,7 +370,8 @@ def scan_element(
     Raises SourceError if one file of a pair has more lines.
     """
     if isinstance(element, Pair):
-        yield from _scan_pair(element, encoding=encoding, block_bytes=block_bytes)
+        form = Format("tsv", encoding)
+        yield from _of_lines(_lines_of_pair(element), element.source, form, COLUMNS, size=block_bytes)
     else:
         says = unpacked_name(element.name).lower().endswith(tuple(formats.SUFFIXES))
         form = formats.detect(
@@ -380,23 +382,14 @@ def scan_element(
         yield from scan(element, dataclasses.replace(form, records=records), block_bytes=block_bytes)
 
 
-def _scan_pair(pair: Pair, *, encoding: str, block_bytes: int) -> Iterator[Block]:
-    form = Format("tsv", encoding)
-    first, lines, size = 1, [], 0
+def _lines_of_pair(pair: Pair) -> Iterator[bytes]:
     with sources.open_stream(pair.source) as left, sources.open_stream(pair.target) as right:
-        for number, both in enumerate(itertools.zip_longest(_lines(left), _lines(right)), 1):
+        for number, both in enumerate(itertools.zip_longest(_lines(left), _lines(right))):
             if None in both:
                 longer, shorter = (pair.source, pair.target) if both[0] is not None else (pair.target, pair.source)
-                raise SourceError(f"{shorter.name} ends after {number - 1:,} lines, {longer.name} goes on.")
+                raise SourceError(f"{shorter.name} ends after {number:,} lines, {longer.name} goes on.")
             # A tab or \r would separate columns or rows; the tokenizer reads them as spaces anyway.
-            line = b"\t".join(_ONE_FIELD.sub(b" ", side) for side in both if side is not None) + b"\n"
-            lines.append(line)
-            size += len(line)
-            if size >= block_bytes:
-                yield Block(pair.source, form, COLUMNS, first, len(lines), first, size, b"".join(lines))
-                first, lines, size = number + 1, [], 0
-    if lines:
-        yield Block(pair.source, form, COLUMNS, first, len(lines), first, size, b"".join(lines))
+            yield b"\t".join(_ONE_FIELD.sub(b" ", side) for side in both if side is not None) + b"\n"
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -6,7 +6,6 @@ spells a special token is plain text.
 """
 
 import functools
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,7 +39,7 @@ def is_written(content: bytes) -> bool:
 
 def begins_texts(content: bytes) -> bool:
     """Check whether the content of a tokenizer.json is of a model that writes texts, and puts tokens before them."""
-    return is_written(content) and bool(firsts_of(json.loads(content)))
+    return is_written(content) and bool(encoder_tokenizer.around(json.loads(content)).first)
 
 
 def of_pairs(files: ModelFiles) -> bytes:
@@ -52,21 +51,6 @@ def of_pairs(files: ModelFiles) -> bytes:
         raise TokenizerError(
             f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again."
         ) from error
-
-
-def firsts_of(whole: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the ids that a `tokenizer.json` puts before a text: RoBERTa's `<s>`, Gemma's `<bos>`, or none."""
-    frame = encoder_tokenizer.frame_of(whole)
-    if frame:
-        return frame.first
-    steps = [whole.get("post_processor") or {}]
-    steps = [step for one in steps for step in (one["processors"] if one.get("type") == "Sequence" else [one])]
-    for step in steps:
-        if step.get("type") == "TemplateProcessing":
-            before = itertools.takewhile(lambda part: "Sequence" not in part, step["single"])
-            names = [part["SpecialToken"]["id"] for part in before]
-            return tuple(id for name in names for id in step["special_tokens"][name]["ids"])
-    return ()
 
 
 class BpeTokenizer(EncoderTokenizer):
@@ -102,7 +86,7 @@ class BpeTokenizer(EncoderTokenizer):
                 raise ValueError(f"it has none of {', '.join(texts)}")
         (end, *_), (pad, *_), (unknown, *_) = found
         special = {id: text for text, id in ids.items() if text in self._controls(whole)}
-        return Described(Frame(firsts_of(whole), (end,), (end,)), pad, unknown, special)
+        return Described(Frame(encoder_tokenizer.around(whole).first, (end,), (end,)), pad, unknown, special)
 
     def _controls(self, whole: Mapping[str, Any]) -> set[str]:
         """Return how the tokens that stand for no text are written."""

@@ -59,28 +59,65 @@ def frame_of(whole: Mapping[str, Any], *, ends: bool = True) -> Frame | None:
 
     ends: also None if there is none after a text, as in Gemma's and Llama's.
     """
-    steps = [whole.get("post_processor") or {}]
-    steps = [step for one in steps for step in (one["processors"] if one.get("type") == "Sequence" else [one])]
-    for step in steps:
+    frame = around(whole)
+    return frame if frame.first and (frame.last or (frame.between and not ends)) else None
+
+
+def around(whole: Mapping[str, Any]) -> Frame:
+    """Return the special tokens that a `tokenizer.json` puts around texts, perhaps none."""
+    for step in steps(whole.get("post_processor"), "processors"):
         kind = step.get("type")
         if kind in ("BertProcessing", "RobertaProcessing"):
             (_, first), (_, last) = step["cls"], step["sep"]
             return Frame((first,), (last,) * (1 if kind == "BertProcessing" else 2), (last,))
         if kind == "TemplateProcessing":
-            first, between, last = _template(step)
-            return Frame(first, between, last) if first and (last or (between and not ends)) else None
-    return None
+            groups: list[tuple[int, ...]] = [()]
+            for part in step["pair"]:
+                if "Sequence" in part:
+                    groups.append(())
+                else:
+                    groups[-1] += tuple(step["special_tokens"][part["SpecialToken"]["id"]]["ids"])
+            return Frame(*groups)
+    return Frame((), (), ())
 
 
-def _template(step: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-    """Return the ids before, between and after the two texts of a pair."""
-    groups: list[list[int]] = [[]]
-    for part in step["pair"]:
-        if "Sequence" in part:
-            groups.append([])
-        else:
-            groups[-1] += step["special_tokens"][part["SpecialToken"]["id"]]["ids"]
-    return tuple(map(tuple, groups))
+def steps(section: Any, key: str) -> list[Mapping[str, Any]]:
+    """Return the steps of a part of a `tokenizer.json`: those of a sequence, in its `key`, a single one, or none."""
+    if not section:
+        return []
+    return [step for one in section[key] for step in steps(one, key)] if section["type"] == "Sequence" else [section]
+
+
+# Parts of a `tokenizer.json` that is written.
+
+SPACES = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+
+
+def template(first: Mapping[str, int], last: Mapping[str, int]) -> dict[str, Any]:
+    """Return the part that puts special tokens before a text, and after each of a pair: how they are written → their ids."""
+    before, after = ([{"SpecialToken": {"id": text, "type_id": 0}} for text in some] for some in (first, last))
+    one, two = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    return {
+        "type": "TemplateProcessing",
+        "single": [*before, one, *after],
+        "pair": [*before, one, *after, two, *after],
+        "special_tokens": {text: {"id": text, "ids": [id], "tokens": [text]} for text, id in {**first, **last}.items()},
+    }
+
+
+def normalizer(model: bytes) -> dict[str, Any]:
+    """Return the part that does what a SentencePiece model does to a text: its character map, and runs of spaces made one."""
+    charsmap = base64.b64encode(model_proto.charsmap(model)).decode()
+    mapped = [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []
+    strip = {"type": "Strip", "strip_left": True, "strip_right": True}
+    squeeze = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    return {"type": "Sequence", "normalizers": [*mapped, strip, squeeze]}
+
+
+def added(id: int, content: str, *, special: bool = True, normalized: bool = False) -> dict[str, Any]:
+    """Return a token that is looked for before the model."""
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": normalized, "special": special}
+    return {"id": id, "content": content, **flags}
 
 
 def word_pieces(vocabulary: Sequence[str], config: Mapping[str, Any]) -> bytes:
@@ -90,7 +127,7 @@ def word_pieces(vocabulary: Sequence[str], config: Mapping[str, Any]) -> bytes:
     BertTokenizer's defaults. Raises KeyError if a special token is not in the vocabulary.
     """
     ids = {piece: id for id, piece in enumerate(vocabulary)}
-    normalizer = {
+    normalized = {
         "type": "BertNormalizer",
         "clean_text": True,
         "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
@@ -104,23 +141,23 @@ def word_pieces(vocabulary: Sequence[str], config: Mapping[str, Any]) -> bytes:
         "max_input_chars_per_word": 100,
         "vocab": ids,
     }
-    around = {"type": "BertProcessing", "sep": ["[SEP]", ids["[SEP]"]], "cls": ["[CLS]", ids["[CLS]"]]}
+    ends = {"type": "BertProcessing", "sep": ["[SEP]", ids["[SEP]"]], "cls": ["[CLS]", ids["[CLS]"]]}
     return _dumped(
         model,
         special={text: ids[text] for text in BERT_SPECIAL},
-        normalizer=normalizer,
+        normalizer=normalized,
         pre_tokenizer={"type": "BertPreTokenizer"},
-        post_processor=around,
+        post_processor=ends,
         decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
     )
 
 
 def byte_pairs(
-    ids: Mapping[str, int], merges: Sequence[str], config: Mapping[str, Any], *, added: Mapping[str, int]
+    ids: Mapping[str, int], merges: Sequence[str], config: Mapping[str, Any], *, more: Mapping[str, int]
 ) -> bytes:
     """Return the `tokenizer.json` of a RoBERTa's `vocab.json` and `merges.txt`, given by its lines.
 
-    config: `add_prefix_space` of its tokenizer_config.json; added: the special tokens of `added_tokens.json`, as CodeT5's
+    config: `add_prefix_space` of its tokenizer_config.json; more: the special tokens of `added_tokens.json`, as CodeT5's
     sentinels are. Raises KeyError if a special token is not there.
     """
     byte_level = {
@@ -131,13 +168,13 @@ def byte_pairs(
     }
     rules = [line.split(" ") for line in merges if line and not line.startswith("#version")]
     model = {"type": "BPE", "dropout": None, "unk_token": None, "vocab": dict(ids), "merges": rules}
-    around = {"type": "RobertaProcessing", "sep": ["</s>", ids["</s>"]], "cls": ["<s>", ids["<s>"]]}
+    ends = {"type": "RobertaProcessing", "sep": ["</s>", ids["</s>"]], "cls": ["<s>", ids["<s>"]]}
     return _dumped(
         {**model, "continuing_subword_prefix": "", "end_of_word_suffix": "", "fuse_unk": False},
-        special={**{text: ids[text] for text in ROBERTA_SPECIAL}, **added},
+        special={**{text: ids[text] for text in ROBERTA_SPECIAL}, **more},
         normalizer=None,
         pre_tokenizer=byte_level,
-        post_processor={**around, "trim_offsets": True, "add_prefix_space": byte_level["add_prefix_space"]},
+        post_processor={**ends, "trim_offsets": True, "add_prefix_space": byte_level["add_prefix_space"]},
         decoder=byte_level,
     )
 
@@ -159,50 +196,21 @@ def sentence_pieces(content: bytes) -> bytes:
     if "[MASK]" not in ids:
         ids["[MASK]"] = len(pieces)
         pieces.append(["[MASK]", 0.0])
-    charsmap = base64.b64encode(model_proto.charsmap(content)).decode()
-    normalizers: list[dict[str, Any]] = [
-        {"type": "Strip", "strip_left": True, "strip_right": True},
-        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
-    ]
-    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
-    first, last = ({"SpecialToken": {"id": text, "type_id": 0}} for text in ("[CLS]", "[SEP]"))
-    texts = [{"Sequence": {"id": name, "type_id": 0}} for name in ("A", "B")]
-    around = {
-        "type": "TemplateProcessing",
-        "single": [first, texts[0], last],
-        "pair": [first, texts[0], last, texts[1], last],
-        "special_tokens": {text: {"id": text, "ids": [ids[text]], "tokens": [text]} for text in ("[CLS]", "[SEP]")},
-    }
     return _dumped(
         {"type": "Unigram", "unk_id": ids["[UNK]"], "vocab": pieces, "byte_fallback": False},
         special={text: ids[text] for text in BERT_SPECIAL},
-        normalizer={
-            "type": "Sequence",
-            "normalizers": [{"type": "Precompiled", "precompiled_charsmap": charsmap}, *normalizers]
-            if charsmap
-            else normalizers,
-        },
-        pre_tokenizer=space,
-        post_processor=around,
-        decoder=space,
+        normalizer=normalizer(content),
+        pre_tokenizer=SPACES,
+        post_processor=template({"[CLS]": ids["[CLS]"]}, {"[SEP]": ids["[SEP]"]}),
+        decoder=SPACES,
     )
 
 
 def _dumped(model: Mapping[str, Any], *, special: Mapping[str, int], **parts: Any) -> bytes:
     """Return a tokenizer.json, the same bytes for the same vocabulary."""
-    added = [
-        {
-            "id": id,
-            "content": text,
-            "single_word": False,
-            "lstrip": text == "<mask>",
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for text, id in sorted(special.items(), key=lambda item: item[1])
-    ]
-    whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **parts, "model": model}
+    in_order = sorted(special.items(), key=lambda item: item[1])
+    tokens = [{**added(id, text), "lstrip": text == "<mask>"} for text, id in in_order]
+    whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens, **parts, "model": model}
     return json.dumps(whole, ensure_ascii=False).encode()
 
 
@@ -255,8 +263,8 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
 def of_pairs(files: ModelFiles, config: Mapping[str, Any]) -> bytes:
     """Return the tokenizer of a `vocab.json` and a `merges.txt`. Raises ValueError, TypeError, KeyError or AttributeError."""
     merges = files.read(MERGES).decode().split("\n")
-    added = {str(text): int(id) for text, id in _object(files, ADDED).items()}
-    return byte_pairs(json.loads(files.read(PAIRS)), merges, config, added=added)
+    more = {str(text): int(id) for text, id in _object(files, ADDED).items()}
+    return byte_pairs(json.loads(files.read(PAIRS)), merges, config, more=more)
 
 
 def _object(files: ModelFiles, name: str) -> Mapping[str, Any]:

@@ -5,7 +5,6 @@ and one EOS after each text. It names `PreTrainedTokenizerFast`, not `T5Tokenize
 5 rebuilds its steps and loses byte fallback. The remaining differences are listed in tests/prepare/test_identity.py.
 """
 
-import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from t5prep.io import atomic_files
 from t5prep.tokens import model_proto
-from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
+from t5prep.tokens.encoder_tokenizer import SPACES, EncoderTokenizer, added, normalizer, template
 from t5prep.tokens.tokenizer import SENTINEL_TEXTS, SENTINELS, Tokenizer
 
 MODEL_NAME = "spiece.model"
@@ -92,12 +91,7 @@ def _write_texts(out: Path, tokenizer: EncoderTokenizer) -> None:
     """Write the tokenizer.json of a model that writes texts, which puts around a text what training had there."""
     whole = json.loads(tokenizer.model)
     first, (eos,) = tokenizer.frame.first, tokenizer.frame.last
-    around = _after_texts(tokenizer.piece(eos), eos)
-    for id in reversed(first):
-        text = tokenizer.piece(id)
-        token = {"SpecialToken": {"id": text, "type_id": 0}}
-        around["single"], around["pair"] = [token, *around["single"]], [token, *around["pair"]]
-        around["special_tokens"][text] = {"id": text, "ids": [id], "tokens": [text]}
+    around = template({tokenizer.piece(id): id for id in first}, {tokenizer.piece(eos): eos})
     kinds = {"eos_token": eos, "pad_token": tokenizer.pad_id, "unk_token": tokenizer.unk_id}
     described = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -115,27 +109,19 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
         return _of_bpe(tokenizer)
     model = tokenizer.processor
     eos = model.id_to_piece(tokenizer.eos_id)
-    charsmap = base64.b64encode(model_proto.charsmap(tokenizer.model)).decode()
     controls = [id for id in range(tokenizer.vocab_size) if model.is_control(id) or model.is_unknown(id)]
-    added = [(id, model.id_to_piece(id)) for id in controls]
-    added += [(tokenizer.vocab_size + place, sentinel) for place, sentinel in enumerate(reversed(SENTINEL_TEXTS))]
-    white = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
-    normalizers: list[dict[str, Any]] = [
-        {"type": "Strip", "strip_left": True, "strip_right": True},
-        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
-    ]
-    if charsmap:
-        normalizers.insert(0, {"type": "Precompiled", "precompiled_charsmap": charsmap})
+    tokens = [(id, model.id_to_piece(id)) for id in controls]
+    tokens += [(tokenizer.vocab_size + place, sentinel) for place, sentinel in enumerate(reversed(SENTINEL_TEXTS))]
     pieces = [[model.id_to_piece(id), model.get_score(id)] for id in range(tokenizer.vocab_size)]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [_added(id, content) for id, content in added],
-        "normalizer": {"type": "Sequence", "normalizers": normalizers},
-        "pre_tokenizer": white,
-        "post_processor": _after_texts(eos, tokenizer.eos_id),
-        "decoder": _bytes_decoder() if tokenizer.facts.byte_fallback else white,
+        "added_tokens": [added(*token) for token in tokens],
+        "normalizer": normalizer(tokenizer.model),
+        "pre_tokenizer": SPACES,
+        "post_processor": template({}, {eos: tokenizer.eos_id}),
+        "decoder": _bytes_decoder() if tokenizer.facts.byte_fallback else SPACES,
         "model": {
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
@@ -168,16 +154,16 @@ def _of_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
         merges += [(-model.get_score(id), *pair) for pair in sorted(known)]
     merges.sort(key=lambda one: one[0])
     eos = pieces[tokenizer.eos_id]
-    added = [_added(id, pieces[id]) for id in by_hand]
-    added += [_added(id, pieces[id], special=False, normalized=True) for id in defined]
+    tokens = [added(id, pieces[id]) for id in by_hand]
+    tokens += [added(id, pieces[id], special=False, normalized=True) for id in defined]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": sorted(added, key=lambda one: int(one["id"])),
+        "added_tokens": sorted(tokens, key=lambda one: int(one["id"])),
         "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
         "pre_tokenizer": None,
-        "post_processor": _after_texts(eos, tokenizer.eos_id),
+        "post_processor": template({}, {eos: tokenizer.eos_id}),
         "decoder": {"type": "Sequence", "decoders": _bytes_decoder()["decoders"][:3]},
         "model": {
             "type": "BPE",
@@ -189,29 +175,6 @@ def _of_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
             "merges": [[left, right] for *_, left, right in merges],
         },
     }
-
-
-def _after_texts(eos: str, id: int) -> dict[str, Any]:
-    """Return the part of a tokenizer.json that puts EOS after each text."""
-    return {
-        "type": "TemplateProcessing",
-        "single": [_text("A"), _end(eos)],
-        "pair": [_text("A"), _end(eos), _text("B"), _end(eos)],
-        "special_tokens": {eos: {"id": eos, "ids": [id], "tokens": [eos]}},
-    }
-
-
-def _added(id: int, content: str, *, special: bool = True, normalized: bool = False) -> dict[str, Any]:
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": normalized, "special": special}
-    return {"id": id, "content": content, **flags}
-
-
-def _text(name: str) -> dict[str, Any]:
-    return {"Sequence": {"id": name, "type_id": 0}}
-
-
-def _end(eos: str) -> dict[str, Any]:
-    return {"SpecialToken": {"id": eos, "type_id": 0}}
 
 
 def _bytes_decoder() -> dict[str, Any]:

@@ -83,7 +83,7 @@ def _pieces(model: Mapping[str, Any], added: Iterable[Mapping[str, Any]]) -> lis
 def _normalization(normalizer: Any, splitter: Any) -> Normalization:
     """Return the normalization that SentencePiece has to do. Raises _Unlike for a step that it does not have."""
     charsmap, rules = b"", []
-    for step in _steps(normalizer, "normalizers"):
+    for step in encoder_tokenizer.steps(normalizer, "normalizers"):
         kind = step["type"]
         if kind == "Precompiled":
             charsmap = base64.b64decode(step["precompiled_charsmap"] or "")
@@ -95,7 +95,7 @@ def _normalization(normalizer: Any, splitter: Any) -> Normalization:
             raise _Unlike(f"its normalizer {kind} is none of SentencePiece's")
     if rules and charsmap:
         raise _Unlike("it normalizes twice")
-    if not any(step["type"] == "Metaspace" for step in _steps(splitter, "pretokenizers")):
+    if not any(step["type"] == "Metaspace" for step in encoder_tokenizer.steps(splitter, "pretokenizers")):
         raise _Unlike(f"it does not write spaces as {SPACE} (Metaspace)")
     if rules == ["NFKC"]:
         return Normalization("nfkc", rule("nfkc"))
@@ -128,7 +128,7 @@ def _check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:
         ),
     }
     longer = [piece.text for piece in pieces if len(piece.text) > 1 and piece.kind == NORMAL]
-    for step in _steps(splitter, "pretokenizers"):
+    for step in encoder_tokenizer.steps(splitter, "pretokenizers"):
         kind = step["type"]
         if kind == "Metaspace":
             if step.get("replacement") != SPACE or step.get("prepend_scheme", "always") == "never":
@@ -141,13 +141,6 @@ def _check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:
                 raise _Unlike(f"it splits at {kind.lower()}, and its piece {across[0]!r} goes across")
         elif kind != "WhitespaceSplit":
             raise _Unlike(f"its pre-tokenizer {kind} is not known")
-
-
-def _steps(section: Any, key: str) -> list[Mapping[str, Any]]:
-    """Return the steps of a sequence, of a single step, or of none."""
-    if section is None:
-        return []
-    return [step for one in section[key] for step in _steps(one, key)] if section["type"] == "Sequence" else [section]
 
 
 # The file names of a SentencePiece model in directories of Hugging Face layout.
