@@ -4,6 +4,7 @@ It is written last, so a directory without one is not a dataset. Its digest cove
 bytes and the shards themselves, so a manifest edited by hand is refused.
 """
 
+import collections
 import dataclasses
 import hashlib
 import itertools
@@ -183,6 +184,12 @@ class Manifest:
     def class_names(self) -> list[str]:
         """Return the names of the classes whose numbers are the targets; none where targets are texts, one for a number."""
         return {"text": [], "tokens": [], "number": ["number"]}.get(self.settings.target, self.task.classes)
+
+    @property
+    def labels(self) -> list[str]:
+        """Return the targets that are counted, of all splits, the most frequent first."""
+        counts = sum((collections.Counter(split.labels) for split in self.splits.values()), collections.Counter[str]())
+        return sorted(counts, key=lambda label: (-counts[label], label))
 
     @property
     def hides_tokens(self) -> bool:

@@ -72,7 +72,10 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         first=first,
         marker=dataset_manifest.marked and bool(dataset_manifest.ledger["inputs"]["rows_cut"]),
         kept_newlines=newlines.SENTINEL if dataset_manifest.settings.keep_newlines else "",
-        labels=_labels(dataset_manifest),
+        labels=[
+            (label, {name: split.labels.get(label, 0) for name, split in dataset_manifest.splits.items()})
+            for label in dataset_manifest.labels[:_LABELS]
+        ],
         characters=look(dataset_manifest, loaded_tokenizer) if loaded_tokenizer else None,
         drawn=drawn,
         why=why,
@@ -120,18 +123,6 @@ def _choices(dataset_manifest: Manifest, split: str) -> list[lengths.Choice]:
     joint = lengths.histogram(dataset_manifest.splits[split], where=f"the split {split}")
     prepared = dataset_manifest.settings.input_length, dataset_manifest.settings.target_length
     return lengths.choices(joint, prepared=prepared, cost=lambda inputs, targets: inputs + targets)
-
-
-def _labels(dataset_manifest: Manifest) -> list[tuple[str, dict[str, int]]]:
-    """Return the labels, the most frequent first, each with its number of records in every split."""
-    total: collections.Counter[str] = collections.Counter()
-    for split in dataset_manifest.splits.values():
-        total.update(split.labels)
-    ranked = sorted(total, key=lambda label: (-total[label], label))[:_LABELS]
-    return [
-        (label, {name: split.labels.get(label, 0) for name, split in dataset_manifest.splits.items()})
-        for label in ranked
-    ]
 
 
 def _rejected(data: str | Path, dataset_manifest: Manifest) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:

@@ -72,12 +72,16 @@ class Wanted:
             fields.pop("sort", None)
         return cls(**fields | {"page": max(1, fields.get("page", 1))})
 
-    def address(self, **changes: Any) -> str:
-        """Return the address of these rows with some fields changed; another filter or order begins at its first page."""
+    def address(self, *, number: int | None = None, **changes: Any) -> str:
+        """Return the address of these rows with some fields changed; another filter or order begins at its first page.
+
+        With a `number`, it is the address of one of the rows, from which the others are reached.
+        """
         changed = dataclasses.replace(self, **{"page": 1} | changes)
         usual = {field.name: field.default for field in dataclasses.fields(self)}
         said = {name: value for name, value in dataclasses.asdict(changed).items() if value != usual[name]}
-        return "/?" + urllib.parse.urlencode(said, errors="replace")
+        place, said = ("/", said) if number is None else ("/row", said | {"number": number})
+        return f"{place}?{urllib.parse.urlencode(said, errors='replace')}"
 
 
 class Explorer:
@@ -110,18 +114,6 @@ class Explorer:
         self.tables = {"records": records, "rejected": kept("rejected", lambda: table.rejected(data))}
         self.rows = functools.lru_cache(_WAYS)(self._rows)
         self._index = functools.cache(self._read_index)
-
-    @functools.cached_property
-    def targets(self) -> list[str]:
-        """The targets that a page offers to filter by: those that the manifest counts, the most frequent first.
-
-        One with characters that are not seen cannot be offered: what a form sends would be another text.
-        """
-        counts: dict[str, int] = {}
-        for split in self.dataset.splits.values():
-            for label, number in split.labels.items():
-                counts[label] = counts.get(label, 0) + number
-        return sorted(filter(str.isprintable, counts), key=lambda label: (-counts[label], label))
 
     def _rows(self, wanted: Wanted) -> np.ndarray:
         """Return the numbers of the rows that are wanted, in their order."""
@@ -261,7 +253,7 @@ class _Handler(web_server.Handler):
             elif place == "/":
                 self._send_page(self._table(wanted))
             elif number.isascii() and number.isdigit() and int(number[:12]) < len(explorer.tables[wanted.view]):
-                self._send_page(self._row(wanted.view, int(number[:12]), id=address.get("id", "")))
+                self._send_page(self._row(wanted, int(number[:12]), id=address.get("id", "")))
             else:
                 self.send(HTTPStatus.NOT_FOUND, b"There is no such row.", kind="text/plain")
         except T5prepError as error:
@@ -291,25 +283,33 @@ class _Handler(web_server.Handler):
             "columns": rows.column_names,
             "sorts": {name: called for name, called in SORTS.items() if name in rows.column_names},
             "counts": {view: len(own) for view, own in explorer.tables.items()},
-            "targets": explorer.targets,
+            # One with characters that are not seen cannot be offered: what a form sends would be another text.
+            "targets": list(filter(str.isprintable, explorer.dataset.labels)),
             "reasons": sorted(filter(str.isprintable, explorer.dataset.rejected)),
         }
         return self._rendered("explore.html", facts)
 
-    def _row(self, view: str, number: int, *, id: str) -> Iterator[str]:
+    def _row(self, wanted: Wanted, number: int, *, id: str) -> Iterator[str]:
         explorer = self.server.explorer
-        row = explorer.row(view, number)
-        rejected = view == "rejected"
+        row = explorer.row(wanted.view, number)
+        rejected = wanted.view == "rejected"
+        rows = explorer.rows(wanted)
+        if not len(at := np.flatnonzero(rows == number)):  # the address was typed
+            wanted = Wanted(view=wanted.view)
+            rows, at = explorer.rows(wanted), np.array([number])
+        place = int(at[0])
         ids = [f"{row['file']}:{row['row']}"] if rejected else row["id"] if isinstance(row["id"], list) else [row["id"]]
         chosen = id if id in ids else ids[0]
         facts = {
-            "view": view,
+            "wanted": wanted,
+            "page": place // ROWS + 1,
+            "before": int(rows[place - 1]) if place else None,
+            "after": int(rows[place + 1]) if place + 1 < len(rows) else None,
             "row": row,
             "ids": ids,
             "chosen": chosen,
             "pieces": {} if rejected else explorer.pieces(row),
             "marker": explorer.dataset.marked,
-            "last": len(explorer.tables[view]) - 1,
             "kept": row.get("cluster") if rejected else None,
             "run": self.server.run,
             "life": lambda: explorer.life(chosen),

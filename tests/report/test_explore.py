@@ -132,7 +132,7 @@ def test_an_address_says_what_it_was_made_of() -> None:
     wanted = Wanted(search="a&b=\u202e<c>", least=3, sort="-loss", page=7)
     asked = wanted.address(page=7)
     said = {name: values[-1] for name, values in urllib.parse.parse_qs(asked.partition("?")[2]).items()}
-    assert Wanted.read(said) == wanted
+    assert (Wanted.read(said), Wanted.read(said).page) == (wanted, 7)
     assert Wanted.read({"page": "0", "least": "-3", "most": "x", "sort": "DROP", "other": "1"}) == Wanted()
 
 
@@ -155,7 +155,7 @@ def test_a_row_has_its_tokens_and_its_life(served: Server, explorer: Explorer, d
 
 def test_a_wrong_answer_stands_with_its_record(served: Server, explorer: Explorer) -> None:
     shown = page(served, "/?answer=wrong&sort=-loss")
-    (first, *_) = re.findall(r"/row\?number=(\d+)", shown)
+    (first, *_) = re.findall(r"/row\?[^\"]*number=(\d+)", shown)
     losses = [float(one) for one in re.findall(r'<td class="n">(\d+\.\d{3})</td>', shown)]
     assert losses == sorted(losses, reverse=True)
     assert losses
@@ -163,16 +163,31 @@ def test_a_wrong_answer_stands_with_its_record(served: Server, explorer: Explore
     assert "answer, wrong: <b>none of it</b>" in told
 
 
+def test_from_a_row_its_neighbours_in_the_filter_and_their_page_are_reached(served: Server, explorer: Explorer) -> None:
+    wanted = Wanted(split="validation", answer="wrong", sort="-loss")
+    rows, there, met = [int(one) for one in explorer.rows(wanted)], page(served, wanted.address()), []
+    link: str | None = re.search(r'<td><a href="([^"]*)"', there)[1]
+    while link:
+        told = page(served, html.unescape(link))
+        met.append(int(link.rpartition("=")[2]))
+        assert html.unescape(re.search(r'<nav class="views"><a href="([^"]*)"', told)[1]) == wanted.address()
+        found = re.search(r'<a href="([^"]*)" rel="next"', told)
+        link = found and found[1]
+    assert met == rows
+    elsewhere = next(number for number in range(len(explorer.tables["records"])) if number not in rows)
+    assert f'"/row?number={elsewhere + 1}" rel="next"' in page(served, wanted.address(number=elsewhere))
+
+
 def test_near_duplicates_lead_to_each_other(served: Server, explorer: Explorer) -> None:
     (rejected,) = explorer.shown(Wanted(view="rejected", reason="near duplicate"))
     told = page(served, f"/row?view=rejected&number={rejected['number']}")
     kept = html.unescape(re.search(r'<a href="(/\?search=[^"]*)"', told)[1])  # type: ignore[index]
-    (number,) = re.findall(r"/row\?number=(\d+)", page(served, kept))
+    (number,) = re.findall(r"/row\?[^\"]*number=(\d+)", page(served, kept))
     assert explorer.row("records", int(number))["near_duplicates"] == 1
     back = html.unescape(
         re.search(r'<a href="(/\?view=rejected[^"]*search=[^"]*)"', page(served, f"/row?number={number}"))[1]
     )  # type: ignore[index]
-    assert f'/row?view=rejected&amp;number={rejected["number"]}"' in page(served, back)
+    assert re.search(rf'"/row\?view=rejected&amp;[^"]*number={rejected["number"]}"', page(served, back))
 
 
 def test_rejected_rows_have_their_reasons(served: Server) -> None:
@@ -182,6 +197,9 @@ def test_rejected_rows_have_their_reasons(served: Server) -> None:
     told = page(served, "/row?view=rejected&number=0")
     assert "It made no record" in told
     assert "(left at: task)" in told
+    served.run = "runs/mine"
+    assert "--run runs/mine" in page(served, "/row?number=0")
+    assert "--run" not in page(served, "/row?view=rejected&number=0"), "no step saw it"
 
 
 @pytest.mark.parametrize(
