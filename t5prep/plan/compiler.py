@@ -30,6 +30,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from t5prep.io import paths
+
 # A line of XLA's buffer assignment: the temporaries of the whole program in HBM. Other memories have a `color`.
 _TEMPORARIES = re.compile(r"allocation \d+: size (\d+), page \d+, preallocated-temp:")
 # What is said instead of a time if no instruction has the number.
@@ -125,8 +127,8 @@ def exported_step(folder: Path, devices: list[Any]) -> Any:
     import jax.export
     import numpy as np
 
-    axes: dict[str, int] = json.loads((folder / "step.json").read_bytes())["mesh"]
-    step = jax.export.deserialize(bytearray((folder / "train_step.jax").read_bytes()))
+    axes: dict[str, int] = json.loads(paths.read(folder / "step.json"))["mesh"]
+    step = jax.export.deserialize(bytearray(paths.read(folder / "train_step.jax")))
     mesh = jax.sharding.Mesh(np.array(devices).reshape(list(axes.values())), list(axes))
     shapes = [
         jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding)

@@ -2,10 +2,12 @@
 
 import json
 import math
+import operator
 from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.io import paths
 from t5prep.plan import chips, compiled
 from t5prep.plan.chips import GIB, Tpu
 from t5prep.plan.compiled import Compiled
@@ -19,13 +21,13 @@ def compile_exported(folder: Path, *, tpu: str) -> Compiled:
     """
     target = chips.parse(tpu)
     try:
-        said = json.loads((folder / "step.json").read_bytes())
-        platform, devices = str(said["platform"]), math.prod(int(size) for size in said["mesh"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        said = json.loads(paths.read(folder / "step.json"))
+        platform, devices = str(said["platform"]), math.prod(map(operator.index, said["mesh"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{folder} is no step that was exported ({error}). {_again(target)}") from None
     if (platform, devices) != ("tpu", target.devices):
         raise UsageError(
-            f"{folder} has a step for {devices} devices of {platform}, and {target.name} has {target.devices} of tpu. "
+            f"{folder} has a step for {str(devices)[:20]} devices of {platform[:20]}, and {target.name} has {target.devices} of tpu. "
             f"{_again(target)}"
         )
     return compiled.compile_for({"exported": str(folder.absolute())}, chip=target.chip, devices=devices)

@@ -72,8 +72,12 @@ def _read(folder: Path) -> tuple[pa.Array, np.ndarray]:
             )
         for shard in made["shards"]:
             path = folder / Path(shard["name"]).name
-            ids += map(str, json.loads(safetensors_file.metadata(path)["ids"]))
-            parts.append(safetensors_file.tensors(path)["vectors"].read().astype(np.float32))
+            own = list(map(str, json.loads(safetensors_file.metadata(path)["ids"])))
+            part = safetensors_file.tensors(path)["vectors"].read()
+            if part.ndim != 2 or len(part) != len(own) or not part.shape[1] or not np.isfinite(part).all():
+                raise ValueError(f"{path.name} has no vector of finite numbers for each of its ids")
+            ids += own
+            parts.append(part)
         return pa.array(ids, pa.string()), np.concatenate(parts)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UnreadableError) as error:
         raise UsageError(

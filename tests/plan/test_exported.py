@@ -61,6 +61,24 @@ def test_a_file_is_compiled_for_the_chip_that_it_was_exported_for(step: Path) ->
     assert said.startswith(f"{step} on v5e-1: the exported step\n  fits ")
 
 
+@pytest.mark.parametrize(
+    "said",
+    ['{"platform": "tpu", "mesh": {"data": Infinity}}', '{"platform": "tpu", "mesh": {"data": 1.5}}', "[" * 100_000],
+)
+def test_a_description_that_is_none_is_refused(tmp_path: Path, said: str) -> None:
+    (tmp_path / "step.json").write_text(said)
+    code, answer = planned("--program", str(tmp_path), "--tpu", "v5e-1")
+    assert (code, answer.count("\n"), "is no step that was exported" in answer) == (1, 1, True), answer
+
+
+def test_a_pipe_or_a_device_is_no_step(tmp_path: Path) -> None:
+    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+        make(tmp_path / "step.json")
+        code, answer = planned("--program", str(tmp_path), "--tpu", "v5e-1")
+        assert (code, "it is a pipe or a device" in answer) == (1, True), answer
+        (tmp_path / "step.json").unlink()
+
+
 def test_what_does_not_belong_to_a_file_is_refused(step: Path, tmp_path: Path) -> None:
     for arguments, words in (
         (("--program", str(tmp_path)), "is no step that was exported"),

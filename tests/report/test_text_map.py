@@ -82,6 +82,19 @@ def test_what_cannot_be_a_map_is_said(data: Path, tmp_path: Path, monkeypatch: p
         '{"pooling": "mean", "shards": [{"name": "../../d/manifest.json"}]}'
     )
     cases |= {"damaged holds no vectors": tmp_path / "damaged"}
+    numbers = {"few": values[:1], "flat": values[0, :2], "deep": values[None].repeat(2, 0), "nan": values * np.nan}
+    numbers["empty"] = values[:, :0]
+    for name, held in numbers.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "manifest.json").write_text('{"pooling": "mean", "shards": [{"name": "one"}]}')
+        header = safetensors_file.header({"vectors": ("F32", held.shape)}, {"ids": '["x", "y"]'})
+        (folder / "one").write_bytes(header + held.tobytes())
+        cases[f"{name} holds no vectors (one has no vector of finite numbers for each of its ids)"] = folder
+    (tmp_path / "pipe").mkdir()
+    (tmp_path / "pipe" / "manifest.json").write_text('{"pooling": "mean", "shards": [{"name": "one"}]}')
+    os.mkfifo(tmp_path / "pipe" / "one")
+    cases["pipe holds no vectors"] = tmp_path / "pipe"
     for sentence, vectors in cases.items():
         refused = asked(data, vectors)
         assert (refused.exit_code, len(refused.stderr.splitlines())) == (1, 1), refused.output

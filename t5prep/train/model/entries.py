@@ -21,8 +21,9 @@ def classes_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     """
     named = config.get("id2label")
     if not isinstance(named, Mapping):
-        if not 0 <= (number := int(config.get("num_labels", 2))) <= MOST_NAMES:
-            raise ValueError(f"num_labels is {number}")
+        number = config.get("num_labels", 2)
+        if type(number) is not int or not 0 <= number <= MOST_NAMES:
+            raise ValueError(f"num_labels is {reprlib.repr(number)}")
         return tuple(f"LABEL_{place}" for place in range(number))
     return tuple(str(named[number]) for number in sorted(named, key=int))
 
@@ -84,9 +85,9 @@ def check_known(made: object, names: Mapping[str, str], **known: Sequence[str]) 
 
 
 def positive(number: Any) -> float:
-    """Return a number of a config as a float. Raises ValueError if it is not finite and above 0, also as a float32."""
-    if not 1e-30 < float(number) < 1e30:
-        raise ValueError(f"{number} is not a number above 0")
+    """Return a number of a config as a float. Raises ValueError if it is none, or not finite and above 0, also as a float32."""
+    if type(number) not in (int, float) or not 1e-30 < number < 1e30:
+        raise ValueError(f"{reprlib.repr(number)} is not a number above 0")
     return float(number)
 
 

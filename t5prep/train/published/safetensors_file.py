@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from t5prep.io import paths
 from t5prep.train.published import stored
 from t5prep.train.published.stored import Stored, UnreadableError, in_file, size_of
 
@@ -32,7 +33,7 @@ def metadata(path: Path) -> dict[str, str]:
 
 
 def _read(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
-    with path.open("rb") as file:
+    with paths.opened(path) as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= MOST_HEADER_BYTES:
             raise UnreadableError("it does not begin as safetensors do")
@@ -79,6 +80,6 @@ def _tensor(path: Path, entry: dict, values: int) -> Stored:
     """Return one tensor; the values of all tensors begin at byte `values`."""
     dtype, shape = DTYPES.get(entry["dtype"], str(entry["dtype"])), entry["shape"]
     begin, end = entry["data_offsets"]
-    if end - begin != size_of(dtype, shape):
-        raise UnreadableError(f"a tensor of shape {tuple(shape)} has {end - begin:,} bytes")
+    if not (type(begin) is type(end) is int and end - begin == size_of(dtype, shape)):
+        raise UnreadableError(f"a tensor of shape {tuple(shape)} lies from byte {begin} to {end}")
     return in_file(path, dtype=dtype, shape=shape, offset=values + begin)

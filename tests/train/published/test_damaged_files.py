@@ -257,6 +257,13 @@ def test_formats_are_preferred_in_order_and_a_part_that_is_missing_is_named(mode
     refused(model, "index.json is damaged")
 
 
+def test_places_that_are_no_whole_numbers_are_refused(model: Path) -> None:
+    for places in ([0.0, 8.0], [False, 8]):
+        header = json.dumps({"shared.weight": {"dtype": "F32", "shape": [2], "data_offsets": places}}).encode()
+        (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+        refused(model, "lies from byte")
+
+
 def test_weights_of_whole_numbers_are_refused(model: Path) -> None:
     header = json.dumps({"shared.weight": {"dtype": "I8", "shape": [2], "data_offsets": [0, 2]}}).encode()
     (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"ab")

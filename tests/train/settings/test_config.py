@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import typing
 
 import pytest
 import toy_dataset
@@ -94,6 +95,18 @@ def test_mistakes(values: dict, said: str) -> None:
     with pytest.raises(UsageError) as raised:
         configs.build(values)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400", float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in typing.get_type_hints(configs.TrainConfig).items() if kind is float]
+)
+def test_no_setting_is_a_number_that_is_none(name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=name):
+        configs.build({name: value})
+    if isinstance(value, str):
+        with pytest.raises(UsageError, match="rates"):
+            configs.build({"data": "a,b", "rates": f"1,{value}"})
 
 
 def test_every_name_of_other_trainers_is_answered_with_a_setting_of_ours() -> None:
