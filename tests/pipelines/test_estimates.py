@@ -104,6 +104,7 @@ def test_a_dry_run_says_what_will_be_and_writes_nothing(tmp_path: Path, form: st
     assert code == 0, said
     assert not (tmp_path / "out").exists()
     assert "empty target" in said
+    assert numbers(said, "a sample")[0] < 3000  # of a row group too
     assert said.endswith("next: the same command without --dry-run\n")
     options = {"inputs_column": "Body", "targets_column": "Y"}
     made = prepared(files, tmp_path / "out", tokenizer=SAMPLE, task="text2text", options=options)
