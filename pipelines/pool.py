@@ -15,6 +15,7 @@ import itertools
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import threading
@@ -22,6 +23,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
 from typing import Any
 
 import pyarrow
@@ -39,8 +41,11 @@ MOST_DEATHS = 3
 
 # Larger arrays are given back to the system when they are freed.
 KEPT_BYTES = 32 << 20
-# Options of mallopt(3).
+# A worker that holds more when an element is done gives all back that is free.
+MOST_BYTES = 288 << 20
+# Options of mallopt(3), and malloc_trim(3), where workers are to use it.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_trim: Callable[[int], int] | None = None
 
 _POOLS: dict[str, "Pool"] = {}
 
@@ -263,6 +268,8 @@ def _run_and_collect_garbage(work: Callable[[Any], Any], element: Any) -> Any:
     finally:
         gc.collect()
         gc.freeze()
+        if _trim and int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() > MOST_BYTES:
+            _trim(0)
 
 
 def _start_worker(environment: dict[str, str]) -> None:
@@ -275,7 +282,9 @@ def _start_worker(environment: dict[str, str]) -> None:
     # A block's arrays are freed together and wanted again at once: glibc would give their pages back to the system and
     # fault each of them in again, which takes as long as writing the records. Larger arrays are given back: what is left of
     # their pages between smaller ones made a worker hold twice what it needs.
+    global _trim
     if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
+        _trim = ctypes.CDLL(None).malloc_trim
         for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
             set_option(option, KEPT_BYTES)
         pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # Arrow's own gives pages back too

@@ -16,6 +16,8 @@ A new option is a field of Settings and one step here.
 """
 
 import dataclasses
+import itertools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,16 +228,33 @@ class BlockTokenizer:
     def _tokenized(self, block: Block) -> pa.Table:
         """Return the features of all rows of a block (SCHEMA), in their order.
 
-        They are made of LARGEST_BLOCK of its bytes at a time: a part of a Parquet file is larger than other blocks.
+        They are made in parts: a part of a Parquet file is larger than other blocks, and larger than it says where its rows are
+        longer than others of the row group.
         """
-        examples = self._examples(block)
-        most = max(1, len(examples) * LARGEST_BLOCK // max(LARGEST_BLOCK, block.size))
-        some = [self.features(examples.slice(begin, most)) for begin in range(0, max(1, len(examples)), most)]
-        features = pa.concat_tables(some).combine_chunks()
+        parts = self._parts(block)
+        features, more = next(parts), next(parts, None)
+        if more is not None:
+            # Written out, for what stays of a part would lie between free memory, in which the next one finds no room.
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, SCHEMA) as writer:
+                for part in itertools.chain([features, more], parts):
+                    writer.write_table(part)
+            del features, more, part
+            features = pa.ipc.open_stream(sink.getvalue()).read_all().combine_chunks()
         numbers = features["row"].to_numpy()
         if (numbers[1:] >= numbers[:-1]).all():
             return features
         return features.take(np.argsort(numbers, kind="stable")).combine_chunks()
+
+    def _parts(self, block: Block) -> Iterator[pa.Table]:
+        """Yield the features of a block in parts, of LARGEST_BLOCK of its bytes each, or of twice that of examples."""
+        for piece in block.pieces(LARGEST_BLOCK):
+            examples = self._examples(piece)
+            most = max(1, len(examples) // max(1, examples.nbytes // (2 * LARGEST_BLOCK)))
+            for begin in range(0, max(1, len(examples)), most):
+                made = self.features(examples.slice(begin, most))
+                numbers = pc.add(made["row"], piece.first_row - block.first_row)
+                yield made.set_column(0, SCHEMA.field("row"), numbers)
 
     def features(self, examples: pa.Table) -> pa.Table:
         """Return the table of features (SCHEMA) of a table of examples, in their order."""

@@ -15,16 +15,14 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 
 import t5prep
-from t5prep import _native, sources
+from t5prep import _native
 from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files, paths
-from t5prep.reading import blocks
+from t5prep.reading import blocks, parquet_rows
 from t5prep.reading.blocks import Block
-from t5prep.sources import RawFile
 
 # The packages whose code makes tokens of rows.
 _PACKAGES = ("prepare", "reading", "tasks", "tokens")
@@ -64,6 +62,7 @@ _WIDE, _NARROW = pa.list_(pa.int32()), pa.list_(pa.uint16())
 # Beside the blocks: while it is there nothing more is kept.
 _FULL = "full"
 _CHECKSUM = 4  # bytes of it
+_AT_ONCE = 1 << 20  # bytes of which it is made: of a table's own memory it is not
 
 
 def key(settings: Settings, *, tokenizer: str, code: str) -> str:
@@ -92,17 +91,17 @@ class TokenCache:
             # Its name says which version it is; reading it twice would cost more than tokenizing.
             hasher.update(f"{block.file.path} {block.file.checksum} {block.begin}".encode())
         else:
-            hasher.update(_row_group(block.file, block.begin, tuple(columns)))
+            hasher.update(parquet_rows.digest(block.file, block.begin, columns=columns))
         return hasher.hexdigest()
 
     def find(self, name: str) -> pa.Table | None:
         """Return the table of that name, and mark it as used now; None if there is none."""
         path = self._path(name)
         with contextlib.suppress(OSError, pa.ArrowInvalid):
-            content = b"" if self._fresh else paths.read(path)
+            content = memoryview(b"" if self._fresh else paths.read(path))
             if content and content[-_CHECKSUM:] == _checksum(content[:-_CHECKSUM]):
                 os.utime(path)
-                table = pa.ipc.open_file(pa.py_buffer(content)[:-_CHECKSUM]).read_all()
+                table = pa.ipc.open_file(pa.py_buffer(content[:-_CHECKSUM])).read_all()
                 wide = [field.with_type(_WIDE) if field.type == _NARROW else field for field in table.schema]
                 return table.cast(pa.schema(wide))
         return None
@@ -114,32 +113,26 @@ class TokenCache:
         table, sink = _narrowed(table), pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-        content = sink.getvalue().to_pybytes()
-        with contextlib.suppress(OutputError):
-            atomic_files.write_scratch(self._path(name), content + _checksum(content))
+        content = memoryview(sink.getvalue())
+        with (
+            contextlib.suppress(OutputError),
+            atomic_files.scratch(self._path(name)) as temporary,
+            open(temporary, "wb") as file,
+        ):
+            file.writelines([content, _checksum(content)])
 
     def _path(self, name: str) -> Path:
         return self._folder / name[:2] / f"{name}.arrow"
 
 
-@functools.lru_cache(maxsize=1)  # the parts of a group come one after the other
-def _row_group(file: RawFile, number: int, columns: tuple[str, ...]) -> bytes:
-    """Return the digest of the stored bytes of those columns of a row group that are read."""
-    hasher = hashlib.blake2b(digest_size=20)
-    with sources.open_random(file) as opened:
-        group = pyarrow.parquet.ParquetFile(opened).metadata.row_group(number)
-        for chunk in map(group.column, range(group.num_columns)):
-            if columns and chunk.path_in_schema.partition(".")[0] not in columns:
-                continue
-            opened.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
-            hasher.update(f"{chunk.path_in_schema} {chunk.physical_type} {chunk.compression} ".encode())
-            hasher.update(opened.read(chunk.total_compressed_size))
-    return hasher.digest()
-
-
-def _checksum(content: bytes) -> bytes:
+def _checksum(content: memoryview) -> bytes:
     """Return what stands behind a kept table: a disk that flips a bit must not make other tokens."""
-    return int(google_crc32c.value(content)).to_bytes(_CHECKSUM, "little")
+    crc = functools.reduce(
+        lambda crc, begin: google_crc32c.extend(crc, bytes(content[begin : begin + _AT_ONCE])),
+        range(0, len(content), _AT_ONCE),
+        0,
+    )
+    return int(crc).to_bytes(_CHECKSUM, "little")
 
 
 def _narrowed(table: pa.Table) -> pa.Table:

@@ -75,6 +75,18 @@ class Block:
         """Return the first `rows` rows of this block."""
         return self if rows >= self.rows else dataclasses.replace(self, rows=rows, cut=True)
 
+    def pieces(self, size: int) -> Iterator["Block"]:
+        """Yield the rows in blocks of about `size` bytes, where the file gives them so: those of a part of a row group."""
+        count = max(1, min(self.rows, -(-self.size // size))) if self.format.kind == "parquet" else 1
+        for begin, end in itertools.pairwise(self.rows * piece // count for piece in range(count + 1)):
+            yield dataclasses.replace(
+                self,
+                first_row=self.first_row + begin,
+                skip=self.skip + begin,
+                rows=end - begin,
+                size=self.size // count,
+            )
+
 
 def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """Yield the blocks of a file, in order. Raises SourceError for a file with no rows or in another encoding."""
@@ -327,6 +339,8 @@ def match(files: Sequence[RawFile], endings: Sequence[tuple[str, str]]) -> list[
 
     Raises SourceError for a file whose partner is missing.
     """
+    if not endings:
+        return list(files)
     by_name = {unpacked_name(file.name): file for file in files}
     matched: list[RawFile | Pair] = []
     for file in files:

@@ -1,7 +1,10 @@
 """Read the rows of Parquet files by row groups. Bytes that are UTF-8 become text."""
 
+import contextlib
 import dataclasses
+import hashlib
 import itertools
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -17,6 +20,7 @@ from t5prep.sources import RawFile
 # The size of a part of a row group: so small that all workers finish at about the same time. Only the beginning of a group can
 # be looked up, so a part decodes what stands before it unless this process has just read that: larger groups have larger parts.
 PART_BYTES, LARGEST_PART_BYTES, PARTS_OF_GROUP = 4 << 20, 16 << 20, 8
+_READ_BYTES = 1 << 20
 _BATCH_ROWS = 2048  # rows read at once, so that a large group is never all in memory as Python objects
 
 
@@ -56,16 +60,27 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
 
 @dataclasses.dataclass
 class _Group:
-    """A row group of a file that is being read: which one and its columns, and how many of its rows are read, `at`.
+    """A row group of a file that is open: which one, its columns that are read, and how many of their rows are, `at`.
 
-    `rest` are rows after these that are decoded already.
+    `rest` are rows after these that are decoded already; `digests` those of stored bytes, by columns.
     """
 
-    of: tuple[RawFile, int, tuple[str, ...]]
+    of: tuple[RawFile, int]
     opened: BinaryIO
-    batches: Iterator[pa.RecordBatch]
+    reader: pyarrow.parquet.ParquetFile
+    columns: tuple[str, ...] | None = None
+    batches: Iterator[pa.RecordBatch] = dataclasses.field(init=False)
     at: int = 0
     rest: pa.RecordBatch | None = None
+    digests: dict[tuple[str, ...], bytes] = dataclasses.field(default_factory=dict)
+
+    def go_to(self, row: int, columns: tuple[str, ...]) -> None:
+        """Let `take` return these columns from a row on, which is decoded from the beginning where it lies before. Raises EOFError."""
+        if self.columns != columns or self.at > row:
+            self.columns, self.at, self.rest = columns, 0, None
+            self.batches = self.reader.iter_batches(_BATCH_ROWS, [self.of[1]], list(columns))
+        while self.at < row:
+            self.take(row - self.at)
 
     def take(self, rows: int) -> pa.RecordBatch:
         """Return the next rows, at most so many. Raises EOFError where there are no more."""
@@ -77,8 +92,26 @@ class _Group:
         return batch.slice(0, rows)
 
 
-# The row group that this process read last, under 0: the next part of it goes on where that one ended.
-_LAST: dict[int, _Group] = {}
+# `group` is the row group that a thread looked at last: the next part of it goes on where that one ended.
+_LAST = threading.local()
+
+
+@contextlib.contextmanager
+def _group(file: RawFile, number: int) -> Iterator[_Group]:
+    """Yield a row group, the last one where it is that; it is the last one afterwards, if nothing is raised. Raises SourceError."""
+    group = _LAST.__dict__.pop("group", None)
+    try:
+        if group is None or group.of != (file, number):
+            if group is not None:
+                group.opened.close()
+            opened = sources.open_random(file)
+            # By default Arrow holds all stored bytes of a row group's columns; of a remote file it asks for them at once.
+            how = {} if "://" in file.path else {"pre_buffer": False, "buffer_size": _READ_BYTES}
+            group = _Group((file, number), opened, pyarrow.parquet.ParquetFile(opened, **how))
+        yield group
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"{file.name} cannot be read ({error}). Fetch it again.") from error
+    _LAST.group = group
 
 
 def batches(file: RawFile, part: Part, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -86,25 +119,26 @@ def batches(file: RawFile, part: Part, *, columns: Sequence[str]) -> Iterator[pa
 
     Raises SourceError if the file is damaged.
     """
-    of = (file, part.group, tuple(columns))
-    group = _LAST.pop(0, None)  # another thread does not find it
-    if group is not None and (group.of != of or group.at > part.skip):
-        group.opened.close()
-        group = None
-    try:
-        if group is None:
-            opened = sources.open_random(file)
-            reader = pyarrow.parquet.ParquetFile(opened)
-            group = _Group(of, opened, reader.iter_batches(_BATCH_ROWS, [part.group], list(columns)))
-        while group.at < part.skip:
-            group.take(part.skip - group.at)
+    with contextlib.suppress(EOFError), _group(file, part.group) as group:
+        group.go_to(part.skip, tuple(columns))
         while left := part.skip + part.rows - group.at:
             yield group.take(left)
-    except EOFError:
-        return
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{file.name} cannot be read ({error}). Fetch it again.") from error
-    _LAST[0] = group
+
+
+def digest(file: RawFile, number: int, *, columns: Sequence[str]) -> bytes:
+    """Return the digest of the stored bytes of some columns of a row group (of all, where none is named). Raises SourceError."""
+    with _group(file, number) as group:
+        if (known := tuple(columns)) not in group.digests:
+            hasher, metadata = hashlib.blake2b(digest_size=20), group.reader.metadata.row_group(number)
+            for chunk in map(metadata.column, range(metadata.num_columns)):
+                if columns and chunk.path_in_schema.partition(".")[0] not in columns:
+                    continue
+                group.opened.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
+                hasher.update(f"{chunk.path_in_schema} {chunk.physical_type} {chunk.compression} ".encode())
+                for begin in range(0, chunk.total_compressed_size, _READ_BYTES):
+                    hasher.update(group.opened.read(min(_READ_BYTES, chunk.total_compressed_size - begin)))
+            group.digests[known] = hasher.digest()
+        return group.digests[known]
 
 
 def rows_of(batches: Iterable[pa.RecordBatch], *, first: int, checked: Sequence[str]) -> Iterator[Row]:

@@ -26,7 +26,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.dataset.verify import verify
 from t5prep.errors import UsageError
 from t5prep.io import byte_sizes, cache_folder
-from t5prep.prepare import token_cache
+from t5prep.prepare import block_tokenizer, token_cache
 from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
 from t5prep.prepare.token_cache import TokenCache
@@ -112,6 +112,21 @@ def test_large_row_groups_become_several_blocks_of_the_same_rows(
     several = prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=tmp_path / "kept2")
     assert one == several
     assert len(files_of(tmp_path / "kept1")) == 1 < len(files_of(tmp_path / "kept2"))
+
+
+def test_a_large_part_of_a_row_group_is_never_all_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_parquet(tmp_path / "rows.parquet", questions(100), group=100)
+    one = prepared(source, tmp_path / "a", tokenizer=SAMPLE, workers=0)
+    sizes, examples = list[int](), block_tokenizer.BlockExamples.__call__
+
+    def watched(self: block_tokenizer.BlockExamples, block: Block) -> pa.Table:
+        sizes.append(block.rows)
+        return examples(self, block)
+
+    monkeypatch.setattr(block_tokenizer, "LARGEST_BLOCK", 4000)
+    monkeypatch.setattr(block_tokenizer.BlockExamples, "__call__", watched)
+    assert prepared(source, tmp_path / "b", tokenizer=SAMPLE, workers=0) == one
+    assert sum(sizes) == 100 > 2 * max(sizes)
 
 
 def test_the_key_follows_from_what_declares_that_it_changes_tokens() -> None:

@@ -191,7 +191,7 @@ class Sketch:
     rows: int
     bands: int
     size: int = 0
-    data: bytes = b""
+    data: bytes | pa.Buffer = b""
     path: str = ""
 
     @property
@@ -228,10 +228,17 @@ class Sketch:
 
 def to_bytes(table: pa.Table) -> bytes:
     """Return a table as bytes that `tables` reads, alone or behind others."""
+    return _buffer(table).to_pybytes()
+
+
+def _buffer(table: pa.Table, *behind: np.ndarray) -> pa.Buffer:
+    """Return a table, and the bytes of arrays behind it."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    for array in behind:
+        sink.write(array.data)
+    return sink.getvalue()
 
 
 def tables(data: bytes | pa.Buffer) -> Iterator[pa.Table]:
@@ -243,15 +250,16 @@ def tables(data: bytes | pa.Buffer) -> Iterator[pa.Table]:
 
 def sketch(table: pa.Table, *, file: str, first_row: int, bands: Bands) -> Sketch:
     """Return the sketch of a block's rows (ROWS). Rows without a shingle repeat nothing and are left out."""
-    table = table.filter(pc.greater(pc.list_value_length(table["shingles"]), 0))
+    some = pc.greater(pc.list_value_length(table["shingles"]), 0)
+    table = table if pc.all(some).as_py() else table.filter(some)  # a block's shingles may be 50 MB
     values = np.zeros((0, bands.bands), np.uint64)
     if len(table):
         hashed = signatures(of_lists(table["shingles"]), hashes=bands.bands * bands.rows)
         values = band_values(hashed, bands=bands)
     order = np.argsort(values, axis=None, kind="stable")
     places = (order // bands.bands).astype(_place_type(len(table)))
-    data = to_bytes(table) + values.reshape(-1)[order].tobytes() + places.tobytes()
-    return Sketch(file, first_row, len(table), len(order), len(data), data)
+    data = _buffer(table, values.reshape(-1)[order], places)
+    return Sketch(file, first_row, len(table), len(order), data.size, data)
 
 
 def _place_type(rows: int) -> np.dtype:
@@ -262,6 +270,6 @@ def _place_type(rows: int) -> np.dtype:
 def of_lists(column: pa.ChunkedArray) -> Shingles:
     """Return a column of lists as one array and where each list begins, without a copy where it is one chunk."""
     chunks = [chunk for chunk in column.chunks if len(chunk)]
-    lists = pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+    lists = (pa.concat_arrays(chunks) if len(chunks) > 1 else chunks[0]) if chunks else pa.array([], column.type)
     begins = lists.offsets.to_numpy().astype(np.int64)
     return Shingles(lists.values.to_numpy()[begins[0] : begins[-1]], begins - begins[0])
