@@ -89,8 +89,10 @@ def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str
 def check_names(names: Sequence[str], *, uri: str) -> None:
     """Raise UsageError if the names of some files of a source tell their format and others, a LICENSE, do not."""
     strangers = [name for name in names if not _kind(name)]
+    if not strangers:
+        return
     known = sorted({f"*{suffix}" for name in names for suffix in SUFFIXES if unpacked(name).endswith(suffix)})
-    if strangers and known:
+    if known:
         raise UsageError(
             f"the name {strangers[0]} does not say what format it is in, and {len(names) - len(strangers):,} files beside "
             f'it do. Leave it out by a glob in quotes: --source "{uri.rstrip("/")}/**/{known[0]}"'
@@ -107,7 +109,8 @@ def unpacked(name: str) -> str:
 
 def _kind(name: str) -> str:
     """Return the kind of format that a name tells, or ""."""
-    return next((kind for suffix, kind in SUFFIXES.items() if unpacked(name).endswith(suffix)), "")
+    own = unpacked(name)
+    return next((kind for suffix, kind in SUFFIXES.items() if own.endswith(suffix)), "")
 
 
 # Find the files of a source that are splits, by their names.

@@ -1,6 +1,7 @@
 """Open a raw file: as a stream of unpacked bytes, or seekable, also where it is remote."""
 
 import bz2
+import functools
 import gzip
 import hashlib
 import io
@@ -35,7 +36,13 @@ def unpacked_name(name: str) -> str:
     >>> unpacked_name("a/train.jsonl.gz")
     'a/train.jsonl'
     """
-    return next((name[: -len(suffix)] for suffix in _UNPACK if name.lower().endswith(suffix)), name)
+    return name[: -len(suffix)] if (suffix := _packing(name)) else name
+
+
+def _packing(name: str) -> str:
+    """Return the suffix of _UNPACK that a name ends with, or ""."""
+    suffix = name[name.rfind(".") :].lower()
+    return suffix if suffix in _UNPACK else ""
 
 
 def open_stream(file: RawFile) -> BinaryIO:
@@ -44,7 +51,7 @@ def open_stream(file: RawFile) -> BinaryIO:
     Raises SourceError, here or while reading, when the file is damaged or unpacks to more than the limits allow.
     """
     whole = _open_path(file, ahead=_AHEAD)
-    unpack = next((how for suffix, how in _UNPACK.items() if file.name.lower().endswith(suffix)), None)
+    unpack = _UNPACK.get(_packing(file.name))
     if not unpack and not file.member:
         return whole
     raw, packed = _stored(whole, file)
@@ -116,14 +123,21 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
         quiet_logs()  # a worker reads without calling resolve, which does this elsewhere
         return open_range(file.path, size=None if file.member else file.bytes, ahead=ahead)
     try:
+        if 0 < file.bytes < _SMALL and not file.member:
+            return io.BytesIO(_content(file))
         opened = open(file.path, "rb")  # noqa: SIM115 - the caller closes it
         _check_status(file, os.fstat(opened.fileno()))
-        if 0 < file.bytes < _SMALL and not file.member:
-            with opened:
-                return io.BytesIO(opened.read())
     except OSError as error:
         raise SourceError(f"{file.path} cannot be read ({error.strerror}).") from error
     return opened
+
+
+@functools.lru_cache(maxsize=1)  # a file is hashed, and then it is cut into blocks
+def _content(file: RawFile) -> bytes:
+    """Return the bytes of a small file of this machine."""
+    with open(file.path, "rb", buffering=0) as opened:
+        _check_status(file, os.fstat(opened.fileno()))
+        return opened.read()
 
 
 def check_unchanged(file: RawFile) -> None:
