@@ -20,6 +20,8 @@ from click.testing import CliRunner
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep import cli
+from t5prep.plan.chips import parse
+from t5prep.plan.question import Question, ask
 from t5prep.train import trainer
 from t5prep.train.data import train_arrays
 from t5prep.train.data.opening import open_all
@@ -154,7 +156,12 @@ def test_an_exported_step_is_planned_from_its_files(done: trainer.Result, tmp_pa
     assert ran.exit_code == 0, ran.output
     answer = json.loads(ran.output)
     assert answer["fits"]
-    assert answer["estimated_cycles"] > 0
+    opened = run.open_model(done.run)
+    assert opened.state
+    config = dataclasses.replace(configs.build(opened.state.config), dtype="bfloat16")
+    padding = Padding.of_dataset(opened.manifests[0])
+    own = ask(Question(opened.config, config, parse("v5e-4"), input_length=32, target_length=2, padding=padding))
+    assert answer["estimated_cycles"] == own.compiled.estimated_cycles > 0  # it is the trainer's own program
 
 
 def test_what_has_no_step_is_refused_in_a_sentence(done: trainer.Result, shape: str, tmp_path: Path) -> None:
