@@ -142,9 +142,8 @@ def test_every_layout_makes_the_losses_of_peft(model: str, tmp_path: Path) -> No
     for name in {"t5": ("one", "both"), "t5_1_1": ("replicas", "split")}.get(model, ("one",)):
         replicas, shard = LAYOUTS[name]
         ours = losses(base, open_layout(replicas=replicas, shard=shard))
-        # Of T5Gemma 2 the first three losses are compared: why losses differ after that is not known yet.
-        same = 3 if model == "t5gemma2" else STEPS
-        assert ours[:same] == pytest.approx(theirs[:same], abs=1e-5), name
+        # T5Gemma 2's losses of peft itself change by 2e-5 where its weights are rounded otherwise, by 6e-8 of themselves.
+        assert ours == pytest.approx(theirs, abs=1e-4 if model == "t5gemma2" else 1e-5), name
 
 
 @pytest.mark.slow

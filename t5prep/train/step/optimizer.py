@@ -121,8 +121,9 @@ class AdamW:
         gradient = tf.cast(gradient, tf.float32) * scale
         means = self.beta_1 * slots["means"] + (1.0 - self.beta_1) * gradient
         squares = self.beta_2 * slots["squares"] + (1.0 - self.beta_2) * tf.square(gradient)
-        unbiased = tf.sqrt(squares / (1.0 - tf.pow(self.beta_2, steps))) + self.epsilon
-        direction = means / (1.0 - tf.pow(self.beta_1, steps)) / unbiased
+        # 1 - beta ** steps: as a difference of two float32 it would be wrong by up to 1.3e-5 of itself.
+        seen_1, seen_2 = (-tf.math.expm1(steps * math.log(max(beta, 1e-30))) for beta in (self.beta_1, self.beta_2))
+        direction = means / seen_1 / (tf.sqrt(squares / seen_2) + self.epsilon)
         if self.weight_decay and layout.decays:
             direction += self.weight_decay * weight
         return weight - learning_rate * direction, {"means": means, "squares": squares}

@@ -94,7 +94,7 @@ def test_adamw_follows_the_reference(weight_decay):
         mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
         adam = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
         expected = expected - rate * (adam + weight_decay * expected)
-    np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(ours, expected, rtol=2e-6, atol=1e-6)
 
 
 def test_norms_and_biases_do_not_decay():
