@@ -61,12 +61,13 @@ train: $(VENV)/train prep  ## train the tiny recipe on the built-in sample, on t
 # of its processes, and hundreds of commands that the tests start compile t5prep.
 test test-slow golden: export PYTHONDONTWRITEBYTECODE :=
 
-# A process for each core; a file's tests stay together, because they share what is made once.
+# A process for each core; a file's tests stay together, because they share what is made once. The longest files come first
+# (tests/conftest.py), so that both cores work until the end.
 test: $(VENV)/dev  ## run the tests
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-slow: $(VENV)/dev  ## run the slow tests too
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --slow $(ARGS)
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --slow $(ARGS)
 
 lint: $(VENV)/dev  ## check style and types
 	$(BIN)/ruff check .

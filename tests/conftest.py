@@ -28,6 +28,20 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 os.environ.setdefault("T5PREP_ENGINES", str(engines.folder()))
 # Scripts that are run by other tests or by hand, in environments of their own.
 collect_ignore_glob = ["benchmarks/*", "worker_of_dataflow.py"]
+# The files that take longest, longest first, and then all that compile programs: they are begun before the short ones, so
+# that two processes end at nearly the same time.
+LONGEST = (
+    *("plan/test_plan", "pipelines/test_engines", "train/test_encoders", "plan/test_compiler"),
+    *(
+        "train/runtime/test_step_layouts",
+        "train/test_training_hosts",
+        "train/test_training_sample",
+        "test_published_table",
+    ),
+    *("test_faults", "test_interface", "test_readme", "test_tpu_install", "train/test_lora", "train/test_loop"),
+    *("pipelines/test_task_managers", "train/test_beside_pytorch", "test_distribution", "train/publish/test_export"),
+    *("train/published/test_formats", "train/evaluate/test_one_record", "train/", "plan/", "pipelines/"),
+)
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -61,9 +75,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         there = {item.nodeid for item in items}
         # Of a file that is listed as a whole, or with a test that it has no more, all tests are run.
         whole = {name.partition("::")[0] for name in wanted - there}
-        chosen = [item for item in items if item.nodeid in wanted or _file_of(item) in whole]
+        chosen = [
+            item
+            for item in items
+            if item.nodeid in wanted or _file_of(item) in whole or item.get_closest_marker("slow")
+        ]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
+
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    """Return how late a test's file is begun."""
+    name = _file_of(item).removeprefix("tests/")
+    return next((place for place, begins in enumerate(LONGEST) if name.startswith(begins)), len(LONGEST))
 
 
 def _file_of(item: pytest.Item) -> str:
@@ -74,7 +100,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """List the tests that were skipped in the file `T5PREP_SKIPPED`; with `T5PREP_NO_SKIPS`, a skip is a failure.
 
     CI runs the tests as a new user does, installs what a user may lack, and then runs the listed tests again, with
-    `T5PREP_ONLY`: there, a test that skips is a test that never runs.
+    `T5PREP_ONLY`, with the slow ones: there, a test that skips is a test that never runs.
     """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
