@@ -130,7 +130,7 @@ def _rejected(data: str | Path, dataset_manifest: Manifest) -> Iterator[tuple[st
     examples: dict[str, list[dict[str, Any]]] = {reason: [] for reason in dataset_manifest.rejected}
     wanted = {reason: min(number, _EXAMPLES) for reason, number in dataset_manifest.rejected.items()}
     if dataset_manifest.rejected:
-        lines = (line for batch in table.table(data, rejected=True) for line in batch.to_pylist())
+        lines = (line for batch in table.rejected(data) for line in batch.to_pylist())
         for line in itertools.islice(lines, _LINES):
             reason = line["reason"].partition(":")[0]
             if len(examples.get(reason, [])) < wanted.get(reason, 0):
