@@ -82,7 +82,7 @@ def _with_texts(data: str | Path, lives: "Lives", schema: pa.Schema) -> Iterator
     for batch in tables.rejected(data):
         for file, row in zip(batch["file"].to_pylist(), batch["row"].to_pylist(), strict=True):
             wanted[file].append(row)
-    with contextlib.closing(sqlite3.connect("")) as waiting:
+    with contextlib.closing(sqlite3.connect("", check_same_thread=False)) as waiting:
         waiting.execute("CREATE TABLE texts (file, row, input, target, PRIMARY KEY (file, row)) WITHOUT ROWID")
         try:
             for file, rows, *texts in lives.texts({file: np.unique(rows) for file, rows in wanted.items()}):
