@@ -218,6 +218,8 @@ def test_rejected_rows_have_their_reasons(served: Server) -> None:
 )
 def test_who_may_ask_what(served: Server, path: str, headers: dict[str, str], status: int) -> None:
     assert served.server_address[0] == "127.0.0.1"
+    with pytest.raises(UsageError, match=r"cannot be served .*Choose another --port"):
+        Server(served.explorer, port=served.server_address[1])
     connection = http.client.HTTPConnection(*served.server_address[:2], timeout=30)
     connection.request("GET", path, headers=headers)
     assert connection.getresponse().status == status
