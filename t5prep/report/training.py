@@ -207,7 +207,7 @@ def _last(lines: list[dict[str, Any]]) -> dict[str, float]:
 
 def _answers(path: str | Path, *, content: bytes | None = None) -> dict[str, Any]:
     try:
-        values = json.loads(Path(path).read_bytes() if content is None else content)
+        values = json.loads(paths.read(path) if content is None else content)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"{path} holds no answers ({error}). Write them: t5prep eval --model RUN --predictions FILE"

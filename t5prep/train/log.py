@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 import tensorflow as tf
 
 from t5prep.errors import OutputError
+from t5prep.io import paths
 from t5prep.io.progress import duration
 from t5prep.train.run.checkpoint import reason, write_text
 from t5prep.train.runtime import hosts
@@ -217,8 +218,7 @@ def _lines_until(path: str, *, step: int, evaluated: str) -> list[str]:
     """
     if not tf.io.gfile.exists(path):
         return []
-    with tf.io.gfile.GFile(path, "rb") as file:
-        lines = file.read().decode(errors="replace").splitlines()
+    lines = paths.read(path).decode(errors="replace").splitlines()
     kept = []
     for line in lines:
         try:

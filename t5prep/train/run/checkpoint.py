@@ -21,11 +21,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import cattrs
 import tensorflow as tf
 
 from t5prep import __version__
 from t5prep.errors import DatasetError, OutputError, UsageError
-from t5prep.io import atomic_files, byte_sizes
+from t5prep.io import atomic_files, byte_sizes, paths
 from t5prep.train.evaluate.metrics import lower_is_better
 from t5prep.train.runtime import hosts
 from t5prep.train.settings import config as configs
@@ -88,9 +89,9 @@ def _all(run: str) -> list[tuple[str, State | OutputError]]:
     if not tf.io.gfile.isdir(folder(run)):
         return []
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder(run)))
-    paths = [f"{folder(run)}/{name}" for name in names if name.isdigit()]
+    places = [f"{folder(run)}/{name}" for name in names if name.isdigit()]
     every: list[tuple[str, State | OutputError]] = []
-    for path in paths:
+    for path in places:
         if not tf.io.gfile.exists(f"{path}/{MARKER}"):
             continue
         try:
@@ -324,13 +325,17 @@ def _prune(run: str, *, keep: int) -> None:
             remove(old)
 
 
+_CONVERTER = cattrs.Converter(forbid_extra_keys=True)
+
+
 def _state(path: str) -> State:
-    with tf.io.gfile.GFile(f"{path}/{MARKER}", "rb") as file:
-        content = file.read()
     try:
-        said = dict(json.loads(content))
+        said = dict(json.loads(paths.read(f"{path}/{MARKER}")))
         schema = said.get("schema")
-        state = State(**said) if schema == SCHEMA else None
+        state = _CONVERTER.structure(said, State) if schema == SCHEMA else None
+    except cattrs.BaseValidationError as error:
+        reason = "; ".join(cattrs.transform_error(error)[:3])
+        raise OutputError(f"{path}/{MARKER} is damaged ({reason[:300]}). Delete {path} and start again.") from error
     except (ValueError, TypeError, RecursionError) as error:
         raise OutputError(f"{path}/{MARKER} is damaged ({error}). Delete {path} and start again.") from error
     if state is None:

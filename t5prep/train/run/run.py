@@ -24,7 +24,7 @@ from t5prep.dataset import manifest
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, TokenizerError, UsageError
-from t5prep.io import atomic_files, model_files
+from t5prep.io import atomic_files, model_files, paths
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import loading
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
@@ -175,13 +175,13 @@ def open_model(name: str, *, which: str = "best", encoder: bool = False, masked:
     path, state = checkpoints.choose(name, which=which)
     file = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
     vocabulary = f"{name}/{file}"
-    tokenizer = loading.of_content(_read(vocabulary), name=vocabulary)
+    tokenizer = loading.of_content(paths.read(vocabulary), name=vocabulary)
     manifests = manifests_of_run(name)
     if state.config.get("lora"):
         config, weights = _base_of(name, state)
         adapter = adapters.read(path, state, config, weights)
         return Model(path, config, weights, tokenizer, manifests, state, adapter, _own_tasks(name, manifests))
-    config = read_config(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
+    config = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
     if isinstance(config, EncoderConfig) and any(one.hides_tokens for one in manifests):
         config = filling_masks(config)
     if isinstance(config, ModelConfig):
@@ -195,7 +195,7 @@ def open_model(name: str, *, which: str = "best", encoder: bool = False, masked:
 def _base_of(name: str, state: State) -> tuple[Config, dict[str, Array]]:
     """Return the model that a run's adapters were trained beside. Raises UsageError, OutputError."""
     config = configs.build(state.config)
-    shape = read_config(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
+    shape = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
     try:
         return start_from(config, ids=shape.vocab_size)[:2]
     except UsageError as error:
@@ -285,8 +285,8 @@ def _manifests_of(files: ModelFiles) -> tuple[Manifest, ...]:
 
 def manifests_of_run(place: str) -> tuple[Manifest, ...]:
     """Return the manifests that a run keeps of the datasets it is trained on. Raises DatasetError."""
-    paths = sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/manifest-*.json"))
-    return tuple(manifest.loads(_read(path), where=path) for path in paths)
+    found = sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/manifest-*.json"))
+    return tuple(manifest.loads(paths.read(path), where=path) for path in found)
 
 
 def _keep_tasks(out: str, places: Sequence[str], manifests: Sequence[Manifest]) -> None:
@@ -295,20 +295,14 @@ def _keep_tasks(out: str, places: Sequence[str], manifests: Sequence[Manifest]) 
         path = f"{place.rstrip('/')}/{manifest.TASK_FILE}"
         if not dataset.task.file or not tf.io.gfile.exists(path):
             continue
-        code = _read(path)
+        code = paths.read(path)
         dataset.task.check_code(code, path=path)
         write_text(f"{out}/task-{number}.py", code.decode())
 
 
 def _own_tasks(place: str, manifests: Sequence[Manifest]) -> dict[int, TaskFile]:
-    paths = {number: f"{place.rstrip('/')}/task-{number}.py" for number, one in enumerate(manifests) if one.task.file}
-    return {number: TaskFile(path, _read(path)) for number, path in paths.items() if tf.io.gfile.exists(path)}
-
-
-def _read(path: str) -> bytes:
-    with tf.io.gfile.GFile(path, "rb") as file:
-        content: bytes = file.read()
-    return content
+    files = {number: f"{place.rstrip('/')}/task-{number}.py" for number, one in enumerate(manifests) if one.task.file}
+    return {number: TaskFile(path, paths.read(path)) for number, path in files.items() if tf.io.gfile.exists(path)}
 
 
 @contextlib.contextmanager

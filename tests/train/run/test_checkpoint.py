@@ -146,6 +146,17 @@ def test_a_cut_file_and_a_newer_version_are_refused(tmp_path: Path) -> None:
         checkpoints.last(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"config": None}, {"files": 5}, {"metric": ["a"], "files": []}, {"value": {"a": 5}}, {"more": 1}, {"step": "x"}],
+)
+def test_a_description_of_other_types_is_damaged(tmp_path: Path, changed: dict[str, Any]) -> None:
+    path = Path(checkpoints.save(str(tmp_path), _tensors(), state=_state(1), keep=3)) / "checkpoint.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    with pytest.raises(OutputError, match="is damaged .*start again"):
+        checkpoints.last(str(tmp_path))
+
+
 @pytest.mark.parametrize("spoilt", ["state.data-00000-of-00001", "checkpoint.json"])
 def test_a_damaged_checkpoint_that_nobody_needs_is_passed_over(tmp_path: Path, spoilt: str) -> None:
     run = str(tmp_path)

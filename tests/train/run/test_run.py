@@ -90,3 +90,9 @@ def test_a_place_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
             run.held(str(tmp_path / out)),
         ):
             pass
+
+
+def test_a_pipe_in_a_strangers_run_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "manifest-0.json")
+    with pytest.raises(OSError, match="it is a pipe or a device"):
+        run.manifests_of_run(str(tmp_path))
