@@ -153,7 +153,7 @@ def test_a_cut_file_and_a_newer_version_are_refused(tmp_path: Path) -> None:
 def test_a_description_of_other_types_is_damaged(tmp_path: Path, changed: dict[str, Any]) -> None:
     path = Path(checkpoints.save(str(tmp_path), _tensors(), state=_state(1), keep=3)) / "checkpoint.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
-    with pytest.raises(OutputError, match="is damaged .*start again"):
+    with pytest.raises(OutputError, match=r"is damaged .*start again"):
         checkpoints.last(str(tmp_path))
 
 

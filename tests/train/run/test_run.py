@@ -1,5 +1,6 @@
 """The files of a run: those of a start that came to no checkpoint are replaced, those of a run that goes on are not."""
 
+import os
 from pathlib import Path
 
 import pytest
