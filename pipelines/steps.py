@@ -439,14 +439,14 @@ def link_rows(group: tuple[int, Iterable[Piece]]) -> Iterator[tuple[int, Piece]]
     """Yield the links between rows in one range of band values, all under one number."""
     pieces = list(group[1])
     most = shards.LARGEST_PIECE // np.dtype((np.uint64, 2)).itemsize
-    times = max(1, sum(map(len, pieces)) // search.RANGE_BYTES)
-    for number in range(times):  # where a range is large, some of its values at a time
-        parts = (
-            np.frombuffer(part, search.ENTRY) for piece in pieces for part in piece.parts(search.ENTRY.itemsize << 16)
-        )
-        for links in search.links(part if times == 1 else part[part["value"] % times == number] for part in parts):
-            for begin in range(0, len(links), most):
-                yield 0, Piece(data=links[begin : begin + most].tobytes())
+
+    def bands() -> Iterator[np.ndarray]:
+        for part in itertools.chain.from_iterable(piece.parts(search.ENTRY.itemsize << 16) for piece in pieces):
+            yield np.frombuffer(part, search.ENTRY)
+
+    for links in search.links(bands, size=sum(map(len, pieces))):
+        for begin in range(0, len(links), most):
+            yield 0, Piece(data=links[begin : begin + most].tobytes())
 
 
 def group_rows(group: tuple[int, Iterable[Piece]], *, plan: Plan, spool: str) -> Iterator[tuple[int, Piece]]:

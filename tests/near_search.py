@@ -60,7 +60,7 @@ def search(
     for one in sketches:
         for number, entries in plan.cut(one):
             ranges.setdefault(number, []).append(entries)
-    links = [links for entries in ranges.values() for links in clusters.links(entries)]
+    links = [links for entries in ranges.values() for links in clusters.links(lambda own=entries: own, size=1)]
     groups: dict[int, list[pa.Table]] = {}
     for number, placed in clusters.grouped(links, plan=plan, folder=""):
         for group in np.unique(placed["group"]).tolist():

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -417,21 +417,26 @@ def of_settings(settings: Settings) -> Search | None:
     return Search(bands, settings.near_jaccard, drawn=settings.drawn_by_id)
 
 
-def links(parts: Iterable[np.ndarray], *, held: int = 2 * RANGE_BYTES) -> Iterator[np.ndarray]:
-    """Yield links between the rows of bands (`ENTRY[n]`) that share a value, `uint64[links, 2]`.
+def links(
+    parts: Callable[[], Iterable[np.ndarray]], *, size: int, range_bytes: int = RANGE_BYTES
+) -> Iterator[np.ndarray]:
+    """Yield links between the rows of bands (`ENTRY[n]`, `size` bytes in all) that share a value, `uint64[links, 2]`.
 
-    Where there are more than `held` bytes of bands, one row of each value goes on with the next ones.
+    Where there are more than `range_bytes`, `parts` gives them several times, of which each looks at some of the values; and of
+    what is held, twice as much at most, one row of each value goes on with the next ones.
     """
-    waiting, size, most = list[np.ndarray](), 0, held
-    for part in parts:
-        waiting.append(part)
-        size += part.nbytes
-        if size > most:
-            linked, left = _linked(np.concatenate(waiting))
-            waiting, size, most = [left], left.nbytes, max(held, 2 * left.nbytes)
-            yield linked
-    if waiting:
-        yield _linked(np.concatenate(waiting))[0]
+    times = max(1, size // range_bytes)
+    for number in range(times):
+        waiting, held, most = list[np.ndarray](), 0, 2 * range_bytes
+        for part in parts():
+            waiting.append(part if times == 1 else part[part["value"] % times == number])
+            held += waiting[-1].nbytes
+            if held > most:
+                linked, left = _linked(np.concatenate(waiting))
+                waiting, held, most = [left], left.nbytes, max(most, 2 * left.nbytes)
+                yield linked
+        if waiting:
+            yield _linked(np.concatenate(waiting))[0]
 
 
 def _linked(entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

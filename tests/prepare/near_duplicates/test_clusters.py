@@ -61,17 +61,25 @@ def _entries(*pairs: tuple[int, int]) -> np.ndarray:
 
 def test_links_are_between_rows_that_share_a_value() -> None:
     other = 1 << 32
-    (found,) = clusters.links([_entries((5, other), (7, other + 2)), _entries((5, 9), (6, 1), (7, 9))])
-    assert found.tolist() == [[1 << 32, 9], [(1 << 32) + 2, 9]]
-    assert [links.tolist() for links in clusters.links([_entries()])] == [[]]
+    assert _linked([_entries((5, other), (7, other + 2)), _entries((5, 9), (6, 1), (7, 9))]) == [
+        [[1 << 32, 9], [(1 << 32) + 2, 9]]
+    ]
+    assert _linked([_entries()]) == [[]]
+
+
+def _linked(parts: list[np.ndarray], **how: int) -> list[list[list[int]]]:
+    size = sum(part.nbytes for part in parts)
+    return [links.tolist() for links in clusters.links(lambda: parts, **{"size": size, **how})]
 
 
 def test_links_of_more_bands_than_are_held() -> None:
     parts = [_entries((5, row), (row % 2, row), (100 + row, row)) for row in range(40)]
-    found = list(clusters.links(parts, held=10 * parts[0].nbytes))
-    assert len(found) > 2
-    assert set(components.labels(np.concatenate(found), 40).tolist()) == {0}
-    assert all(len(links) < 40 for links in found)
+    held = 5 * parts[0].nbytes
+    for size, least in ((held, 2), (40 * parts[0].nbytes, 7)):  # of one range, and of one that is looked at eight times
+        found = _linked(parts, size=size, range_bytes=held)
+        assert len(found) > least
+        assert set(components.labels(np.concatenate([links for links in found if links]), 40).tolist()) == {0}
+        assert all(len(links) < 40 for links in found)
 
 
 def test_a_chain_of_similar_texts_is_one_cluster() -> None:
