@@ -25,8 +25,7 @@ from t5prep.train.model.forward import forward
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import for_classes, load_config, load_weights, random_weights, save_weights
 from t5prep.train.publish.export import export_hf
-from t5prep.train.step.optimizer import AdamW
-from t5prep.train.step.step import StepOptions, TrainStep
+from tests import adamw_steps
 
 PROGRAM = "torch_encoders.py"
 
@@ -88,25 +87,7 @@ def test_gradients_and_training_steps_are_those_of_pytorch(published, name, tmp_
     model = published / name
     kept, batch = reference(model)
     config, weights = load_weights(model)
-    step = TrainStep(config, AdamW(weight_decay=DECAY), StepOptions(dropout=False))
-    weights = {name: tf.constant(value) for name, value in weights.items()}
-    slots = {
-        name: {slot: tf.zeros(shape) for slot, shape in step.optimizer.slot_shapes(layout).items()}
-        for name, layout in weight_layouts(config).items()
-    }
-
-    @tf.function(jit_compile=True)  # eager TensorFlow dies in a product of stacked matrices
-    def train(weights, slots, number):
-        gradients, sums = step.gradients(weights, batch, number)
-        trained, slots, metrics, _ = step.update(weights, slots, gradients, sums, number, tf.constant(RATE))
-        mean = {name: tf.cast(gradient, tf.float32) / sums.targets for name, gradient in gradients.items()}
-        return trained, slots, metrics["loss"], mean
-
-    losses, first = [], {}
-    for number in range(STEPS):
-        weights, slots, loss, gradients = train(weights, slots, tf.constant(number))
-        losses.append(loss)
-        first = first or gradients
+    losses, first = adamw_steps.train(config, weights, batch, steps=STEPS, rate=RATE, decay=DECAY)
     np.testing.assert_allclose(losses, kept["losses"], atol=1e-5)
     save_weights(tmp_path, config, first)
     with safe_open(tmp_path / "model.safetensors", "np") as file:

@@ -24,8 +24,7 @@ from t5prep.train.model.t5gemma import T5GemmaConfig
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_config, load_weights, random_weights, save_weights
 from t5prep.train.publish.export import export_hf
-from t5prep.train.step.optimizer import AdamW
-from t5prep.train.step.step import StepOptions, TrainStep
+from tests import adamw_steps
 
 PROGRAM = "torch_t5gemma.py"
 NO_TORCH = pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
@@ -73,31 +72,15 @@ def test_logits_are_those_of_pytorch(model):
 def test_gradients_and_training_steps_are_those_of_pytorch(model, tmp_path):
     kept, batch = reference(model)
     config, weights = load_weights(model)
-    step = TrainStep(config, AdamW(weight_decay=DECAY), StepOptions(dropout=False))
-    weights = {name: tf.constant(value) for name, value in weights.items()}
-    slots = {
-        name: {slot: tf.zeros(shape) for slot, shape in step.optimizer.slot_shapes(layout).items()}
-        for name, layout in weight_layouts(config).items()
-    }
-
-    @tf.function(jit_compile=True)
-    def train(weights, slots, number):
-        gradients, sums = step.gradients(weights, batch, number)
-        means = {name: tf.cast(gradient, tf.float32) / sums.targets for name, gradient in gradients.items()}
-        return means, step.update(weights, slots, gradients, sums, number, tf.constant(RATE))
-
-    for number in range(STEPS):
-        gradients, (weights, slots, metrics, _) = train(weights, slots, tf.constant(number))
-        np.testing.assert_allclose(metrics["loss"], kept["losses"][number], atol=1e-4)
-        if number:
-            continue
-        save_weights(tmp_path, config, gradients)
-        with safe_open(tmp_path / "model.safetensors", "np") as file:
-            names = [*file.keys()]
-            assert {f"gradient/{name}" for name in names} == {one for one in kept if one.startswith("gradient/")}
-            for name in names:
-                wanted = kept[f"gradient/{name}"]
-                np.testing.assert_allclose(file.get_tensor(name), wanted, atol=1e-4 * max(1.0, np.abs(wanted).max()))
+    losses, gradients = adamw_steps.train(config, weights, batch, steps=STEPS, rate=RATE, decay=DECAY)
+    np.testing.assert_allclose(losses, kept["losses"], atol=1e-4)
+    save_weights(tmp_path, config, gradients)
+    with safe_open(tmp_path / "model.safetensors", "np") as file:
+        names = [*file.keys()]
+        assert {f"gradient/{name}" for name in names} == {one for one in kept if one.startswith("gradient/")}
+        for name in names:
+            wanted = kept[f"gradient/{name}"]
+            np.testing.assert_allclose(file.get_tensor(name), wanted, atol=1e-4 * max(1.0, np.abs(wanted).max()))
 
 
 @NO_TORCH
