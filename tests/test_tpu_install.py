@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 
 def _not_in_a_clone(folder: str, names: list[str]) -> set[str]:
     """Return which names of a folder a clone would not have."""
-    own = {".venv", ".git", "build", "data", "runs", "t5prep.egg-info"} if Path(folder) == ROOT else set()
-    return (own | {"__pycache__"}) & set(names)
+    own = {"build", "data", "runs", "t5prep.egg-info", *(name for name in names if name.startswith("."))} - {".ci"}
+    return ((own if Path(folder) == ROOT else set()) | {"__pycache__"}) & set(names)
 
 
 @pytest.mark.slow
