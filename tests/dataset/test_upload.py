@@ -109,8 +109,9 @@ def test_an_object_changed_meanwhile_is_never_overwritten(data, bucket, front):
 
 @pytest.mark.parametrize("fault", ["400", "404", "410", "429", "503", "cut", "lost", "spoil", "stall"])
 def test_every_kind_of_fault_is_survived(data, bucket, front, fault, monkeypatch):
-    monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (5.0, 0.3))
-    front.stalled = 0.6
+    if fault == "stall":
+        monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (60.0, 0.5))
+        front.stalled = 1.0
     struck = set()
     front.fault = once_each("put", fault, struck)
     upload(data, bucket)
@@ -145,15 +146,14 @@ def test_one_in_ten_requests_fails_and_nothing_is_lost(data, bucket, front):
 )
 def test_a_permanent_403_is_one_sentence(data, bucket, front, kind, permission):
     front.fault = lambda seen: "403" if seen.kind == kind else ""
-    began = time.monotonic()
     with pytest.raises(OutputError) as raised:
         upload(data, bucket)
+    assert sum(seen.status == 403 for seen in front.seen) <= 2 * len(local(data))  # not again and again
     said = str(raised.value)
     assert bucket.removeprefix("gs://") in said
     assert "anonymous" in said
     assert permission in said
     assert "\n" not in said
-    assert time.monotonic() - began < 30  # it does not hang on what will not change
 
 
 def test_a_token_that_expires_is_renewed(data, bucket, front, monkeypatch):
@@ -301,11 +301,12 @@ def test_a_read_that_stalls_is_made_again_and_a_spoiled_one_is_never_believed(da
     from t5prep.dataset.verify import verify
 
     upload(data, bucket)
-    monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (5.0, 0.3))
-    front.stalled = 0.6
-    stalled = set()
-    front.fault = once_each("read", "stall", stalled)
-    assert verify(bucket) == verify(data)
+    with monkeypatch.context() as impatient:
+        impatient.setattr(gcs, "TIMEOUT_SECONDS", (60.0, 0.5))
+        front.stalled = 1.0
+        stalled = set()
+        front.fault = once_each("read", "stall", stalled)
+        assert verify(bucket) == verify(data)
     assert stalled == {path.name for path in data.iterdir()} - {"rejected.jsonl"}
     for name in ("train.tfrecord-00001-of-00004", "manifest.json"):
         front.fault = lambda seen, name=name: "spoil" if seen.kind == "read" and seen.name == name else ""

@@ -75,7 +75,7 @@ def serving(explorer: Explorer) -> Iterator[Server]:
         yield made
     finally:
         made.close()
-        thread.join(timeout=10)
+        thread.join(timeout=300)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def served(explorer: Explorer) -> Iterator[Server]:
 
 
 def page(served: Server, address: str = "/") -> str:
-    with urllib.request.urlopen(served.url.rstrip("/") + address, timeout=60) as reply:
+    with urllib.request.urlopen(served.url.rstrip("/") + address, timeout=300) as reply:
         assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
         return reply.read().decode()
 
@@ -220,7 +220,7 @@ def test_who_may_ask_what(served: Server, path: str, headers: dict[str, str], st
     assert served.server_address[0] == "127.0.0.1"
     with pytest.raises(UsageError, match=r"cannot be served .*Choose another --port"):
         Server(served.explorer, port=served.server_address[1])
-    connection = http.client.HTTPConnection(*served.server_address[:2], timeout=30)
+    connection = http.client.HTTPConnection(*served.server_address[:2], timeout=300)
     connection.request("GET", path, headers=headers)
     assert connection.getresponse().status == status
 

@@ -232,7 +232,7 @@ def test_two_processes_may_fetch_the_same_dataset_at_once(internet: Internet, gl
     script = f"from t5prep.sources import resolve; print([file.sha256 for file in resolve({glue + '#sst2'!r}).files])"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     both = [subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) for _ in "ab"]
-    said = {process.communicate(timeout=60)[0] for process in both}
+    said = {process.communicate(timeout=600)[0] for process in both}
     assert [process.returncode for process in both] == [0, 0]
     assert len(said) == 1
 

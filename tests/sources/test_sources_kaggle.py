@@ -157,7 +157,7 @@ def test_two_processes_may_fetch_the_same_dataset_at_once(internet: Internet, da
     script = f"from t5prep.sources import resolve; print([file.bytes for file in resolve({dataset!r}).files])"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     both = [subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) for _ in "ab"]
-    said = {process.communicate(timeout=60)[0] for process in both}
+    said = {process.communicate(timeout=600)[0] for process in both}
     assert [process.returncode for process in both] == [0, 0]
     assert said == {f"{[len(body) for body in FILES.values()]}\n".encode()}
 

@@ -213,7 +213,7 @@ def test_progress_goes_to_stderr(
 
 
 def test_a_host_that_falls_silent_is_left_and_continued(internet: Internet, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(http, "TIMEOUT", (5, 0.2))
+    monkeypatch.setattr(http, "TIMEOUT", (60, 0.5))
     source = internet.page("example.org/a.bin", BODY)
     faults(internet, Fault("a.bin", cut=2_000_000, stall=True))
     assert fetched(source) == BODY
@@ -227,9 +227,7 @@ def test_a_process_that_is_killed_leaves_its_part_to_the_next(internet: Internet
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     folder = Path(internet.environment["T5PREP_CACHE"]) / "sources" / "parts"
     with subprocess.Popen([sys.executable, "-c", script], env=environment) as process:
-        for _ in range(600):
-            if sum(path.stat().st_size for path in folder.glob("*.part")) >= 1 << 20:
-                break
+        while process.poll() is None and sum(path.stat().st_size for path in folder.glob("*.part")) < 1 << 20:
             time.sleep(0.05)
         process.kill()
     (part,) = folder.glob("*.part")
@@ -246,7 +244,7 @@ def test_two_processes_may_fetch_the_same_file_at_once(internet: Internet):
         subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in "ab"
     ]
-    said = {process.communicate(timeout=60)[0].strip() for process in both}
+    said = {process.communicate(timeout=600)[0].strip() for process in both}
     assert [process.returncode for process in both] == [0, 0]
     assert len(said) == 1
     assert parts(internet) == []

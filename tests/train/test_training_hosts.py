@@ -113,10 +113,8 @@ def test_a_host_that_is_dead_or_frozen_ends_the_others() -> None:
                 assert b"joined\n" in iter(one.stdout.readline, b"")  # Gloo says something before
         for processes, (number, other) in zip(pairs, stopped, strict=True):
             processes[other].send_signal(number)
-        began = time.monotonic()
         for processes, (_, other) in zip(pairs, stopped, strict=True):
             assert processes[1 - other].wait(timeout=SECONDS) not in (0, None)
-        assert time.monotonic() - began < 300
     finally:
         for one in itertools.chain(*pairs):
             one.kill()
