@@ -246,12 +246,14 @@ def _of_lines(
 
 def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline: bool, size: int) -> Iterator[Block]:
     """Yield the blocks of a stream of text rows, each of about `size` bytes. It begins at `origin` in its file."""
-    buffer, offset, first = b"", origin, 1
+    buffer: bytes | bytearray = b""
+    offset, first, again = origin, 1, False
     columns: tuple[str, ...] = ("text",) if format.kind == "text" else ()
     wanted = size
     while True:
-        chunk = reader.read(wanted)
-        final = not chunk
+        # What is left of a buffer is read again: copying what follows behind it, into new memory, takes several times as long.
+        chunk = reader.again(offset, size) if again and isinstance(reader, encodings.Prepended) else reader.read(wanted)
+        final, again = not chunk, False
         buffer = buffer + chunk if buffer else chunk
         if format.kind == "csv" and not columns:
             if (line := text_rows.SEPARATOR_LINE.match(buffer)) is not None:
@@ -273,7 +275,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
             if not end and not final:
                 wanted = max(size, len(buffer))
                 continue
-            columns = _header(buffer[:end], format, name=file.name)
+            columns = _header(bytes(buffer[:end]), format, name=file.name)
             buffer, offset = buffer[end:], offset + end
         end, rows, regular = text_rows.of_buffer(buffer, quoted=format.quoted, final=final, delimiter=format.delimiter)
         if not end and len(buffer) > LONGEST_ROW_BYTES:  # the first row is rejected, and ends at its first newline
@@ -285,13 +287,10 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
                     "Say its format: --format " + "|".join(formats.KINDS)
                 )
         if end:
-            data = buffer[:end] if inline or end <= SMALL_BYTES else None
+            data = bytes(buffer[:end]) if inline or end <= SMALL_BYTES else None
             yield Block(file, format, columns, first, rows, offset, end, data, regular=regular)
-            buffer, offset, first = buffer[end:], offset + end, first + rows
-            if isinstance(reader, encodings.Prepended) and not inline:
-                # Reading what is left again takes a third of the time of copying what follows behind it.
-                reader.seek(offset)
-                buffer = b""
+            again = not inline
+            buffer, offset, first = b"" if again else buffer[end:], offset + end, first + rows
         # For a row longer than a block, the buffer doubles each time, so the time to find its end stays linear.
         wanted = max(size, len(buffer))
         if final:

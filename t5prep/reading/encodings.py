@@ -1,8 +1,9 @@
 """Detect and check the encodings of text files, and recode them to UTF-8."""
 
 import codecs
+import io
 import re
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.reading.formats import Format
@@ -37,8 +38,8 @@ class Readable(Protocol):
 class Prepended:
     """Read a stream whose first bytes were read before."""
 
-    def __init__(self, stream: BinaryIO, head: bytes) -> None:
-        self._stream, self._head = stream, head
+    def __init__(self, stream: io.BufferedIOBase, head: bytes) -> None:
+        self._stream, self._head, self._buffer = stream, head, bytearray()
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes."""
@@ -47,10 +48,14 @@ class Prepended:
             return data
         return self._stream.read(size)
 
-    def seek(self, place: int) -> None:
-        """Go on from a place in the stream, which must be one that can do so."""
+    def again(self, place: int, size: int) -> bytes | bytearray:
+        """Return at most `size` bytes from a place in the stream on, in memory that the next call fills again."""
         self._head = b""
         self._stream.seek(place)
+        if len(self._buffer) != size:
+            self._buffer = bytearray(size)
+        read = self._stream.readinto(self._buffer)
+        return self._buffer if read == size else bytes(memoryview(self._buffer)[:read])
 
 
 class Recoded:

@@ -109,7 +109,7 @@ def named(fields: list[str], columns: Sequence[str]) -> Record | str:
     return dict(zip(columns, fields, strict=False))
 
 
-def ends(buffer: bytes, *, final: bool, most: int = 0, delimiter: str = ",") -> tuple[int, int]:
+def ends(buffer: bytes | bytearray, *, final: bool, most: int = 0, delimiter: str = ",") -> tuple[int, int]:
     """Return where the last whole row of a buffer ends, and the number of rows; only the first `most`, if it is not 0.
 
     Every encoding that is read so writes quotes, commas and newlines as ASCII does, and uses their bytes for nothing
@@ -209,7 +209,7 @@ def lines(text: str) -> Iterator[str]:
         yield line.removesuffix("\n")
 
 
-def of_buffer(buffer: bytes, *, quoted: bool, final: bool, delimiter: str = ",") -> Ends:
+def of_buffer(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter: str = ",") -> Ends:
     """Return the whole rows at the beginning of a buffer. `final`: nothing follows, so the last row is whole."""
     if quoted and b'"' in buffer:
         # What is in C knows commas alone.
@@ -225,7 +225,7 @@ def of_buffer(buffer: bytes, *, quoted: bool, final: bool, delimiter: str = ",")
     return Ends(end, _native.row_ends(memoryview(buffer)[:end]), quoted)
 
 
-def of_first(buffer: bytes, *, quoted: bool, final: bool, delimiter: str = ",") -> int:
+def of_first(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter: str = ",") -> int:
     """Return where the first row of a buffer ends; 0 if more bytes are needed to know it."""
     match = _END.search(buffer)
     if quoted and b'"' in buffer[: match.start() if match else None]:
@@ -235,7 +235,7 @@ def of_first(buffer: bytes, *, quoted: bool, final: bool, delimiter: str = ",") 
     return len(buffer) if final else 0
 
 
-def _last(buffer: bytes) -> int:
+def _last(buffer: bytes | bytearray) -> int:
     r"""Return where the last row ends for certain: a `\r` at the very end may be half of `\r\n`."""
     size = len(buffer) - buffer.endswith(b"\r")
     newline = buffer.rfind(b"\n", 0, size)

@@ -8,6 +8,7 @@ Run: python -m tests.benchmarks.bench_reader
 """
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 from tests.benchmarks.processor_time import Line, Seconds, of_call, show
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 LENGTH, TARGET, BATCH = 512, 4, 128
 
@@ -46,9 +48,10 @@ def seconds_of(batches, steps: int) -> Seconds:
 
 def lines(*, rounds: int = 3, steps: int = 300, records: int = 100_000, shards: int = 16) -> Iterator[Line]:
     """Yield a line for each way of reading."""
+    from toy_dataset import write
+
     from t5prep.dataset import shard_files
     from t5prep.train.data import train_arrays, train_batches
-    from tests.toy_dataset import write
 
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), {"train": [records // shards] * shards}, length=LENGTH, every=shard_files.spacing(records))

@@ -32,6 +32,19 @@ def rows_of(path: Path, *, size: int, encoding: str = "utf-8", kind: str = "") -
     return found
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_blocks_that_are_read_again_are_the_whole_file(tmp_path: Path, end: str) -> None:
+    """Rows longer and shorter than what is read at a time, in blocks that hold no bytes of their own."""
+    path, lengths = tmp_path / "rows.txt", [70_000, 3, 400_000, 5, 99_990, 250_000, 0, 12, 69_000, 130_000] * 3
+    path.write_bytes("".join(f"{number}{'x' * length}{end}" for number, length in enumerate(lengths)).encode())
+    (file,) = sources.resolve(str(path)).files
+    cut = list(blocks.scan(file, formats.detect(file.name), block_bytes=100_000))
+    assert any(block.data is None for block in cut)
+    assert b"".join(blocks.content(block) for block in cut) == path.read_bytes()
+    numbers = [row.number for block in cut for row in blocks.read(block)]
+    assert numbers == list(range(1, len(lengths) + 1))
+
+
 FIELD = st.text(st.sampled_from('ab," \n\té'), max_size=8)
 
 
