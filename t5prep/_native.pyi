@@ -108,10 +108,10 @@ def read_texts(blocks: tuple[bytes, ...], places: np.ndarray, name: bytes, count
     record that is something else.
     """
 
-def row_ends(data: bytes | memoryview) -> int:
+def row_ends(data: bytes | bytearray | memoryview) -> int:
     """Return the number of row ends in bytes without quotes."""
 
-def csv_rows(data: bytes, final: bool) -> tuple[int, int] | None:
+def csv_rows(data: bytes | bytearray, final: bool) -> tuple[int, int] | None:
     """Return the end of the last whole row and the number of rows; None if quotes are not as in RFC 4180."""
 
 def plain_json_lines(data: bytes) -> int:

@@ -3,7 +3,7 @@
 import codecs
 import io
 import re
-from typing import Protocol
+from typing import BinaryIO, Protocol, cast
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.reading.formats import Format
@@ -38,7 +38,7 @@ class Readable(Protocol):
 class Prepended:
     """Read a stream whose first bytes were read before."""
 
-    def __init__(self, stream: io.BufferedIOBase, head: bytes) -> None:
+    def __init__(self, stream: BinaryIO, head: bytes) -> None:
         self._stream, self._head, self._buffer = stream, head, bytearray()
 
     def read(self, size: int, /) -> bytes:
@@ -54,7 +54,7 @@ class Prepended:
         self._stream.seek(place)
         if len(self._buffer) != size:
             self._buffer = bytearray(size)
-        read = self._stream.readinto(self._buffer)
+        read = cast(io.BufferedIOBase, self._stream).readinto(self._buffer)
         return self._buffer if read == size else bytes(memoryview(self._buffer)[:read])
 
 
