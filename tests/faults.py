@@ -84,7 +84,7 @@ class Commands:
     def close(self) -> None:
         assert self._process.stdin
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(300)
 
     def __call__(self, line: list[str], under: Path, *, at: int = 0, kind: str = "kill", on: bool = False) -> Ended:
         """Run a command with a fault of the `at`th call under a folder; 0 is none."""

@@ -1,6 +1,7 @@
 """The floors: imports go downwards only, Beam stays in pipelines, TensorFlow in train, jax in train and plan."""
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,23 +40,29 @@ def _floor(name: str) -> str:
     return parts[0] if parts[0] == "pipelines" else parts[1] if len(parts) > 1 else ""
 
 
-def _imports(path: Path) -> Iterator[str]:
+@functools.cache
+def _nodes(path: Path) -> list[ast.AST]:
+    """The parts of a file's code that matter here."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Attribute, ast.If)
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+
+
+@functools.cache
+def _imports(path: Path) -> list[str]:
     """Everything a file imports when it runs, wherever in it; not what is for type checkers alone."""
-    tree = ast.parse(path.read_text())
-    unread = [
+    unread = {
         inner
-        for node in ast.walk(tree)
+        for node in _nodes(path)
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for inner in ast.walk(node)
-    ]
-    for node in ast.walk(tree):
-        if node in unread:
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    }
+    found = []
+    for node in _nodes(path):
+        if isinstance(node, ast.Import) and node not in unread:
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node not in unread:
+            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return found
 
 
 def _ours(path: Path) -> set[str]:
@@ -107,8 +114,8 @@ def test_the_layout_is_the_data_flow() -> None:
 def _private_names(path: Path) -> Iterator[str]:
     """What a file takes of a dependency that begins with an underscore, and all of jaxlib, which is a part of jax."""
     own = {"t5prep", "pipelines", *sys.stdlib_module_names}
-    tree, modules = ast.parse(path.read_text()), set()
-    for node in ast.walk(tree):
+    modules: set[str] = set()
+    for node in _nodes(path):
         if isinstance(node, ast.Import):
             named = {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -120,7 +127,7 @@ def _private_names(path: Path) -> Iterator[str]:
         top, *inner = name.split(".")
         if top not in own and (top == "jaxlib" or any(part.startswith("_") for part in (top, *inner))):
             yield name
-    for node in ast.walk(tree):
+    for node in _nodes(path):
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
             of = ast.unparse(node.value)
             if of.partition(".")[0] in modules:

@@ -1,6 +1,7 @@
 """Every command that a sentence, a page or an example advises is one that the program takes."""
 
 import ast
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ def _texts(path: Path) -> Iterator[str]:
             yield node.value
 
 
+@functools.cache
 def advised() -> list[tuple[str, str]]:
     """Every advised command with the file that it stands in, and those of the README's sentences."""
     found: dict[str, str] = {}

@@ -363,7 +363,7 @@ def make_bucket(port: int, name: str) -> None:
         data=json.dumps({"name": name}).encode(),
         headers={"Content-Type": "application/json"},
     )
-    urllib.request.urlopen(request, timeout=10).close()
+    urllib.request.urlopen(request, timeout=300).close()
 
 
 @pytest.fixture(scope="session")

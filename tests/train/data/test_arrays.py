@@ -96,7 +96,7 @@ def test_threads_of_tensorflow_stop_before_python_ends():
 
     running = threading.Thread(target=thread)
     running.start()
-    assert answered.wait(60)
+    assert answered.wait(600)
     calls._end()
     running.join(60)
     assert answers[:2] == [0, 1]

@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
@@ -58,5 +59,5 @@ def test_more_beams_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_closed_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(UsageError, match="Standard input is closed"):
+    with pytest.raises(click.ClickException, match="Standard input is closed"):
         main(["predict", "-", "--model", "none"], standalone_mode=False)

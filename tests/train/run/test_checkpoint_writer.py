@@ -37,14 +37,14 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypa
 
     def slow(*arguments, **options) -> None:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(600)
         write(*arguments, **options)
 
     monkeypatch.setattr(checkpoint_tensors, "write", slow)
     now = variables(1.0)
     with CheckpointWriter(str(tmp_path), keep=3) as writer:
         writer.save(now, state=state(1))
-        assert begun.wait(30)
+        assert begun.wait(600)
         now = add_one(now)  # the step reuses the memory of the variables that are being written
         assert checkpoints.found(str(tmp_path)) == []  # not whole yet, so not there
         writer.check()
