@@ -275,20 +275,22 @@ MT5_DEFAULTS = cast(
 LIKE = {"xlm-roberta": "roberta", "camembert": "roberta"}
 ENCODER_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 
-# Field → its name in a config.json; DistilBERT's names are its own.
-NAMES = {
+# Field → its name in a config.json: what all encoders but DistilBERT have alike, and the rest of BERT's.
+SIZES = {
     "vocab_size": "vocab_size",
-    "embedding_size": "embedding_size",
     "d_model": "hidden_size",
     "d_ff": "intermediate_size",
     "num_layers": "num_hidden_layers",
     "num_heads": "num_attention_heads",
-    "activation": "hidden_act",
     "max_positions": "max_position_embeddings",
+    "pad_token_id": "pad_token_id",
+}
+NAMES = SIZES | {
+    "embedding_size": "embedding_size",
+    "activation": "hidden_act",
     "segments": "type_vocab_size",
     "layer_norm_epsilon": "layer_norm_eps",
     "dropout_rate": "hidden_dropout_prob",
-    "pad_token_id": "pad_token_id",
 }
 DISTILBERT_NAMES = {
     **{name: name for name in ("vocab_size", "activation", "pad_token_id")},

@@ -19,8 +19,10 @@ from t5prep.train.model.layers import (
     How,
     cast_weight,
     gradients_in_turn,
+    last_matrix,
     layer_norm,
     loop_over_layers,
+    scores_by_table,
 )
 from t5prep.train.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
 from t5prep.train.model.weight_layout import MATRICES
@@ -168,12 +170,6 @@ def head(weights: Weights, config: EncoderConfig, x: tf.Tensor, tokens: tf.Tenso
     return last_matrix(weights, dropout(hidden, site=HEAD_SITE + 1))
 
 
-def last_matrix(weights: Weights, x: tf.Tensor) -> tf.Tensor:
-    """Return the logits of the classes, float32[..., classes], from vectors of tokens or texts."""
-    matrix, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("classifier", "classifier_bias"))
-    return tf.matmul(x, matrix) + bias
-
-
 def fill(weights: Weights, config: EncoderConfig, x: tf.Tensor) -> tf.Tensor:
     """Return the scores of the vocabulary at each position: float32[batch, length, vocab_size]."""
     dense, bias, scale, norm_bias = (
@@ -186,8 +182,4 @@ def fill(weights: Weights, config: EncoderConfig, x: tf.Tensor) -> tf.Tensor:
 
 def vocabulary_scores(weights: Weights, hidden: tf.Tensor) -> tf.Tensor:
     """Return the scores of the vocabulary, float32[..., vocab_size], by the table of the embeddings."""
-    # As one matrix: the gradient of the table would else be computed for each row of the batch, and then added up.
-    flat = tf.reshape(hidden, [-1, hidden.shape[-1]])
-    scores = tf.matmul(flat, tf.convert_to_tensor(weights["embeddings.word"]), transpose_b=True)
-    scores += tf.convert_to_tensor(weights["masked.bias"])
-    return tf.reshape(scores, [*hidden.shape[:-1], scores.shape[-1]])
+    return scores_by_table(hidden, *(tf.convert_to_tensor(weights[one]) for one in ("embeddings.word", "masked.bias")))

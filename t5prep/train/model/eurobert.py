@@ -8,24 +8,18 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from t5prep.train.model.architecture import SIZES
 from t5prep.train.model.entries import check_known, check_usual, fields_of, head_of, rotation_of
 from t5prep.train.model.modernbert import ACTIVATIONS, ModernBertConfig, add_layers
 from t5prep.train.model.weight_layout import Layouts, WeightLayout
 
 LAYERS = "t5prep.train.model.pre_norm"
 # Field → its name in a config.json.
-NAMES = {
-    "vocab_size": "vocab_size",
-    "d_model": "hidden_size",
-    "d_ff": "intermediate_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
+NAMES = SIZES | {
     "key_heads": "num_key_value_heads",
     "activation": "hidden_act",
-    "max_positions": "max_position_embeddings",
     "layer_norm_epsilon": "rms_norm_eps",
     "dropout_rate": "attention_dropout",
-    "pad_token_id": "pad_token_id",
     "pooling": "classifier_pooling",
 }
 # What no published model has otherwise, and is computed only so.

@@ -323,6 +323,22 @@ def mean_of_tokens(x: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(x, tf.float32) * counted, axis=1) / tf.maximum(tf.reduce_sum(counted, axis=1), 1.0)
 
 
+def last_matrix(weights: Mapping[str, Any], x: tf.Tensor) -> tf.Tensor:
+    """Return the logits of the classes, float32[..., classes], from vectors of tokens or texts."""
+    matrix, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("classifier", "classifier_bias"))
+    return tf.matmul(x, matrix) + bias
+
+
+def scores_by_table(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None = None) -> tf.Tensor:
+    """Return the products of vectors, float32[..., width], with each row of a table, and any bias: float32[..., rows].
+
+    As one matrix: the gradient of the table would else be computed for each row of the batch, and then added up.
+    """
+    scores = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), table, transpose_b=True)
+    scores = scores if bias is None else scores + bias
+    return tf.reshape(scores, [*x.shape[:-1], scores.shape[-1]])
+
+
 # A layer: (x, inputs that all layers share, this layer's weights, its number) → x.
 Layer = Callable[[tf.Tensor, Sequence[tf.Tensor], Mapping[str, tf.Tensor], tf.Tensor], tf.Tensor]
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from t5prep.train.model.architecture import ENCODER_ACTIVATIONS, EncoderConfig
+from t5prep.train.model.architecture import ENCODER_ACTIVATIONS, SIZES, EncoderConfig
 from t5prep.train.model.entries import (
     FULL,
     SLIDING,
@@ -24,17 +24,10 @@ from t5prep.train.model.weight_layout import STDDEV, Layouts, WeightLayout
 
 LAYERS = "t5prep.train.model.pre_norm"
 # Field → its name in a config.json.
-NAMES = {
-    "vocab_size": "vocab_size",
-    "d_model": "hidden_size",
-    "d_ff": "intermediate_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
+NAMES = SIZES | {
     "activation": "hidden_activation",
-    "max_positions": "max_position_embeddings",
     "layer_norm_epsilon": "norm_eps",
     "dropout_rate": "mlp_dropout",
-    "pad_token_id": "pad_token_id",
     "global_every": "global_attn_every_n_layers",
     "window": "local_attention",
     "global_theta": "global_rope_theta",

@@ -14,7 +14,6 @@ from t5prep.train.model.encoder import (
     HEAD_SITE,
     SITES_PER_LAYER,
     check_length,
-    last_matrix,
     vocabulary_scores,
 )
 from t5prep.train.model.layers import (
@@ -24,6 +23,7 @@ from t5prep.train.model.layers import (
     cast_weight,
     feed_forward,
     gradients_in_turn,
+    last_matrix,
     layer_norm,
     loop_over_layers,
     mean_of_tokens,

@@ -27,10 +27,12 @@ from t5prep.train.model.layers import (
     How,
     cast_weight,
     feed_forward,
+    last_matrix,
     loop_over_layers,
     masked,
     mean_of_tokens,
     rms_norm,
+    scores_by_table,
     slices_of,
 )
 from t5prep.train.model.positions import Angles, Reach, either, near, relative_bias, rotary_angles
@@ -265,10 +267,7 @@ def embed(weights: Weights, config: ModelConfig, stack: str, ids: tf.Tensor, *, 
 
 def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
     """Return scores of the whole vocabulary, float32[..., vocab_size], for decoder outputs [..., d_model]."""
-    # As one matrix: the gradient of the table would else be computed for each row of the batch, and then added up.
-    flat = tf.reshape(before_logits(config, decoded), [-1, decoded.shape[-1]])
-    scores = tf.matmul(flat, output_table(weights, config), transpose_b=True)
-    return tf.reshape(scores, [*decoded.shape[:-1], scores.shape[-1]])
+    return scores_by_table(before_logits(config, decoded), output_table(weights, config))
 
 
 def before_logits(config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
@@ -354,7 +353,6 @@ def head(weights: Weights, config: ModelConfig, x: tf.Tensor, tokens: tf.Tensor,
 
     tokens: int32[batch, length], 0 for padding. Nothing is dropped here.
     """
-    matrix, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("classifier", "classifier_bias"))
     if config.target == "tags":
-        return tf.matmul(tf.cast(x, tf.float32), matrix) + bias
-    return (tf.matmul(mean_of_tokens(x, tokens), matrix) + bias)[:, None, :]
+        return last_matrix(weights, tf.cast(x, tf.float32))
+    return last_matrix(weights, mean_of_tokens(x, tokens))[:, None, :]
