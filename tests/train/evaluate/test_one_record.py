@@ -59,8 +59,8 @@ def test_a_run_says_what_it_did_with_a_row(data: str, shape: str, tmp_path: Path
     scores = t5prep.evaluate(out, split="validation", worst=1000)
     wrong = {one.id: one for one in scores.worst}
     lives = Lives(data)
-    for fault in (False, True):
-        answer = next(one for one in scores.predictions if (one["id"] in wrong) == fault)
+    right = [one for one in scores.predictions if one["id"] not in wrong]
+    for answer in right[:1] + [one for one in scores.predictions if one["id"] in wrong][:1]:
         told = t5prep.why(answer["id"], data, run=out)["run"]
         assert (told["trained"], told["steps"], told["checkpoint"]) == (12, [], scores.checkpoint)
         assert (told["prediction"], told["kept_in"]) == (answer["prediction"], None)
