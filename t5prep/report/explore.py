@@ -35,6 +35,7 @@ _WAYS = 32  # filters whose rows are remembered
 SORTS = {
     "input_tokens": "tokens in",
     "target_tokens": "tokens out",
+    "input_cut": "tokens cut",
     "near_duplicates": "near-duplicates",
     "loss": "loss",
 }

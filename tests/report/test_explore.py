@@ -107,7 +107,7 @@ ASKED: list[tuple[Wanted, Any]] = [
 
 
 @pytest.mark.parametrize(("wanted", "holds"), ASKED, ids=[str(n) for n in range(len(ASKED))])
-@pytest.mark.parametrize("sort", ["", "input_tokens", "-input_tokens", "-loss", "near_duplicates"])
+@pytest.mark.parametrize("sort", ["", "input_tokens", "-input_tokens", "-input_cut", "-loss", "near_duplicates"])
 def test_the_rows_that_are_asked_for(
     explorer: Explorer, data: Path, answers: Path, wanted: Wanted, holds: Any, sort: str
 ) -> None:
