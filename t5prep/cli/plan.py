@@ -96,8 +96,11 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     given["settings"] = configs.read_settings(given.pop("changes"))
     from t5prep.plan import report
 
-    if html:  # what it needs is missed before the minutes of compiling
+    if html:  # what it needs, and its place, are looked at before the minutes of compiling
+        from t5prep.report import check_place
         from t5prep.report import plan as page
+
+        check_place(Path(html))
 
     one: dict[str, Any] = {"tpu": tpus[0] if tpus else "v5e-8", "batch": batches[0] if batches else None}
     common = {name: given[name] for name in ("model", "data", "split", "recipe", "settings", "exact")}

@@ -37,11 +37,16 @@ def write(
 
 def write_page(path: Path, page: str) -> None:
     """Write a page, whole or not at all. Raises OutputError, and UsageError where it would replace a file that is no page."""
+    check_place(path)
+    atomic_files.write_whole(path, page.encode("utf-8", "replace"))
+
+
+def check_place(path: Path) -> None:
+    """Raise UsageError where a page would replace a file that is no page."""
     if path.is_file() and path.stat().st_size:
         with path.open("rb") as there:
             if there.read(len(_PAGE)) != _PAGE:
                 raise UsageError(f"{path} is another file, which the page would replace. Name another place.")
-    atomic_files.write_whole(path, page.encode("utf-8", "replace"))
 
 
 def default_out(data: str | Path) -> Path:

@@ -98,3 +98,12 @@ def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     done = CliRunner().invoke(cli.main, [*asked, "--lengths", "--data", "x"], catch_exceptions=False)
     assert done.exit_code == 1
     assert "--html shows answers for one layout" in done.stderr
+
+
+def test_another_file_in_its_place_is_refused_before_compiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interface, "stages", lambda question, **_: pytest.fail("it was compiled"))
+    (tmp_path / "notes.txt").write_text("mine")
+    done = CliRunner().invoke(cli.main, ["plan", "--model", "t5-base", "--html", str(tmp_path / "notes.txt")])
+    assert done.exit_code == 1
+    assert "another file, which the page would replace" in done.stderr
+    assert (tmp_path / "notes.txt").read_text() == "mine"
