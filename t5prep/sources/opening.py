@@ -1,7 +1,6 @@
 """Open a raw file: as a stream of unpacked bytes, or seekable, also where it is remote."""
 
 import bz2
-import functools
 import gzip
 import hashlib
 import io
@@ -123,21 +122,14 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
         quiet_logs()  # a worker reads without calling resolve, which does this elsewhere
         return open_range(file.path, size=None if file.member else file.bytes, ahead=ahead)
     try:
-        if 0 < file.bytes < _SMALL and not file.member:
-            return io.BytesIO(_content(file))
         opened = open(file.path, "rb")  # noqa: SIM115 - the caller closes it
         _check_status(file, os.fstat(opened.fileno()))
+        if 0 < file.bytes < _SMALL and not file.member:
+            with opened:
+                return io.BytesIO(opened.read())
     except OSError as error:
         raise SourceError(f"{file.path} cannot be read ({error.strerror}).") from error
     return opened
-
-
-@functools.lru_cache(maxsize=1)  # a file is hashed, and then it is cut into blocks
-def _content(file: RawFile) -> bytes:
-    """Return the bytes of a small file of this machine."""
-    with open(file.path, "rb", buffering=0) as opened:
-        _check_status(file, os.fstat(opened.fileno()))
-        return opened.read()
 
 
 def check_unchanged(file: RawFile) -> None:

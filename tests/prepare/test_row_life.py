@@ -551,7 +551,8 @@ def test_a_strangers_code_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (note,) = (theirs := t5prep.why("1003", "d"))["notes"]
     assert "task.py is Python code that came with the dataset" in note
     assert "--trust-code" in note
-    assert (theirs["source"], theirs["record"]) == (None, mine["record"])
+    assert theirs["record"] == mine["record"]
+    assert theirs["source"] == {"file": "a.csv", "row": 4, "byte": None, "bytes": None}  # as the dataset says it
     trusted_code.remember((tmp_path / "mine.py").read_bytes())
     assert "own.py is Python code" in t5prep.why("1003", "d")["notes"][0]
     assert t5prep.why("1003", "d", trust_code=True) == mine

@@ -4,7 +4,6 @@ import bz2
 import contextlib
 import dataclasses
 import gzip
-import hashlib
 import io
 import lzma
 import os
@@ -281,19 +280,3 @@ def test_real_corpora(shared_data: Path):
     (train,) = resolve(str(shared_data / "sst2"), include="train.tsv").files
     with open_stream(train) as stream:
         assert sum(1 for _ in stream) > 60_000
-
-
-def test_a_small_file_that_is_hashed_and_cut_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "rows.txt").write_bytes(b"a\nb\n")
-    (file,) = resolve(str(tmp_path / "rows.txt")).files
-    read = list[str]()
-
-    def watched(path: str, *how, **more):
-        read.append(path)
-        return open(path, *how, **more)
-
-    monkeypatch.setattr(opening, "open", watched, raising=False)
-    assert sha256(file) == hashlib.sha256(b"a\nb\n").hexdigest()
-    with open_stream(file) as stream:
-        assert stream.read() == b"a\nb\n"
-    assert read == [file.path]
