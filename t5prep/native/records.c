@@ -89,18 +89,10 @@ static uint8_t *put_entry(uint8_t *at, const uint8_t *end, const char *name, uin
   return put_head(at, end, FIRST);
 }
 
-/* `blank`: only as many bytes as the ids have, whatever is in them. */
-static uint8_t *put_tokens(uint8_t *at, const char *name, Some some, const Lists *lists, int blank) {
+static uint8_t *put_tokens(uint8_t *at, const char *name, Some some, const Lists *lists) {
   const uint8_t *end = at;
   if (lists->length) at = put_again(at, (uint64_t)lists->pad, lists->length - count(lists, some));
-  if (blank && lists->width == 2) {
-    const uint16_t *ids = lists->values;
-    int64_t more = 0;
-    for (int64_t i = lists->starts[some.first]; i < lists->starts[some.last]; i++) more += (ids[i] > 0x7f) + (ids[i] > 0x3fff);
-    at -= more + count(lists, some);
-  } else {
-    for (int64_t i = lists->starts[some.last]; i-- > lists->starts[some.first];) at = put_id(at, token(lists, i));
-  }
+  for (int64_t i = lists->starts[some.last]; i-- > lists->starts[some.first];) at = put_id(at, token(lists, i));
   return put_entry(at, end, name, NUMBERS);
 }
 
@@ -159,20 +151,19 @@ static uint8_t *put_ids(uint8_t *at, Some some, const Texts *ids) {
   return put_entry(at, end, "id", STRINGS);
 }
 
-static uint8_t *put_features(uint8_t *at, const Batch *batch, Some some, int blank) {
+static uint8_t *put_features(uint8_t *at, const Batch *batch, Some some) {
   const Lists *inputs = &batch->inputs, *labels = &batch->labels;
   if (batch->packed) {
-    at = put_tokens(at, "labels", some, labels, 0);
+    at = put_tokens(at, "labels", some, labels);
     at = put_places(at, "label_segment_ids", some, labels, 1);
     at = put_places(at, "label_positions", some, labels, 0);
     at = put_places(at, "input_segment_ids", some, inputs, 1);
     at = put_places(at, "input_positions", some, inputs, 0);
-    return put_ids(put_tokens(at, "input_ids", some, inputs, 0), some, &batch->ids);
+    return put_ids(put_tokens(at, "input_ids", some, inputs), some, &batch->ids);
   }
   if (batch->types) at = put_types(at, some, inputs, batch->separator);
   at = put_references(at, some, &batch->references);
-  at = put_tokens(put_tokens(at, "labels", some, labels, blank), "input_ids", some, inputs, blank);
-  at = put_ids(at, some, &batch->ids);
+  at = put_ids(put_tokens(put_tokens(at, "labels", some, labels), "input_ids", some, inputs), some, &batch->ids);
   if (batch->label_mask) at = put_mask(at, "decoder_attention_mask", some, labels);
   return batch->mask ? put_mask(at, "attention_mask", some, inputs) : at;
 }
@@ -222,8 +213,8 @@ int records_frame(const Batch *batch, int keep, uint32_t *sizes, Framed *out) {
     if (!keep) out->begin = out->room;
     if (!make_room(out, most)) return NO_MEMORY;
     uint8_t *end = out->bytes + out->begin, *content_end = end - FRAME_TAIL;
-    uint8_t *content = put_head(put_features(content_end, batch, some, !keep), content_end, FIRST);
-    if (keep) put_little_endian(end, masked_crc(content, (size_t)(content_end - content)), FRAME_TAIL);
+    uint8_t *content = put_head(put_features(content_end, batch, some), content_end, FIRST);
+    put_little_endian(end, masked_crc(content, (size_t)(content_end - content)), FRAME_TAIL);
     put_little_endian(content - 4, (uint64_t)(content_end - content), 8);
     uint8_t *begin = put_little_endian(content, masked_crc(content - FRAME_HEAD, 8), 4) - 8;
     if (end - begin > UINT32_MAX) return BAD_TEXT;

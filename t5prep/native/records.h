@@ -48,7 +48,7 @@ typedef struct {
 /* Fill what records_frame copies from; to be called once, before it. */
 void records_prepare(void);
 
-/* Write all records, one after the other, and the bytes of each into `sizes`; unless `keep`, only the sizes are right. Return OK,
+/* Write all records, one after the other, and the bytes of each into `sizes`; keep only the first record unless `keep`. Return OK,
    NO_MEMORY, BAD_OFFSETS, or BAD_TEXT where a record is too long. */
 int records_frame(const Batch *batch, int keep, uint32_t *sizes, Framed *out);
 

@@ -14,9 +14,10 @@ from t5prep.dataset import tfrecord
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-@given(
-    st.dictionaries(st.text(max_size=9), st.lists(INT64, min_size=1) | st.lists(st.binary(), min_size=1), max_size=4)
-)
+NAMES = st.text(max_size=9).filter(lambda name: name not in ("id", "references"))  # which `framing` takes for bytes
+
+
+@given(st.dictionaries(NAMES, st.lists(INT64, min_size=1) | st.lists(st.binary(), min_size=1), max_size=4))
 def test_what_is_written_is_read_back(features: dict[str, Any]) -> None:
     assert tfrecord.parse(framing.example(features)) == features
 
