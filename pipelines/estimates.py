@@ -153,7 +153,7 @@ def forecast(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPL
         block = next(row_limit.scan(file, unlimited, task.task.corpus, block_bytes=block_bytes), None)
         if block is None:
             continue
-        if block.format.kind == "parquet":  # its parts are as large as its row groups ask for
+        if block.format.kind == "parquet" and block.rows:  # its parts are as large as its row groups ask for
             wanted = max(1, min(block.rows, block.rows * block_bytes // max(1, block.size)))
             block = dataclasses.replace(block, rows=wanted, size=block.size * wanted // max(1, block.rows))
         if not sampled:

@@ -268,8 +268,9 @@ def _run_and_collect_garbage(work: Callable[[Any], Any], element: Any) -> Any:
     finally:
         gc.collect()
         gc.freeze()
-        if _trim and int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() > MOST_BYTES:
-            _trim(0)
+        with contextlib.suppress(OSError):  # there may be no /proc
+            if _trim and int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() > MOST_BYTES:
+                _trim(0)
 
 
 def _start_worker(environment: dict[str, str]) -> None:

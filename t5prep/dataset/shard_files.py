@@ -235,11 +235,13 @@ def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
     """
     content, path = read_checked(data, origins), paths.at(data, origins.name)
     entry = _origin(origins.widths) if set(origins.widths) <= set(_WIDTHS) else np.dtype([])
-    if len(content) != sum(origins.records.values()) * entry.itemsize or len(origins.widths) != len(ORIGIN):
+    counts = origins.records.values()
+    whole = bool(entry.itemsize) and min(counts, default=0) >= 0 and len(content) == sum(counts) * entry.itemsize
+    if not whole or len(origins.widths) != len(ORIGIN):
         raise DatasetError(f"{path} does not have the origins of these records. {AGAIN}")
-    whole = np.frombuffer(content, entry)
+    entries = np.frombuffer(content, entry)
     ends = list(itertools.accumulate((own for _, own in sorted(origins.records.items())), initial=0))
-    return {split: whole[a:b] for split, a, b in zip(sorted(origins.records), ends, ends[1:], strict=False)}
+    return {split: entries[a:b] for split, a, b in zip(sorted(origins.records), ends, ends[1:], strict=False)}
 
 
 def origin(entries: np.ndarray, name: str) -> np.ndarray:

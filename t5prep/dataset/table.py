@@ -178,6 +178,8 @@ class _Records:
             targets, target_lengths = self._targets(ids["labels"])
             edges = record_ids.offsets.to_numpy() if self._packed else np.arange(rows + 1)
             if origins is not None:
+                if len(origins) < edges[-1]:
+                    raise ValueError(f"{shard_files.ORIGINS} has no entry for it")
                 origin = self._origin(origins[: edges[-1]], edges)
             else:
                 # Without a marker, only a short input tells whether it was cut.
@@ -204,7 +206,10 @@ class _Records:
     def _origin(self, origins: np.ndarray, edges: np.ndarray) -> list[pa.Array]:
         """Return the columns from `cut` to `row`; record i has the examples `edges[i]:edges[i + 1]`."""
         file, row, *cut = (shard_files.origin(origins, name) for name in shard_files.ORIGIN)
-        files = pa.DictionaryArray.from_arrays(_numbers(file.astype(np.int32)), self._files)
+        there, of = np.unique(
+            file, return_inverse=True
+        )  # a source may have 10⁵ files, and a group of rows names all it holds
+        files = pa.DictionaryArray.from_arrays(_numbers(of.astype(np.int32)), self._files.take(_numbers(there)))
         places = [files, _numbers(row)]
         if self._packed:
             cut = [np.add.reduceat(tokens, edges[:-1]) for tokens in cut]
@@ -310,8 +315,8 @@ def _rejected(data: str, dataset: Manifest) -> Iterator[pa.RecordBatch]:
             with paths.opened(path) as file:
                 while lines := list(itertools.islice(file, _TOGETHER)):
                     rows = pa.RecordBatch.from_pylist([json.loads(line) for line in lines], schema=_REJECTED)
-                    if rows["file"].null_count or rows["row"].null_count:
-                        raise ValueError("a line names no row")
+                    if any(rows[name].null_count for name in ("file", "row", "reason")):
+                        raise ValueError("a line names no row, or no reason")
                     yield rows.append_column("cluster", _kept_ids(rows["reason"])) if dataset.near_duplicates else rows
         except (OSError, ValueError, AttributeError, RecursionError, pa.ArrowTypeError) as error:
             raise DatasetError(f"{path} cannot be read ({error}). Find out more: t5prep verify {data}") from error

@@ -58,11 +58,17 @@ def verify(
             pages |= {
                 shard.name: list(_pieces(shard, own, every)) for shard, own in zip(splits[name], sizes, strict=True)
             }
-    if lengths := dataset.lengths:
-        records = {name: sum(shard.records for shard in split.shards) for name, split in dataset.splits.items()}
-        shard_files.check_lengths(data, lengths, records=records)
+    records = {name: sum(shard.records for shard in split.shards) for name, split in dataset.splits.items()}
+    if dataset.lengths:
+        shard_files.check_lengths(data, dataset.lengths, records=records)
     if dataset.origins:
-        shard_files.read_origins(data, dataset.origins)
+        for name, origins in shard_files.read_origins(data, dataset.origins).items():
+            least = records.get(name, 0)
+            if len(origins) < least or (len(origins) > least and dataset.settings.layout != "packed"):
+                path = paths.at(data, dataset.origins.name)
+                raise DatasetError(
+                    f"{path} has {len(origins):,} origins of {name}, which has {least:,} records. {shard_files.AGAIN}"
+                )
     started(sum(shard.bytes for shard in shards))
     check_shards(data, dataset, pages=pages, progress=progress)
     _check_features(data, dataset)

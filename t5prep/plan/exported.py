@@ -23,11 +23,13 @@ def compile_exported(folder: Path, *, tpu: str) -> Compiled:
     try:
         said = json.loads(paths.read(folder / "step.json"))
         platform, devices = str(said["platform"]), math.prod(map(operator.index, said["mesh"].values()))
+        if not 0 < devices < 1 << 32:
+            raise ValueError("its mesh has no number of devices")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{folder} is no step that was exported ({error}). {_again(target)}") from None
     if (platform, devices) != ("tpu", target.devices):
         raise UsageError(
-            f"{folder} has a step for {str(devices)[:20]} devices of {platform[:20]}, and {target.name} has {target.devices} of tpu. "
+            f"{folder} has a step for {devices} devices of {platform[:20]}, and {target.name} has {target.devices} of tpu. "
             f"{_again(target)}"
         )
     return compiled.compile_for({"exported": str(folder.absolute())}, chip=target.chip, devices=devices)

@@ -247,7 +247,7 @@ class BlockTokenizer:
         return features.take(np.argsort(numbers, kind="stable")).combine_chunks()
 
     def _parts(self, block: Block) -> Iterator[pa.Table]:
-        """Yield the features of a block in parts, of LARGEST_BLOCK of its bytes each, or of twice that of examples."""
+        """Yield the features of a block in parts: of LARGEST_BLOCK of its stored bytes, with at most twice as many bytes of texts."""
         for piece in block.pieces(LARGEST_BLOCK):
             examples = self._examples(piece)
             most = max(1, len(examples) // max(1, examples.nbytes // (2 * LARGEST_BLOCK)))

@@ -192,28 +192,33 @@ class HiddenSpans:
     def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
         """Yield the rows of all ranges, taken as one sequence of tokens."""
         taken = 0  # documents that no yielded record has counted
-        waiting = collections.deque[tuple[str, int, int, int]]()  # those in which no later record begins are gone
+        end = begun = 0  # tokens of all documents so far, and those before the next record
+        waiting = collections.deque[
+            tuple[int, int, int]
+        ]()  # `end` of a document, its file and row, while records begin in it
 
         def documents() -> Iterator[tuple[Names, Ragged]]:
-            nonlocal taken
+            nonlocal taken, end
             for rows in ranges:
                 columns = rows.columns()
                 taken += len(columns.ids)
-                numbers = (rows.entries[name].tolist() for name in ("inputs", "file", "row"))
-                waiting.extend(zip(columns.ids, *numbers, strict=True))
+                for tokens, file, row in rows.entries[["inputs", "file", "row"]].tolist():
+                    end += tokens
+                    waiting.append((end, file, row))
                 yield columns.ids, Ragged(columns.inputs.ids.astype(np.int32), columns.inputs.starts)
 
-        for ids, inputs, labels in self.hide(documents()):
+        for ids, sizes, inputs, labels in self.hide(documents()):
             columns = Columns(Names.of(ids), inputs, labels, Names.of([""] * len(ids)))
             entries = np.zeros(len(ids), ENTRY)
             entries["inputs"] = entries["tokens"] = inputs.lengths
             entries["targets"] = entries["target_tokens"] = labels.lengths
             unknown = np.concatenate([[0], np.cumsum(inputs.ids == self.unk_id)])
             entries["unknown"] = unknown[inputs.starts[1:]] - unknown[inputs.starts[:-1]]
-            for number, (document, _, first) in enumerate(id.rpartition("@") for id in ids):
-                while waiting[0][0] != document or waiting[0][1] <= int(first):
+            for number, size in enumerate(sizes):
+                while waiting[0][0] <= begun:
                     waiting.popleft()
-                entries["file"][number], entries["row"][number] = waiting[0][2:]
+                entries["file"][number], entries["row"][number] = waiting[0][1:]
+                begun += size
             counts = record_counts.count(entries, labels=None, marked=False)
             counts, taken = dataclasses.replace(counts, examples=taken), 0
             yield Built(self.frame(columns), counts, _lengths(entries), _origins(entries, False))
@@ -241,7 +246,8 @@ def _in_chunks(
 ) -> Iterator[Hidden]:
     """Yield rows of `length` tokens of the documents, with their spans hidden, in order."""
     for ids, tokens in span_corruption.chunks(documents, length=length):
-        yield Hidden(ids, *map(ragged.full, corrupt(tokens, keys=span_corruption.keys(ids, seed=seed))))
+        made = corrupt(tokens, keys=span_corruption.keys(ids, seed=seed))
+        yield Hidden(ids, [tokens.shape[1]] * len(ids), *map(ragged.full, made))
 
 
 def _counts(rows: Rows, marked: bool) -> record_counts.Counts:

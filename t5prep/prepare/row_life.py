@@ -96,8 +96,12 @@ class Lives:
         self.dataset = manifest.load(data)
         self.data = manifest.folder_of(data) or "."
         self._source, self._trust_code = source, trust_code
-        self._tokenizer = inspect_records.open_tokenizer(self.dataset, tokenizer)
+        self._tokenizer_name = tokenizer
         self._unchanged: set[str] = set()
+
+    @functools.cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return inspect_records.open_tokenizer(self.dataset, self._tokenizer_name)
 
     def life(self, id: str) -> Life:
         """Return the life of a row, given the id of its record, of a rejected row, or its place as `file:row`.

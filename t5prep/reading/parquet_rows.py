@@ -98,14 +98,14 @@ _LAST = threading.local()
 
 @contextlib.contextmanager
 def _group(file: RawFile, number: int) -> Iterator[_Group]:
-    """Yield a row group, the last one where it is that; it is the last one afterwards, if nothing is raised. Raises SourceError."""
+    """Yield a row group. It stays open for the next call, which is likely to want the same one. Raises SourceError."""
     group = _LAST.__dict__.pop("group", None)
     try:
         if group is None or group.of != (file, number):
             if group is not None:
                 group.opened.close()
             opened = sources.open_random(file)
-            # By default Arrow holds all stored bytes of a row group's columns; of a remote file it asks for them at once.
+            # By default Arrow reads all stored bytes of a row group ahead: right for a remote file, a waste of memory here.
             how = {} if "://" in file.path else {"pre_buffer": False, "buffer_size": _READ_BYTES}
             group = _Group((file, number), opened, pyarrow.parquet.ParquetFile(opened, **how))
         yield group

@@ -39,6 +39,8 @@ SORTS = {
     "near_duplicates": "near-duplicates",
     "loss": "loss",
 }
+# To be counted on when the tables get other columns: those of before are not shown.
+_COLUMNS = 2
 _SEARCHED = ("id", "input", "target", "prediction", "file", "reason")
 
 
@@ -179,7 +181,7 @@ def _kept(digest: str, name: str, make: Callable[[], pa.RecordBatchReader], *, m
     """Return a table of a dataset, mapped into memory from the cache, where it is written first if it is not there."""
     from t5prep import __version__
 
-    path = cache_folder.root() / "tables" / f"{digest[:32]}-{__version__}-{name}.arrows"
+    path = cache_folder.root() / "tables" / f"{digest[:32]}-{__version__}-{_COLUMNS}-{name}.arrows"
     if not path.exists():
         reader = make()
         with atomic_files.whole(path, option="$T5PREP_CACHE") as file, pa.ipc.new_stream(file, reader.schema) as writer:

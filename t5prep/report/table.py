@@ -4,8 +4,8 @@ import array
 import collections
 import contextlib
 import itertools
-import sqlite3
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep.dataset import table as tables
-from t5prep.errors import T5prepError, UsageError
+from t5prep.errors import OutputError, T5prepError, UsageError
 
 if TYPE_CHECKING:
     from t5prep.prepare.row_life import Lives
@@ -78,6 +78,8 @@ def table(
 
 def _with_texts(data: str | Path, lives: "Lives", schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rejected rows with their texts. The source has another order than these rows, so texts wait on the disk."""
+    import sqlite3  # nothing else needs it, and some Pythons are built without it
+
     wanted = collections.defaultdict[str, array.array](lambda: array.array("q"))
     for batch in tables.rejected(data):
         for file, row in zip(batch["file"].to_pylist(), batch["row"].to_pylist(), strict=True):
@@ -91,6 +93,10 @@ def _with_texts(data: str | Path, lives: "Lives", schema: pa.Schema) -> Iterator
         except T5prepError as error:
             said = f"The texts of rejected rows are not there, because their source is not read again: {error}"
             print(said, file=sys.stderr, flush=True)
+        except sqlite3.Error as error:
+            raise OutputError(
+                f"The texts of rejected rows find no room in {tempfile.gettempdir()} ({error}). Set TMPDIR to another folder."
+            ) from error
         find = "SELECT input, target FROM texts WHERE file = ? AND row = ?"
         for batch in tables.rejected(data):
             places = zip(batch["file"].to_pylist(), batch["row"].to_pylist(), strict=True)

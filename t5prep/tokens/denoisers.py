@@ -26,9 +26,10 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 class Hidden(NamedTuple):
-    """Some rows with hidden tokens: their names, their inputs and their targets."""
+    """Some rows with hidden tokens: their names, how many tokens of documents each is made of, their inputs and targets."""
 
     ids: list[str]
+    sizes: list[int]
     inputs: Ragged
     labels: Ragged
 
@@ -116,7 +117,7 @@ class Denoise:
             own = self._corrupted(number, np.stack([rows[at] for at in places]), [ids[at] for at in places])
             for at, input, label in zip(places, *own, strict=True):
                 inputs[at], labels[at] = np.concatenate([self._modes[number], input]), label
-        return Hidden(ids, ragged.of(inputs), ragged.of(labels))
+        return Hidden(ids, [len(row) for row in rows], ragged.of(inputs), ragged.of(labels))
 
     def _corrupted(
         self, number: int, tokens: NDArray[np.int32], ids: list[str]

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -321,15 +322,17 @@ def _panics(name: str) -> Iterator[None]:
         raise TokenizerError(f"{name} fails in the tokenizers library ({str(error)[:80]}): fetch it again.") from error
 
 
+_ONE_AT_A_TIME = threading.Lock()  # stderr is one for all threads
+
+
 def read_fast(content: str, *, name: str) -> Any:
     """Return the library's own tokenizer of a `tokenizer.json`. Raises TokenizerError for a panic, and Exception for other damage.
 
-    A panic also prints a page to the file of stderr itself. It is not shown; what other threads print meanwhile is not either,
-    so that texts are encoded without this.
+    A panic also prints a page to the file of stderr itself, which is not shown. What other threads print in this time is lost.
     """
     from tokenizers import Tokenizer as FastTokenizer
 
-    with contextlib.ExitStack() as after:
+    with _ONE_AT_A_TIME, contextlib.ExitStack() as after:
         with contextlib.suppress(OSError):  # stderr may be closed
             kept = os.dup(2)
             after.callback(os.close, kept)

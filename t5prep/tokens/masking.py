@@ -55,7 +55,7 @@ class Mask:
             first, last = (np.tile(own, (len(tokens), 1)) for own in (self._first, self._last))
             inputs = np.hstack([first, inputs, last])
             labels = np.hstack([edge.repeat(first.shape[1], 1), labels, edge.repeat(last.shape[1], 1)])
-            yield Hidden(ids, ragged.full(inputs), ragged.full(labels))
+            yield Hidden(ids, [tokens.shape[1]] * len(ids), ragged.full(inputs), ragged.full(labels))
 
     def hide(self, tokens: NDArray[np.int32], keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return rows with hidden tokens and their targets: int32[n, length] each. The ends of documents are not hidden."""

@@ -3,9 +3,12 @@
 import collections
 import csv
 import dataclasses
+import hashlib
 import itertools
 import json
 import random
+import shutil
+import sqlite3
 import subprocess
 import sys
 import tracemalloc
@@ -23,7 +26,8 @@ import t5prep
 from t5prep.cli import main
 from t5prep.dataset import manifest, shard_files, table, verify
 from t5prep.dataset.tfrecord import IGNORED_LABEL
-from t5prep.errors import DatasetError, UsageError
+from t5prep.errors import DatasetError, OutputError, UsageError
+from t5prep.prepare.row_life import Lives
 from t5prep.sources import sample
 from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
@@ -145,7 +149,12 @@ def test_a_record_of_joined_texts_comes_from_the_row_of_its_first_token(tmp_path
 
 
 @pytest.mark.parametrize(
-    "spoil", [{"widths": [1, 4, 1]}, {"widths": [1, 4, 1, 9]}, {"widths": [4, 4, 4, 4]}, {"records": {"train": 1}}]
+    "spoil",
+    [
+        *({"widths": widths} for widths in ([1, 4, 1], [1, 4, 1, 9], [4, 4, 4, 4], [0, 0, 0, 0])),
+        {"records": {"train": 1}},
+        {"records": {"train": -1, "validation": 41}},
+    ],
 )
 def test_origins_that_cannot_be_are_refused(spoil: dict[str, Any], tmp_path: Path) -> None:
     made = prepared(write_csv(tmp_path / "a.csv", questions(40)), tmp_path / "d", tokenizer="sample:", input_length=64)
@@ -155,6 +164,54 @@ def test_origins_that_cannot_be_are_refused(spoil: dict[str, Any], tmp_path: Pat
     for read in (verify.verify, lambda data: t5prep.table(data).read_all()):
         with pytest.raises(DatasetError, match=r"shards\.origins does not have"):
             read(tmp_path / "d")
+
+
+def test_too_few_origins_are_found(tmp_path: Path) -> None:
+    made = prepared(write_csv(tmp_path / "a.csv", questions(40)), tmp_path / "d", tokenizer="sample:", input_length=64)
+    assert made.origins
+    content = (tmp_path / "d" / "shards.origins").read_bytes()[
+        : len(made.origins.widths) and sum(made.origins.widths) * 3
+    ]
+    (tmp_path / "d" / "shards.origins").write_bytes(content)
+    own = dict.fromkeys(made.origins.records, 0) | {"train": 3}
+    changed = {"records": own, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    made = dataclasses.replace(made, origins=dataclasses.replace(made.origins, **changed)).sealed()
+    (tmp_path / "d" / manifest.NAME).write_text(made.dumps())
+    with pytest.raises(DatasetError, match=r"shards\.origins has 3 origins of train, which has \d+ records"):
+        verify.verify(tmp_path / "d")
+    with pytest.raises(DatasetError, match=r"shards\.origins has no entry for it"):
+        t5prep.table(tmp_path / "d").read_all()
+
+
+@pytest.mark.parametrize("task", ["span_corruption", "ul2"])
+def test_joined_texts_that_share_an_id_come_from_their_own_rows(task: str, tmp_path: Path) -> None:
+    """Documents are placed by their texts, so that it makes no difference to their order what they are called."""
+    drawn = random.Random(1)
+    texts = [" ".join(f"word{drawn.randrange(999)}" for _ in range(drawn.randrange(3, 90))) for _ in range(60)]
+    origins = []
+    for names in ("apart", "one"):
+        lines = ({"id": "k" if names == "one" else f"k{number}", "text": text} for number, text in enumerate(texts))
+        (tmp_path / f"{names}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        choices = {"task": task, "dedup": "exact", "options": {"id_column": "id"}, "input_length": 64}
+        prepared(tmp_path / f"{names}.jsonl", tmp_path / names, tokenizer="sample:", **choices)
+        rows = t5prep.table(tmp_path / names).read_all().to_pylist()
+        origins.append([(row["row"], row["split"]) for row in rows])
+        if names == "apart":
+            assert [f"k{row['row'] - 1}" for row in rows] == [row["id"].rpartition("@")[0] for row in rows]
+    if task == "span_corruption":  # ul2 draws a denoiser, and with it how many tokens a row has, from the name
+        assert origins[0] == origins[1]
+    assert len({row for row, _ in origins[1]}) > 15
+
+
+def test_a_group_of_rows_names_only_the_files_of_its_rows(tmp_path: Path) -> None:
+    (tmp_path / "many").mkdir()
+    for number in range(30):
+        write_csv(tmp_path / "many" / f"{number:02}.csv", [dict(questions(31)[number], Id=f"q{number}")])
+    prepared(tmp_path / "many", tmp_path / "d", tokenizer="sample:", splits={"train": 29, "validation": 1})
+    named = [
+        (len(batch["file"].dictionary), len(set(batch["file"].to_pylist()))) for batch in t5prep.table(tmp_path / "d")
+    ]
+    assert sorted(named) == [(1, 1), (29, 29)]
 
 
 def test_near_duplicates_are_counted(tmp_path: Path) -> None:
@@ -327,10 +384,28 @@ def test_rejected_rows_have_their_reasons_and_the_texts_they_had(data: Path, tmp
     run("table", data, tmp_path / "t.jsonl", "--rejected")
     (row,) = map(json.loads, (tmp_path / "t.jsonl").read_text().splitlines())
     (line,) = rejected(data)
+    run("table", data, tmp_path / "t.jsonl", "--rejected", "--tokenizer", tmp_path / "gone")  # no text is encoded
     values = {"Id": "1003", "Title": "", "Body": "", "Y": "LQ_CLOSE"}
     assert row == {**line, "input": row["input"], "target": None}
     assert json.loads(row["input"]) == values
     assert "no predictions" in refused("table", data, tmp_path / "t.csv", "--rejected", "--split", "train")
+
+
+def test_no_room_for_the_texts_of_rejected_rows_is_said(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> Iterator[Any]:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Lives, "texts", full)
+    with pytest.raises(OutputError, match=r"find no room in .* \(database or disk is full\)\. Set TMPDIR"):
+        t5prep.table(data, rejected=True).read_all()
+
+
+def test_a_rejected_row_without_a_reason_is_damage(data: Path, tmp_path: Path) -> None:
+    shutil.copytree(data, tmp_path / "d")
+    (path,) = (tmp_path / "d").glob("rejected.jsonl*")
+    path.write_text(json.dumps({"file": "a.csv", "row": 1, "id": "e1"}) + "\n")
+    with pytest.raises(DatasetError, match="a line names no row, or no reason"):
+        table.rejected(tmp_path / "d").read_all()
 
 
 @pytest.fixture(scope="module")

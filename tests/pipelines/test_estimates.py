@@ -115,6 +115,19 @@ def test_a_dry_run_says_what_will_be_and_writes_nothing(tmp_path: Path, form: st
     assert numbers(said, "writes")[0] * (1e6 if " MB into" in said else 1e3) == pytest.approx(written, rel=0.35)
 
 
+def test_a_row_group_without_rows_is_no_sample(tmp_path: Path) -> None:
+    rows = pa.Table.from_pylist(questions(400))
+    (tmp_path / "rows").mkdir()
+    pq.write_table(rows.slice(0, 0), tmp_path / "rows" / "a.parquet")
+    pq.write_table(rows, tmp_path / "rows" / "b.parquet")
+    columns = ("--inputs-column", "Body", "--targets-column", "Y")
+    code, said = dry(
+        "--source", tmp_path / "rows", *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text"
+    )
+    assert code == 0, said
+    assert numbers(said, "reads")[0] == 2
+
+
 def test_sketches_of_near_duplicates_need_disk_too(source: Path, tmp_path: Path) -> None:
     how = ("--source", source, "--out", tmp_path / "out", "--workers", "1")
     _, plain = dry(*how)

@@ -63,7 +63,11 @@ def test_a_file_is_compiled_for_the_chip_that_it_was_exported_for(step: Path) ->
 
 @pytest.mark.parametrize(
     "said",
-    ['{"platform": "tpu", "mesh": {"data": Infinity}}', '{"platform": "tpu", "mesh": {"data": 1.5}}', "[" * 100_000],
+    [
+        *(f'{{"platform": "tpu", "mesh": {{"data": {size}}}}}' for size in ("Infinity", "1.5", "-4", "0")),
+        f'{{"platform": "tpu", "mesh": {{"a": {"9" * 4000}, "b": {"9" * 4000}}}}}',
+        "[" * 100_000,
+    ],
 )
 def test_a_description_that_is_none_is_refused(tmp_path: Path, said: str) -> None:
     (tmp_path / "step.json").write_text(said)

@@ -29,7 +29,7 @@ def denoised(sizes, *, most=3, inputs_length=64, seed=0):
     """All rows of some documents, whose tokens say where they stand: (name, inputs, labels)."""
     denoise = denoisers.Denoise(DENOISERS.denoisers, tokenizer=TOKENIZER, inputs_length=inputs_length, seed=seed)
     rows = []
-    for ids, inputs, labels in denoise(batches(sizes, most)):
+    for ids, _, inputs, labels in denoise(batches(sizes, most)):
         rows += zip(ids, inputs.apart(), labels.apart(), strict=True)
     return denoise, rows
 

@@ -1,12 +1,14 @@
 """Encoders' tokenizers: the ids of transformers, from every form in which models are published."""
 
+import concurrent.futures
 import json
+import os
 
 import numpy as np
 import pytest
 
 from t5prep.errors import TokenizerError
-from t5prep.tokens import loading, ragged
+from t5prep.tokens import encoder_tokenizer, loading, ragged
 from t5prep.tokens.ragged import Frame
 from t5prep.tokens.tokenizer import Tokenizer
 from tests import encoders
@@ -140,6 +142,15 @@ def test_a_hostile_tokenizer_json_is_one_sentence(tmp_path, capfd, part, value, 
         loading.load(str(tmp_path / "it")).encode_block(["a" * 5000 + "!"])
     if part != "normalizer" or "Regex" not in str(value):  # which fails while it encodes
         assert "panicked" not in capfd.readouterr().err
+
+
+def test_stderr_is_where_it_was_when_threads_load_tokenizers(tmp_path):
+    encoders.modernbert(tmp_path / "it")
+    content = (tmp_path / "it" / "tokenizer.json").read_text()
+    before = os.fstat(2)
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: encoder_tokenizer.read_fast(content, name="it"), range(32)))
+    assert os.path.samestat(before, os.fstat(2))
 
 
 def test_an_encoder_without_vocabulary_is_one_sentence(tmp_path):

@@ -422,8 +422,8 @@ def links(
 ) -> Iterator[np.ndarray]:
     """Yield links between the rows of bands (`ENTRY[n]`, `size` bytes in all) that share a value, `uint64[links, 2]`.
 
-    Where there are more than `range_bytes`, `parts` gives them several times, of which each looks at some of the values; and of
-    what is held, twice as much at most, one row of each value goes on with the next ones.
+    Where they have more than `range_bytes`, `parts` is called several times, and each time some of the values are looked at. When
+    twice as many bytes are held, their links are yielded, and one row of each value is kept to be linked with what follows.
     """
     times = max(1, size // range_bytes)
     for number in range(times):

@@ -330,7 +330,11 @@ _CONVERTER = cattrs.Converter(forbid_extra_keys=True)
 
 def _state(path: str) -> State:
     try:
-        said = dict(json.loads(paths.read(f"{path}/{MARKER}")))
+        content = paths.read(f"{path}/{MARKER}")
+    except OutputError as error:  # it cannot be reached, which is no damage: nothing is removed for it
+        raise OSError(errno.EIO, str(error), f"{path}/{MARKER}") from error
+    try:
+        said = dict(json.loads(content))
         schema = said.get("schema")
         state = _CONVERTER.structure(said, State) if schema == SCHEMA else None
     except cattrs.BaseValidationError as error:

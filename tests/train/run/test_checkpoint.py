@@ -69,6 +69,20 @@ def test_what_a_user_puts_beside_checkpoints_stays(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == names
 
 
+def test_one_that_cannot_be_reached_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step, value in [(1, 0.5), (2, 0.9)]:
+        checkpoints.save(str(tmp_path), _tensors(step), state=_state(step, value=value), keep=1)
+
+    def unavailable(path: str) -> bytes:
+        raise OutputError(f"{path} cannot be read: it answers 503")
+
+    monkeypatch.setattr(checkpoints.paths, "read", unavailable)
+    with pytest.raises(OSError, match="it answers 503"):
+        checkpoints.found(str(tmp_path))
+    monkeypatch.undo()
+    assert [state.step for _, state in checkpoints.found(str(tmp_path))] == [2]
+
+
 def test_lower_is_better_for_losses_and_nan_is_never_best(tmp_path: Path) -> None:
     for step, value in [(1, 0.5), (2, float("nan")), (3, 0.1), (4, 0.3)]:
         checkpoints.save(str(tmp_path), _tensors(), state=_state(step, value=value, metric="loss"), keep=9)
