@@ -520,7 +520,7 @@ WRITE = """
 import re, sys
 from t5prep.dataset import table
 table._TOGETHER, table._IN_A_GROUP = 64, 2
-rows = table.write(table.table(sys.argv[1], splits=[sys.argv[2]]), sys.argv[3])
+rows = table.write(table.records(sys.argv[1], splits=[sys.argv[2]]), sys.argv[3])
 print(rows, re.search("VmHWM:[^0-9]*([0-9]+)", open("/proc/self/status").read())[1])
 """
 

@@ -153,7 +153,8 @@ def loss_of_frequencies(data: str) -> float:
         split: np.array([token for row in rows for token in row["labels"] if token >= 0])
         for split, rows in preparing.records(Path(data)).items()
     }
-    counts = np.bincount(targets["train"], minlength=max(map(max, targets.values())) + 1) + 1.0
+    vocabulary = max(512, *(max(tokens) + 1 for tokens in targets.values()))  # each token gets a share, seen or not
+    counts = np.bincount(targets["train"], minlength=vocabulary) + 1.0
     return float(-np.log(counts / counts.sum())[targets["validation"]].mean())
 
 
