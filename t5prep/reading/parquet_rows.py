@@ -19,7 +19,7 @@ from t5prep.sources import RawFile
 
 # The size of a part of a row group: so small that all workers finish at about the same time. Only the beginning of a group can
 # be looked up, so a part decodes what stands before it unless this process has just read that: larger groups have larger parts.
-PART_BYTES, LARGEST_PART_BYTES, PARTS_OF_GROUP = 4 << 20, 16 << 20, 8
+PART_BYTES, LARGEST_PART_BYTES, PARTS_OF_GROUP = 4 << 20, 8 << 20, 8
 _READ_BYTES = 1 << 20
 _BATCH_ROWS = 2048  # rows read at once, so that a large group is never all in memory as Python objects
 
