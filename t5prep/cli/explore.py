@@ -32,7 +32,6 @@ def explore_command(data: str, run: str, predictions: str | None, vectors: str |
       t5prep explore data/sample
       t5prep explore data/sample --map vectors/sample
     """
-
     if vectors is not None:
         from t5prep.report import text_map
         from t5prep.report.explore import answers_of

@@ -244,6 +244,15 @@ def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
     return {split: entries[a:b] for split, a, b in zip(sorted(origins.records), ends, ends[1:], strict=False)}
 
 
+def check_origins(data: str | Path, origins: Origins, *, records: Mapping[str, int], packed: bool) -> None:
+    """Raise what `read_origins` raises, and DatasetError if there are not as many as `records`; of `packed` ones there may be more."""
+    for split, entries in read_origins(data, origins).items():
+        least = records.get(split, 0)
+        if len(entries) < least or (len(entries) > least and not packed):
+            path = paths.at(data, origins.name)
+            raise DatasetError(f"{path} has {len(entries):,} origins of {split}, which has {least:,} records. {AGAIN}")
+
+
 def origin(entries: np.ndarray, name: str) -> np.ndarray:
     """Return one number of ORIGIN of some entries of `read_origins`: int64[entries]."""
     return entries[name].astype(np.int64) if name in (entries.dtype.names or ()) else np.zeros(len(entries), np.int64)

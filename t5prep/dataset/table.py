@@ -206,9 +206,8 @@ class _Records:
     def _origin(self, origins: np.ndarray, edges: np.ndarray) -> list[pa.Array]:
         """Return the columns from `cut` to `row`; record i has the examples `edges[i]:edges[i + 1]`."""
         file, row, *cut = (shard_files.origin(origins, name) for name in shard_files.ORIGIN)
-        there, of = np.unique(
-            file, return_inverse=True
-        )  # a source may have 10⁵ files, and a group of rows names all it holds
+        # A source may have 10⁵ files: only those of these rows are named beside them.
+        there, of = np.unique(file, return_inverse=True)
         files = pa.DictionaryArray.from_arrays(_numbers(of.astype(np.int32)), self._files.take(_numbers(there)))
         places = [files, _numbers(row)]
         if self._packed:
@@ -253,17 +252,17 @@ def _repeated(name: str, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(_numbers(np.zeros(rows, np.int32)), _texts([name]))
 
 
-# With its first `pa.array`, pyarrow imports pandas where that is installed: a third of a second, and 40 MB.
-
-
 def _numbers(values: np.ndarray) -> pa.Array:
-    """Return a column of numbers, or of truths, without nulls."""
+    """Return a column of numbers, or of truths, without nulls.
+
+    With its first `pa.array`, pyarrow would import pandas where that is installed: a third of a second, and 40 MB.
+    """
     content = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(content)])
 
 
 def _texts(texts: Sequence[str]) -> pa.StringArray:
-    """Return a column of some texts."""
+    """Return a column of some texts, without `pa.array` as `_numbers` does."""
     own = Names.joined([text.encode(errors="replace") for text in texts])
     return pa.StringArray.from_buffers(len(own), pa.py_buffer(own.starts.astype(np.int32)), pa.py_buffer(own.data))
 

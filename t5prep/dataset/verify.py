@@ -62,13 +62,8 @@ def verify(
     if dataset.lengths:
         shard_files.check_lengths(data, dataset.lengths, records=records)
     if dataset.origins:
-        for name, origins in shard_files.read_origins(data, dataset.origins).items():
-            least = records.get(name, 0)
-            if len(origins) < least or (len(origins) > least and dataset.settings.layout != "packed"):
-                path = paths.at(data, dataset.origins.name)
-                raise DatasetError(
-                    f"{path} has {len(origins):,} origins of {name}, which has {least:,} records. {shard_files.AGAIN}"
-                )
+        packed = dataset.settings.layout == "packed"
+        shard_files.check_origins(data, dataset.origins, records=records, packed=packed)
     started(sum(shard.bytes for shard in shards))
     check_shards(data, dataset, pages=pages, progress=progress)
     _check_features(data, dataset)

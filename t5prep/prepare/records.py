@@ -193,9 +193,8 @@ class HiddenSpans:
         """Yield the rows of all ranges, taken as one sequence of tokens."""
         taken = 0  # documents that no yielded record has counted
         end = begun = 0  # tokens of all documents so far, and those before the next record
-        waiting = collections.deque[
-            tuple[int, int, int]
-        ]()  # `end` of a document, its file and row, while records begin in it
+        # Of each document in which a record may still begin: `end` behind it, its file and its row.
+        waiting = collections.deque[tuple[int, int, int]]()
 
         def documents() -> Iterator[tuple[Names, Ragged]]:
             nonlocal taken, end

@@ -62,7 +62,7 @@ _WIDE, _NARROW = pa.list_(pa.int32()), pa.list_(pa.uint16())
 # Beside the blocks: while it is there nothing more is kept.
 _FULL = "full"
 _CHECKSUM = 4  # bytes of it
-_AT_ONCE = 1 << 20  # bytes of which it is made: of a table's own memory it is not
+_AT_ONCE = 1 << 20  # bytes that are copied at a time to make it, because google_crc32c takes nothing but `bytes`
 
 
 def key(settings: Settings, *, tokenizer: str, code: str) -> str:
