@@ -60,25 +60,6 @@ def copy_lists(
 ) -> None:
     """Copy `lengths[i]` items of `size` bytes from `source[begins[i]]` on to `target[places[i]]` on, for each i: int64."""
 
-def write_rows(
-    letters: object,
-    places: np.ndarray,
-    how: tuple[int, int, int, bool],
-    ids: np.ndarray,
-    counts: np.ndarray,
-    ends: np.ndarray,
-    marked: np.ndarray,
-) -> bytes:
-    """Return the texts of rows of ids, int32[rows, width], one after the other, and write where each ends, int32[rows].
-
-    `places`, uint64[ids], are how each id is written, in `letters`, behind which 16 bytes can be read: bits 0 to 31 say where
-    it begins, 32 to 47 its bytes, 48 to 60 how many of them are left out where it begins a run of pieces. Bit 61: it is a
-    byte, part of a character. Bit 62: it ends a line. Bit 63: it is special, a run of its own, and padding if it has no
-    letters. `how` are four numbers: EOS, which is left out at the end of a row; what a row is filled up with; the id of a
-    special piece; and whether all blanks at the beginning of a run are left out, not those of one piece. `counts`,
-    int32[rows], gets how many ids are no filling, `marked`, uint8[rows], 1 where that special piece is in a row.
-    """
-
 def cut_blocks(blocks: tuple[bytes, ...], counts: np.ndarray, places: np.ndarray) -> int:
     """Write where the records of blocks lie into `places`, three int64 a record: block, begin, size.
 
@@ -106,6 +87,28 @@ def read_texts(blocks: tuple[bytes, ...], places: np.ndarray, name: bytes, count
 
     That is int32[values + 1], as bytes. `counts`, int32[records], gets how many each record has. Raises ValueError for a
     record that is something else.
+    """
+
+def write_texts(
+    blocks: tuple[bytes, ...],
+    places: np.ndarray,
+    feature: tuple[bytes, int, int],
+    letters: object,
+    pieces: np.ndarray,
+    how: tuple[int, int, bool],
+    counts: np.ndarray,
+    ends: np.ndarray,
+    marked: np.ndarray,
+) -> bytes:
+    """Return the texts of ids of serialized records, one after the other, and write where each ends, int32[records].
+
+    `places` are as in `decode_rows`. `feature` is its name, the most ids that are read, and what stands for none. `pieces`,
+    uint64[ids], are how each id is written, in `letters`, behind which 16 bytes can be read: bits 0 to 31 say where it
+    begins, 32 to 47 its bytes, 48 to 60 how many of them are left out where it begins a run of pieces. Bit 61: it is a byte,
+    part of a character. Bit 62: it ends a line. Bit 63: it is special, a run of its own, and padding if it has no letters.
+    `how` are EOS, which is left out at the end of a text; the id of a special piece; and whether all blanks at the beginning
+    of a run are left out, not those of one piece. `counts`, int32[records], gets how many ids there are, `marked`,
+    uint8[records], 1 where that special piece is one. Raises ValueError for a record or an id that is something else.
     """
 
 def row_ends(data: bytes | bytearray | memoryview) -> int:

@@ -3,9 +3,10 @@
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from t5prep._native import decode_rows, read_texts
+from t5prep._native import read_texts
 from t5prep.dataset import inspect_records, manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import OF_HEADS
@@ -29,7 +30,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 # Records that are decoded together, and batches of them in a row group of Parquet. More take memory and no less time.
 _TOGETHER, _IN_A_GROUP = 4096, 4
-_AHEAD = 2  # batches that are decoded before they are asked for
+_THREADS, _AHEAD = 2, 4  # that decode, and batches that they begin before these are asked for
 # Ids that are decoded together, as the size of the largest record bounds them.
 _MOST_IDS = 1 << 22
 _NAME = pa.dictionary(pa.int32(), pa.string())
@@ -52,19 +53,20 @@ def records(
     schema = pa.schema([*records.schema, *(answers.fields if answers else ())])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in _ahead(records.batches(splits or sorted(dataset.splits))):
+        for batch in _made_ahead(records.batches(splits or sorted(dataset.splits))):
             columns = answers.columns(batch) if answers else []
             yield pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches while another thread makes the next ones: both are done in C, beside each other."""
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        waiting = collections.deque(pool.submit(next, batches, None) for _ in range(_AHEAD))
-        while (batch := waiting.popleft().result()) is not None:
-            waiting.append(pool.submit(next, batches, None))
+def _made_ahead(makers: Iterator[Callable[[], pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches that some make, in their order, while threads make the next ones: that is done in C."""
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        waiting = collections.deque(map(pool.submit, itertools.islice(makers, _AHEAD)))
+        while waiting:
+            batch = waiting.popleft().result()
+            waiting.extend(map(pool.submit, itertools.islice(makers, 1)))
             yield batch
 
 
@@ -74,7 +76,7 @@ class _Records:
     def __init__(self, data: str, dataset: Manifest, tokenizer: Tokenizer) -> None:
         self._data, self._dataset, self._tokenizer = data, dataset, tokenizer
         settings = dataset.settings
-        self._texts = decoding.row_decoder(tokenizer, keep_newlines=settings.keep_newlines)
+        self._texts = decoding.decoder(tokenizer, keep_newlines=settings.keep_newlines)
         self._packed, self._target = settings.layout == "packed", settings.target
         self._classes = dataset.class_names
         self._lengths = {
@@ -105,8 +107,8 @@ class _Records:
             ]
         )
 
-    def batches(self, splits: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of splits in the order of their shards."""
+    def batches(self, splits: Sequence[str]) -> Iterator[Callable[[], pa.RecordBatch]]:
+        """Yield what makes batches of the records of splits, in the order of their shards."""
         dataset = self._dataset
         if dataset.index is None:
             raise DatasetError(f"{self._data} has no {shard_files.INDEX}. {shard_files.AGAIN}")
@@ -120,11 +122,14 @@ class _Records:
                 first = 0
                 for data, count in self._read(shard, index[split][number], every=every):
                     for places in self._cut_up(data, count, shard=shard.name, first=first):
-                        batch, examples = self._batch(
-                            data, places, None if own is None else own[at:], split=split, shard=shard.name, first=first
+                        with self._reading(shard.name, first):
+                            ids = self._strings(data, places, "id")
+                        edges = ids.offsets.to_numpy() if self._packed else np.arange(len(places) + 1)
+                        origin = None if own is None else own[at : at + edges[-1]]
+                        yield functools.partial(
+                            self._batch, data, places, ids, edges, origin, split=split, shard=shard.name, first=first
                         )
-                        yield batch
-                        first, at = first + len(places), at + examples
+                        first, at = first + len(places), at + int(edges[-1])
 
     def _read(self, shard: manifest.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
         """Yield some pages of a shard at a time, and how many records they have."""
@@ -158,29 +163,32 @@ class _Records:
             ) from error
 
     def _batch(
-        self, data: bytes, places: np.ndarray, origins: np.ndarray | None, *, split: str, shard: str, first: int
-    ) -> tuple[pa.RecordBatch, int]:
-        """Return some records of a shard, and how many examples are in them; `first` is the number of the first one in it.
+        self,
+        data: bytes,
+        places: np.ndarray,
+        record_ids: pa.Array,
+        edges: np.ndarray,
+        origins: np.ndarray | None,
+        *,
+        split: str,
+        shard: str,
+        first: int,
+    ) -> pa.RecordBatch:
+        """Return some records of a shard; `first` is the number of the first one in it.
 
-        `origins` are those of these examples, and of those behind them.
+        Record i has the examples `edges[i]:edges[i + 1]` of those that `origins` are of.
         """
         with self._reading(shard, first):
-            pages, rows = (data,), len(places)
+            rows = len(places)
             # An id takes a byte or more: a length that is a lie takes no memory.
             longest = int(places["size"].max(initial=0))
-            ids = {name: np.empty((rows, min(length, longest)), np.int32) for name, length in self._lengths.items()}
-            fills = {"input_ids": self._tokenizer.pad_id, "labels": IGNORED_LABEL}
-            features = tuple((name.encode(), to, to.shape[1], fills[name], -1) for name, to in ids.items())
-            if decode_rows(pages, places, features, None, 0) != rows:
-                raise ValueError("it has other features than the manifest says")
-            record_ids = self._strings(data, places, "id")
-            inputs = self._texts(ids["input_ids"], fills["input_ids"])
-            targets, target_lengths = self._targets(ids["labels"])
-            edges = record_ids.offsets.to_numpy() if self._packed else np.arange(rows + 1)
+            most = {name: min(length, longest) for name, length in self._lengths.items()}
+            inputs = self._texts((data,), places, "input_ids", most["input_ids"], self._tokenizer.pad_id)
+            targets, target_lengths = self._targets((data,), places, most["labels"])
             if origins is not None:
                 if len(origins) < edges[-1]:
                     raise ValueError(f"{shard_files.ORIGINS} has no entry for it")
-                origin = self._origin(origins[: edges[-1]], edges)
+                origin = self._origin(origins, edges)
             else:
                 # Without a marker, only a short input tells whether it was cut.
                 full = inputs.lengths == self._lengths["input_ids"]
@@ -201,10 +209,10 @@ class _Records:
                 columns += self._near_duplicates(record_ids, edges)
             if self._references:
                 columns.append(self._strings(data, places, "references"))
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema), int(edges[-1])
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _origin(self, origins: np.ndarray, edges: np.ndarray) -> list[pa.Array]:
-        """Return the columns from `cut` to `row`; record i has the examples `edges[i]:edges[i + 1]`."""
+        """Return the columns from `cut` to `row`."""
         file, row, *cut = (shard_files.origin(origins, name) for name in shard_files.ORIGIN)
         # A source may have 10⁵ files: only those of these rows are named beside them.
         there, of = np.unique(file, return_inverse=True)
@@ -234,11 +242,13 @@ class _Records:
         counts = _numbers(np.add.reduceat(counts, edges[:-1]).astype(np.int32))
         return [counts, pa.ListArray.from_arrays(edges, clusters) if self._packed else clusters]
 
-    def _targets(self, labels: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        """Return the text of each target, and how many labels it has: int32[records]."""
+    def _targets(self, pages: tuple[bytes, ...], places: np.ndarray, most: int) -> tuple[pa.Array, np.ndarray]:
+        """Return the text of each target, and how many labels it has, int32[records]: `most` at most."""
+        asked = (pages, places, "labels", most, IGNORED_LABEL)
         if self._target not in OF_HEADS:
-            decoded = self._texts(labels, IGNORED_LABEL)
+            decoded = self._texts(*asked)
             return decoded.texts, decoded.lengths
+        labels = decoding.ids_of(*asked)
         there = labels != IGNORED_LABEL
         lengths = np.count_nonzero(there, axis=1).astype(np.int32)
         if self._target == "class":
@@ -365,28 +375,28 @@ class Answers:
         return list(joined.values())
 
 
-def write(reader: pa.RecordBatchReader, out: str | Path) -> int:
+def write(reader: pa.RecordBatchReader, out: str | Path, *, compression: str = "none") -> int:
     """Write a table as Parquet, CSV or JSON lines, which the end of the name says; return how many rows it has.
 
-    In CSV, a list is its JSON. The file appears whole. Raises UsageError for another end, OutputError, and what reading raises.
+    `compression` is of Parquet: "zstd" halves a file, and takes as long as all else together. In CSV, a list is its JSON.
+    The file appears whole. Raises UsageError for another end, OutputError, and what reading raises.
     """
     end = Path(out).suffix.lower()
     if end not in _WRITERS:
         raise UsageError(f"{out} does not say its format. End its name in {', '.join(_WRITERS)}.")
-    rows = 0
+    rows, how = 0, {"compression": compression} if end == ".parquet" else {}
     with paths.whole(str(out)) as file:
-        for some in _WRITERS[end](file, reader):
+        for some in _WRITERS[end](file, reader, **how):
             rows += len(some)
     return rows
 
 
-def _parquet(file: BinaryIO, reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+def _parquet(file: BinaryIO, reader: pa.RecordBatchReader, *, compression: str) -> Iterator[pa.Table]:
     """Write some batches at a time, which are a row group, and yield them."""
     # Texts differ from row to row: to look for equal ones takes as long as to write them, and the least of them says nothing.
     same = [field.name for field in reader.schema if pa.types.is_dictionary(field.type)]
     ordered = [name for name in reader.schema.names if name not in ("input", "target", "prediction")]
-    # Zstandard takes a third off these files, and twice the time.
-    how = {"compression": "lz4", "use_dictionary": same, "write_statistics": ordered}
+    how = {"compression": compression, "use_dictionary": same, "write_statistics": ordered}
     with pq.ParquetWriter(file, reader.schema, **how) as writer:
         while batches := list(itertools.islice(reader, _IN_A_GROUP)):
             group = pa.Table.from_batches(batches)
@@ -419,4 +429,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-_WRITERS = {".parquet": _parquet, ".csv": _csv, ".jsonl": _json_lines}
+_WRITERS: dict[str, Callable[..., Iterator[pa.Table | pa.RecordBatch]]] = {
+    ".parquet": _parquet,
+    ".csv": _csv,
+    ".jsonl": _json_lines,
+}

@@ -171,7 +171,8 @@ def push(data: str, *, repo: str, private: bool = False, tokenizer: str | None =
     shards = [shard.name for split in dataset.splits.values() for shard in split.shards]
     tables = {name: card.table_of(name) for name, split in dataset.splits.items() if split.records}
     for split, file in tables.items():
-        table.write(table.records(folder, splits=[split], tokenizer=tokenizer), Path(folder) / file)
+        rows = table.records(folder, splits=[split], tokenizer=tokenizer)
+        table.write(rows, Path(folder) / file, compression="zstd")  # the way to the Hub is slower than that
     names = [*shards, *tables.values(), *verify.names_beside(dataset, Path(folder)), manifest.NAME]
     message = f"Dataset prepared by {dataset.created_by}"
     return uploads.upload_to_hub(folder, repo=repo, kind="dataset", private=private, message=message, names=names)

@@ -117,6 +117,20 @@ int64_t decode_all(const Block *blocks, int64_t given, const Place *places, int6
   return rows;
 }
 
+int texts_write(const Block *blocks, int64_t given, const Place *places, int64_t rows, const Wanted *wanted, const Pieces *pieces,
+                Letters *out, int32_t *counts, int32_t *ends, uint8_t *marked) {
+  int64_t most = pieces_longest(pieces);
+  Wanted one = *wanted;
+  int status = most < 0 ? BAD_OFFSETS : (one.values = room_for(NULL, (size_t)one.length, sizeof *one.values)) ? OK : NO_MEMORY;
+  for (int64_t row = 0; status == OK && row < rows; row++) {
+    if (decode_all(blocks, given, &places[row], 1, &one, 1, NULL, 0) < 1) status = BAD_TEXT;
+    else status = row_write(pieces, most, one.values, one.length, out, &counts[row], &marked[row]);
+    ends[row] = (int32_t)out->size;
+  }
+  if (most >= 0) free(one.values);
+  return status;
+}
+
 /* Read the values of a feature of bytes. Return how many there are, or -1 for something else. */
 static int64_t take_texts(Span feature, Strings *out) {
   Span list, text;

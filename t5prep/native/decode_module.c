@@ -134,7 +134,43 @@ static PyObject *read_texts(PyObject *module, PyObject *args) {
   return NULL;
 }
 
+static PyObject *write_texts(PyObject *module, PyObject *args) {
+  PyObject *tuple, *named, *texts = NULL;
+  Array a[] = {{.use = COPY, .size = sizeof(Place)}, {.use = READ, .size = 1},  {.use = COPY, .size = 8},
+               {.use = WRITE, .size = 4},            {.use = WRITE, .size = 4}, {.use = WRITE, .size = 1}};
+  Wanted wanted = {.count = -1};
+  Pieces pieces = {0};
+  char *name;
+  Py_ssize_t size;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!O&(SLi)O&O&(iip)O&O&O&", &PyTuple_Type, &tuple, take_array, &a[0], &named, &wanted.length, &wanted.fill,
+                        take_array, &a[1], take_array, &a[2], &pieces.eos, &pieces.marker, &pieces.strip, take_array, &a[3], take_array,
+                        &a[4], take_array, &a[5]))
+    return NULL;
+  Block *blocks = PyBytes_AsStringAndSize(named, &name, &size) ? NULL : blocks_of(tuple);
+  int64_t rows = a[0].count;
+  wanted.name = name, wanted.name_size = (size_t)size;
+  pieces.letters = a[1].numbers, pieces.letters_size = a[1].count;
+  pieces.places = a[2].numbers, pieces.count = a[2].count, pieces.fill = wanted.fill;
+  Letters out = {0};
+  int status = BAD_OFFSETS;
+  if (blocks && wanted.length >= 0 && wanted.length <= INT32_MAX && pieces.count <= INT32_MAX && a[3].count == rows && a[4].count == rows &&
+      a[5].count == rows) {
+    Py_BEGIN_ALLOW_THREADS
+    status = texts_write(blocks, (int64_t)PyTuple_Size(tuple), a[0].numbers, rows, &wanted, &pieces, &out, a[3].numbers, a[4].numbers,
+                         a[5].numbers);
+    Py_END_ALLOW_THREADS
+  }
+  release_arrays(a, 6);
+  if (status == OK) texts = PyBytes_FromStringAndSize((const char *)out.bytes, (Py_ssize_t)out.size);
+  else if (blocks) failed(status);
+  free(out.bytes);
+  free(blocks);
+  return texts;
+}
+
 PyMethodDef record_functions[] = {{"cut_blocks", cut_blocks, METH_VARARGS, NULL},
                                   {"decode_rows", decode_rows, METH_VARARGS, NULL},
                                   {"read_texts", read_texts, METH_VARARGS, NULL},
+                                  {"write_texts", write_texts, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};

@@ -10,8 +10,7 @@ static int64_t size_of(uint64_t place) { return (int64_t)(place >> 32 & 0xffff);
 
 static int64_t skipped_of(uint64_t place) { return (int64_t)(place >> 48 & 0x1fff); }
 
-/* Return the most bytes that an id is written as, or -1 if the places do not fit the letters. */
-static int64_t longest(const Pieces *pieces) {
+int64_t pieces_longest(const Pieces *pieces) {
   int64_t most = 3; /* of U+FFFD, which a byte may become */
   for (int64_t id = 0; id < pieces->count; id++) {
     uint64_t place = pieces->places[id];
@@ -22,12 +21,9 @@ static int64_t longest(const Pieces *pieces) {
   return most;
 }
 
-/* Return an id, which is read once: what is checked is what is used. */
-static uint32_t id_at(const int32_t *ids, int64_t i) { return (uint32_t)*(const volatile int32_t *)&ids[i]; }
-
 /* Return the byte that an id is, or -1. */
 static int byte_at(const Pieces *pieces, const int32_t *ids, int64_t i) {
-  uint32_t id = id_at(ids, i);
+  uint32_t id = (uint32_t)ids[i];
   return (int64_t)id < pieces->count && pieces->places[id] & PIECE_BYTE ? pieces->letters[(uint32_t)pieces->places[id]] : -1;
 }
 
@@ -55,7 +51,7 @@ static uint8_t *put_row(const Pieces *pieces, const int32_t *ids, int64_t length
   const uint32_t count = (uint32_t)pieces->count;
   Way way = FIRST;
   for (int64_t i = 0; i < length; i++) {
-    uint32_t id = id_at(ids, i);
+    uint32_t id = (uint32_t)ids[i];
     if (id >= count) return NULL;
     uint64_t place = places[id];
     const uint8_t *from = letters + (uint32_t)place;
@@ -103,27 +99,20 @@ static int32_t count_ids(const int32_t *ids, int64_t width, int32_t fill, int64_
   return count;
 }
 
-int rows_write(const Pieces *pieces, const int32_t *ids, int64_t width, int64_t rows, Letters *out, int32_t *counts, int32_t *ends,
-               uint8_t *marked) {
-  int64_t most = longest(pieces), room = 0;
-  if (most < 0) return BAD_OFFSETS;
-  for (int64_t row = 0; row < rows; row++, ids += width) {
-    int64_t length, needed;
-    counts[row] = count_ids(ids, width, pieces->fill, &length);
-    if (length && ids[length - 1] == pieces->eos) length--;
-    if (!size_product(length, most + 1, &needed) || !size_sum(needed, out->size + PIECE_AT_ONCE, &needed)) return BAD_TEXT;
-    if (needed > room) {
-      uint8_t *bytes = room_for(out->bytes, 2, (size_t)needed);
-      if (!bytes) return NO_MEMORY;
-      out->bytes = bytes;
-      room = 2 * needed;
-    }
-    marked[row] = 0;
-    const uint8_t *end = put_row(pieces, ids, length, out->bytes + out->size, &marked[row]);
-    if (!end) return BAD_TEXT;
-    out->size = end - out->bytes;
-    if (out->size > INT32_MAX) return BAD_TEXT;
-    ends[row] = (int32_t)out->size;
+int row_write(const Pieces *pieces, int64_t most, const int32_t *ids, int64_t width, Letters *out, int32_t *count, uint8_t *marked) {
+  int64_t length, needed;
+  *count = count_ids(ids, width, pieces->fill, &length);
+  if (length && ids[length - 1] == pieces->eos) length--;
+  if (!size_product(length, most + 1, &needed) || !size_sum(needed, out->size + PIECE_AT_ONCE, &needed)) return BAD_TEXT;
+  if (needed > out->room) {
+    uint8_t *bytes = room_for(out->bytes, 2, (size_t)needed);
+    if (!bytes) return NO_MEMORY;
+    out->bytes = bytes;
+    out->room = 2 * needed;
   }
-  return OK;
+  *marked = 0;
+  const uint8_t *end = put_row(pieces, ids, length, out->bytes + out->size, marked);
+  if (!end) return BAD_TEXT;
+  out->size = end - out->bytes;
+  return out->size > INT32_MAX ? BAD_TEXT : OK;
 }

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rows.h"
+
 /* Bytes of a frame before a record, its length and the length's checksum, and behind it, its own checksum. */
 #define FRAME_HEAD 12
 #define FRAME_TAIL 4
@@ -79,6 +81,12 @@ typedef struct {
    parser reads that, or says what is wrong. */
 int64_t decode_all(const Block *blocks, int64_t given, const Place *places, int64_t rows, const Wanted *wanted, size_t count,
                    int32_t *mask, int32_t pad);
+
+/* Write the text of the ids of a feature of each record, filled up to its length, as row_write does (rows.h), and where it ends. A row of
+   ids is written while it is near: rows of all records at once would go to memory and back. Return OK, NO_MEMORY, BAD_OFFSETS, or
+   BAD_TEXT for a record that is not plain, and what row_write says. */
+int texts_write(const Block *blocks, int64_t given, const Place *places, int64_t rows, const Wanted *wanted, const Pieces *pieces,
+                Letters *out, int32_t *counts, int32_t *ends, uint8_t *marked);
 
 /* Texts of records, one after the other: text i ends at ends[i + 1]. */
 typedef struct {

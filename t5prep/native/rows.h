@@ -36,14 +36,17 @@ typedef struct {
   int strip;
 } Pieces;
 
-/* Bytes to be freed by the caller. */
+/* Bytes to be freed by the caller, and room for some more. */
 typedef struct {
   uint8_t *bytes;
-  int64_t size;
+  int64_t size, room;
 } Letters;
 
-/* Write the text of each row, how many of its ids are no `fill`, where its text ends, and whether it has the special id `marker`. */
-int rows_write(const Pieces *pieces, const int32_t *ids, int64_t width, int64_t rows, Letters *out, int32_t *counts, int32_t *ends,
-               uint8_t *marked);
+/* Return the most bytes that an id is written as, or -1 if the places do not fit the letters. */
+int64_t pieces_longest(const Pieces *pieces);
+
+/* Write the text of a row behind `out`, how many of its ids are no `fill`, and whether it has the special id `marker`; `most` is
+   pieces_longest(pieces). Return OK, NO_MEMORY, or BAD_TEXT for an id that is none, and too much text. */
+int row_write(const Pieces *pieces, int64_t most, const int32_t *ids, int64_t width, Letters *out, int32_t *count, uint8_t *marked);
 
 #endif

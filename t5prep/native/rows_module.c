@@ -132,34 +132,8 @@ static PyObject *hide_spans(PyObject *module, PyObject *args) {
   return done(status);
 }
 
-static PyObject *write_rows(PyObject *module, PyObject *args) {
-  PyObject *texts = NULL;
-  Array a[] = {{.use = READ, .size = 1}, {.use = COPY, .size = 8}, {.use = READ, .size = 4},
-               {.use = WRITE, .size = 4}, {.use = WRITE, .size = 4}, {.use = WRITE, .size = 1}};
-  int eos, fill, marker, strip;
-  (void)module;
-  if (!PyArg_ParseTuple(args, "O&O&(iiip)O&O&O&O&", take_array, &a[0], take_array, &a[1], &eos, &fill, &marker, &strip, take_array, &a[2],
-                        take_array, &a[3], take_array, &a[4], take_array, &a[5]))
-    return NULL;
-  Pieces pieces = {a[0].numbers, a[1].numbers, a[0].count, a[1].count, eos, fill, marker, strip};
-  Letters out = {0};
-  int64_t ids = a[2].count, rows = a[3].count;
-  int status = BAD_OFFSETS;
-  if (pieces.count <= INT32_MAX && a[4].count == rows && a[5].count == rows && (rows ? ids % rows == 0 : !ids)) {
-    Py_BEGIN_ALLOW_THREADS
-    status = rows_write(&pieces, a[2].numbers, rows ? ids / rows : 0, rows, &out, a[3].numbers, a[4].numbers, a[5].numbers);
-    Py_END_ALLOW_THREADS
-  }
-  release_arrays(a, 6);
-  if (status == OK) texts = PyBytes_FromStringAndSize((const char *)out.bytes, (Py_ssize_t)out.size);
-  else failed(status);
-  free(out.bytes);
-  return texts;
-}
-
 PyMethodDef row_functions[] = {{"frame_records", frame_records, METH_VARARGS, NULL},
                                {"first_fit", first_fit, METH_VARARGS, NULL},
                                {"hide_spans", hide_spans, METH_VARARGS, NULL},
                                {"copy_lists", copy_lists, METH_VARARGS, NULL},
-                               {"write_rows", write_rows, METH_VARARGS, NULL},
                                {NULL, NULL, 0, NULL}};

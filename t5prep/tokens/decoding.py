@@ -1,4 +1,4 @@
-"""Decode many rows of ids at once: as `tokenizer.decode` does one, in C."""
+"""Decode the ids of many records at once: as `tokenizer.decode` does one, in C."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,35 +6,47 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from t5prep._native import write_rows
+from t5prep._native import decode_rows, write_texts
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 
 
 class Decoded(NamedTuple):
-    """The texts of rows of ids, string[rows], how many ids each has, int32[rows], and whether the marker of a cut is one."""
+    """The texts of records, string[records], how many ids each is, int32[records], and whether the marker of a cut is one."""
 
     texts: pa.Array
     lengths: np.ndarray
-    marked: np.ndarray  # bool[rows]
+    marked: np.ndarray  # bool[records]
 
 
-# int32[rows, length], and what rows are filled up with → what they say.
-DecodeRows = Callable[[np.ndarray, int], Decoded]
+# Pages, and where records lie in them; the name of a feature, the most ids of it, and what stands for none → what these say.
+Decode = Callable[[tuple[bytes, ...], np.ndarray, str, int, int], Decoded]
 # What native/rows.h says of a piece: flags, the most bytes of it, and of these that are left out; bytes behind all of them.
 _BYTE, _NEWLINE, _SPECIAL, _MOST, _MOST_SKIPPED, _AT_ONCE = 1 << 61, 1 << 62, 1 << 63, (1 << 16) - 1, (1 << 13) - 1, 16
 
 
-def row_decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> DecodeRows:
-    """Return a function that decodes rows of ids. The EOS at the end of a row is left out."""
+def ids_of(pages: tuple[bytes, ...], places: np.ndarray, name: str, length: int, fill: int) -> np.ndarray:
+    """Return a feature of records, int32[records, length], each filled up with `fill`. Raises ValueError for other records."""
+    ids = np.empty((len(places), length), np.int32)
+    if decode_rows(pages, places, ((name.encode(), ids, length, fill, -1),), None, 0) != len(places):
+        raise ValueError("it has other features than the manifest says")
+    return ids
+
+
+def decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> Decode:
+    """Return a function that decodes the ids of records. The EOS at the end of a row is left out.
+
+    It raises ValueError for records without such ids.
+    """
     marker = tokenizer.sentinel(1)
 
     def one(row: list[int]) -> str:
         row = row[:-1] if row[-1:] == [tokenizer.eos_id] else row
         return newlines.decode(row, tokenizer=tokenizer, keep_newlines=keep_newlines)
 
-    def one_by_one(ids: np.ndarray, fill: int) -> Decoded:
+    def one_by_one(pages: tuple[bytes, ...], places: np.ndarray, name: str, length: int, fill: int) -> Decoded:
+        ids = ids_of(pages, places, name, length, fill)
         there = ids != fill
         texts = [one(row[kept].tolist()) for row, kept in zip(ids, there, strict=True)]
         lengths = np.count_nonzero(there, axis=1).astype(np.int32)
@@ -45,24 +57,24 @@ def row_decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> DecodeRows:
         return one_by_one
     if (written := _written(tokenizer, newline=tokenizer.sentinel(newlines.NUMBER) if keep_newlines else -1)) is None:
         return one_by_one
-    letters, places = written
+    letters, pieces = written
+    how = (tokenizer.eos_id, marker, tokenizer.facts.remove_extra_whitespaces)
 
-    def together(ids: np.ndarray, fill: int) -> Decoded:
-        ends, marked = np.zeros(len(ids) + 1, np.int32), np.empty(len(ids), np.uint8)
-        lengths = np.empty(len(ids), np.int32)
-        how = (tokenizer.eos_id, fill, marker, tokenizer.facts.remove_extra_whitespaces)
+    def together(pages: tuple[bytes, ...], places: np.ndarray, name: str, length: int, fill: int) -> Decoded:
+        ends, marked = np.zeros(len(places) + 1, np.int32), np.empty(len(places), np.uint8)
+        lengths, feature = np.empty(len(places), np.int32), (name.encode(), length, fill)
         try:
-            text = write_rows(letters, places, how, ids, lengths, ends[1:], marked)
+            text = write_texts(pages, places, feature, letters, pieces, how, lengths, ends[1:], marked)
         except ValueError as error:
-            raise ValueError("an id is outside of the vocabulary") from error
-        texts = pa.StringArray.from_buffers(len(ids), pa.py_buffer(ends), pa.py_buffer(text))
+            raise ValueError(f"its {name} are none, or one is outside of the vocabulary") from error
+        texts = pa.StringArray.from_buffers(len(places), pa.py_buffer(ends), pa.py_buffer(text))
         return Decoded(texts, lengths, marked == 1)
 
     return together
 
 
 def _written(tokenizer: Tokenizer, *, newline: int) -> tuple[bytes, np.ndarray] | None:
-    """Return how each id is written, as `write_rows` takes it; None if a piece is not written so."""
+    """Return how each id is written, as `write_texts` takes it; None if a piece is not written so."""
     processor = tokenizer.processor
     specials = [tokenizer.special(token) for token in range(tokenizer.padded_size)]
     plain = [token for token, text in enumerate(specials) if text is None]

@@ -533,7 +533,8 @@ def test_a_table_is_written_without_pandas(data: Path, tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", code, str(data), str(tmp_path / "t.parquet")]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "False\n"
-    assert pq.ParquetFile(tmp_path / "t.parquet").metadata.row_group(0).column(4).compression == "LZ4"
+    # To compress the texts takes as long as all else together.
+    assert pq.ParquetFile(tmp_path / "t.parquet").metadata.row_group(0).column(4).compression == "UNCOMPRESSED"
 
 
 @pytest.mark.slow

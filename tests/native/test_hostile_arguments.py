@@ -100,8 +100,10 @@ def test_pieces_that_are_none_are_refused(place: int, rows: int) -> None:
         *np.zeros((2, rows), np.int32),
         np.zeros(rows, np.uint8),
     )
+    record = framing.example({"a": [0]})
+    at = np.array([(0, 0, len(record))], tfrecord.PLACE)
     with pytest.raises(ValueError, match="do not fit"):
-        _native.write_rows(bytes(20), places, (1, 0, -1, True), np.zeros((1, 1), np.int32), counts, ends, marked)
+        _native.write_texts((record,), at, (b"a", 1, 9), bytes(20), places, (1, -1, True), counts, ends, marked)
 
 
 def test_texts_of_records_are_read() -> None:

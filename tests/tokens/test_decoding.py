@@ -1,8 +1,10 @@
 """Many rows of ids are decoded as one is."""
 
+import framing
 import numpy as np
 import pytest
 
+from t5prep.dataset import tfrecord
 from t5prep.tokens import decoding, loading
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.model_proto import BPE, BYTE, CONTROL, UNKNOWN, USER_DEFINED, Normalization, Piece, build, model
@@ -43,6 +45,13 @@ def as_one(ids: np.ndarray, tokenizer: Tokenizer, *, keep_newlines: bool) -> str
     return newlines.decode(kept, tokenizer=tokenizer, keep_newlines=keep_newlines)
 
 
+def decode(rows: list[list[int]], tokenizer: Tokenizer, *, fill: int, keep_newlines: bool = False) -> decoding.Decoded:
+    """What rows of ids say, which are read from records."""
+    pages = tuple(framing.example({"other": [1], "ids": row}) for row in rows)
+    places = np.array([(number, 0, len(page)) for number, page in enumerate(pages)], tfrecord.PLACE)
+    return decoding.decoder(tokenizer, keep_newlines=keep_newlines)(pages, places, "ids", 24, fill)
+
+
 @pytest.mark.parametrize("keep_newlines", [False, True])
 @pytest.mark.parametrize("name", ["sample:", *MODELS])
 def test_many_rows_decode_as_one(name: str, keep_newlines: bool) -> None:
@@ -72,10 +81,9 @@ def test_many_rows_decode_as_one(name: str, keep_newlines: bool) -> None:
                 draw.random(24) < 0.02 * (row % 3), draw.integers(0, tokenizer.padded_size, 24), ids[row]
             )
     lengths = draw.integers(0, 25, len(ids))
-    ids[np.arange(24) >= lengths[:, None]] = -7
-    found = decoding.row_decoder(tokenizer, keep_newlines=keep_newlines)(ids, -7)
-    assert found.texts.validate(full=True) is None
     rows = [row[:length] for row, length in zip(ids, lengths, strict=True)]
+    found = decode([row.tolist() for row in rows], tokenizer, fill=-7, keep_newlines=keep_newlines)
+    assert found.texts.validate(full=True) is None
     assert found.texts.to_pylist() == [as_one(row, tokenizer, keep_newlines=keep_newlines) for row in rows]
     assert found.lengths.tolist() == lengths.tolist()
     assert found.marked.tolist() == [tokenizer.sentinel(1) in row for row in rows]
@@ -83,9 +91,11 @@ def test_many_rows_decode_as_one(name: str, keep_newlines: bool) -> None:
 
 @pytest.mark.parametrize("id", [-100, -1, 1 << 30])
 def test_an_id_outside_of_the_vocabulary_is_said(id: int) -> None:
-    decode = decoding.row_decoder(loading.load("sample:"), keep_newlines=False)
+    tokenizer = loading.load("sample:")
     with pytest.raises(ValueError, match="outside of the vocabulary"):
-        decode(np.array([[5, id, 1]], np.int32), 0)
-    assert decode(np.array([[5, 1, id]], np.int32), id).texts.to_pylist() == [
-        as_one(np.array([5]), loading.load("sample:"), keep_newlines=False)
-    ]
+        decode([[5, id, 1]], tokenizer, fill=0)
+    with pytest.raises(ValueError, match="its ids are none"):
+        decode([[5] * 25], tokenizer, fill=0)
+    filled = decode([[5, 1, id]], tokenizer, fill=id)
+    assert filled.texts.to_pylist() == [as_one(np.array([5]), tokenizer, keep_newlines=False)]
+    assert filled.lengths.tolist() == [2]
