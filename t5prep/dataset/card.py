@@ -6,7 +6,7 @@ Croissant 1.0 is the format in which search engines and catalogues read about da
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,17 @@ def table_of(split: str) -> str:
     return f"table/{split}.parquet"
 
 
+def _hub_names(splits: Iterable[str]) -> dict[str, str]:
+    """Return what splits are called on the Hub, no two alike: letters, digits and `_`, and not `all`, which is every split."""
+    names: dict[str, str] = {}
+    for split in sorted(splits, key=lambda name: not name.isidentifier()):  # what can keep its name does
+        own = re.sub(r"\W", "_", split)
+        while own in ("all", *names.values()):
+            own += "_"
+        names[split] = own
+    return {split: names[split] for split in splits}
+
+
 def is_ours(content: bytes) -> bool:
     """Check whether a README was written by t5prep."""
     return MARK.encode() in content[:65_536]
@@ -111,10 +122,9 @@ def _header(manifest: Manifest) -> dict[str, Any]:
             {
                 "config_name": "default",
                 "data_files": [
-                    # Of words alone, and not "all", which is every split to them.
-                    {"split": re.sub(r"\W|(?<=^all)$", "_", name), "path": table_of(name)}
-                    for name, split in manifest.splits.items()
-                    if split.records
+                    {"split": own, "path": table_of(name)}
+                    for name, own in _hub_names(manifest.splits).items()
+                    if manifest.splits[name].records
                 ],
             }
         ],
