@@ -385,8 +385,8 @@ class LocalProgress:
         self._bound()
         if self._found:
             print(
-                f"{self._found:,} of {self._blocks:,} blocks ({self._bytes_found / 1e6:,.1f} MB) were tokenized by an "
-                "earlier run and used again; --fresh tokenizes them anew",
+                f"{self._found:,} of {self._blocks:,} blocks ({self._bytes_found / 1e6:,.1f} MB) equal what was tokenized "
+                "before, by this run or an earlier one; --fresh tokenizes them anew",
                 file=sys.stderr,
             )
 

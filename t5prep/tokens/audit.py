@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import TokenizerError
+from t5prep.io import paths
 from t5prep.tokens import huggingface_files
-from t5prep.tokens.encoder_tokenizer import EncoderTokenizer, read_fast
+from t5prep.tokens.encoder_tokenizer import EncoderTokenizer, failures, read_fast
 from t5prep.tokens.tokenizer import Tokenizer
 
 EXAMPLES = 5
@@ -264,29 +265,24 @@ def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
     directory = Path(name) if Path(name).is_dir() else Path(name).parent
     if importlib.util.find_spec("tokenizers"):
         path = directory / "tokenizer.json"
-        try:
-            if path.exists():
-                content = path.read_text("utf-8")
-            elif isinstance(tokenizer, EncoderTokenizer):
-                content = tokenizer.model.decode()
-            else:
-                content = json.dumps(huggingface_files.tokenizer_json(tokenizer))
-            fast = read_fast(content, name=name)
-        except TokenizerError:
-            raise
-        except Exception as error:  # the library raises Exception itself
-            why = str(error).splitlines()[0][:100]
-            raise TokenizerError(
-                f"{name} is damaged: the library tokenizers cannot read it ({why}). Fetch it again."
-            ) from None
-        encoders["tokenizers"] = lambda texts: [
-            encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)
-        ]
+        if path.exists():
+            content = paths.read(path)
+        elif isinstance(tokenizer, EncoderTokenizer):
+            content = tokenizer.model
+        else:
+            content = json.dumps(huggingface_files.tokenizer_json(tokenizer)).encode()
+        fast = read_fast(content, name=name)
+
+        def by_tokenizers(texts: list[str]) -> list[list[int]]:
+            with failures(name):
+                return [encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)]
+
+        encoders["tokenizers"] = by_tokenizers
     if (directory / "tokenizer_config.json").exists() and importlib.util.find_spec("transformers"):
         from transformers import AutoTokenizer
 
         try:
-            auto = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+            auto = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
         except Exception as error:  # of many kinds: a file is missing, damaged, or of another version
             raise TokenizerError(
                 f"{directory} is damaged: the library transformers cannot read its tokenizer "

@@ -94,11 +94,11 @@ class BpeTokenizer(EncoderTokenizer):
         named = {*unused, *SENTINEL_TEXTS}
         return {str(one["content"]) for one in whole["added_tokens"] if one["special"] or one["content"] in named}
 
-    def _without_control(self, whole: dict[str, Any]) -> str:
+    def _without_control(self, whole: dict[str, Any]) -> bytes:
         controls = self._controls(whole)
         for one in whole["added_tokens"]:
             one["special"] = one["content"] in controls  # the library then leaves their spelling in a text alone
-        return json.dumps(whole)
+        return json.dumps(whole).encode()
 
     def _cuts(self, whole: Mapping[str, Any]) -> Cutting | None:
         """Return how words are encoded apart, also by Gemma's model, which writes each space as `▁` and splits at none."""

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import os
+import string
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -296,7 +297,7 @@ def cutting(whole: Mapping[str, Any]) -> Cutting | None:
     return None
 
 
-def _without_control(whole: dict[str, Any]) -> str:
+def _without_control(whole: dict[str, Any]) -> bytes:
     """Return the `tokenizer.json` of a Unigram model, changed so that no text becomes a special token.
 
     Such a model takes `</s>` in a text for its piece of that name. The spaces of a text are replaced before the model
@@ -308,27 +309,31 @@ def _without_control(whole: dict[str, Any]) -> str:
     for one in whole["added_tokens"]:
         one["content"] = renamed.get(one["content"], one["content"])
     whole["post_processor"] = None  # t5prep places the tokens around a text
-    return json.dumps(whole, ensure_ascii=False)
+    return json.dumps(whole).encode()
 
 
 @contextlib.contextmanager
-def _panics(name: str) -> Iterator[None]:
-    """Raise TokenizerError for a panic in the library, which is written in Rust: it is no Exception."""
+def failures(name: str) -> Iterator[None]:
+    """Raise TokenizerError for what the library, which is written in Rust, raises: plain exceptions, and panics, which are none."""
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":
+        if type(error) not in (Exception, ValueError) and type(error).__name__ != "PanicException":
             raise
-        raise TokenizerError(f"{name} fails in the tokenizers library ({str(error)[:80]}): fetch it again.") from error
+        why = str(error).partition("\n")[0][:160]
+        raise TokenizerError(f"{name} fails in the tokenizers library ({why}): fetch it again.") from error
 
 
 _ONE_AT_A_TIME = threading.Lock()  # stderr is one for all threads
+# What damaged tables of characters, lengths of 0 and patterns without end panic at: a run of each character that is typed.
+_PROBE = [*(f"{character * 64}!" for character in string.printable), "naïve 中文 🙂 \ue000"]
 
 
-def read_fast(content: str, *, name: str) -> Any:
-    """Return the library's own tokenizer of a `tokenizer.json`. Raises TokenizerError for a panic, and Exception for other damage.
+def read_fast(content: bytes, *, name: str) -> Any:
+    """Return the library's own tokenizer of a `tokenizer.json`, which has been tried on texts. Raises TokenizerError for damage.
 
-    A panic also prints a page to the file of stderr itself, which is not shown. What other threads print in this time is lost.
+    A panic also prints a page to the file of stderr itself, which is not shown here. What other threads print in this time is
+    lost. Later, when they may have to say that a run was stopped, the page of a panic that only a rare text brings is shown.
     """
     from tokenizers import Tokenizer as FastTokenizer
 
@@ -339,8 +344,11 @@ def read_fast(content: str, *, name: str) -> Any:
             after.callback(os.dup2, kept, 2)
             with open(os.devnull, "wb") as nothing:
                 os.dup2(nothing.fileno(), 2)
-        with _panics(name):
-            return FastTokenizer.from_str(content)
+        with failures(name):
+            fast = FastTokenizer.from_buffer(content)
+            with contextlib.suppress(Exception):  # a character that is not in its vocabulary may never come
+                fast.encode_batch_fast(_PROBE, add_special_tokens=False)
+            return fast
 
 
 # Workers are processes already, one for each core.
@@ -372,7 +380,7 @@ class EncoderTokenizer(Tokenizer):
             self._fast = read_fast(self._without_control(whole), name=name)
         except TokenizerError:
             raise
-        except Exception as error:  # the library raises Exception itself
+        except Exception as error:  # of many kinds, by what is damaged
             raise TokenizerError(
                 f"{name} is not a tokenizer of {self._kind} ({str(error).splitlines()[0][:80]}): fetch it again."
             ) from error
@@ -393,9 +401,9 @@ class EncoderTokenizer(Tokenizer):
         # The id of what stands in place of a hidden token; None if the vocabulary has none.
         self.mask_id = next((id for id, text in around.special.items() if text in MASKS), None)
 
-    def _without_control(self, whole: dict[str, Any]) -> str:
+    def _without_control(self, whole: dict[str, Any]) -> bytes:
         """Return a `tokenizer.json` with which no text becomes a special token."""
-        return _without_control(whole) if whole["model"].get("type") == "Unigram" else self.model.decode()
+        return _without_control(whole) if whole["model"].get("type") == "Unigram" else self.model
 
     def _describe(self, whole: Mapping[str, Any]) -> Described:
         return described(whole)
@@ -415,7 +423,7 @@ class EncoderTokenizer(Tokenizer):
 
     def _encode_whole(self, texts: list[str]) -> Ragged:
         """Return the ids of many texts, each of which goes through the `tokenizers` library."""
-        with _panics(self.name):
+        with failures(self.name):
             encoded = [one.ids for one in self._fast.encode_batch_fast(texts, add_special_tokens=False)]
         starts = ragged.begins([len(ids) for ids in encoded])
         return Ragged(np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(starts[-1])), starts)
@@ -426,7 +434,8 @@ class EncoderTokenizer(Tokenizer):
         for special, group in itertools.groupby(ids, key=self.special):
             plain = list(group)
             if special is None:
-                out.append(self._fast.decode(plain))
+                with failures(self.name):
+                    out.append(self._fast.decode(plain))
             elif plain[0] != self.pad_id:
                 out += [special] * len(plain)
         return " ".join(out)

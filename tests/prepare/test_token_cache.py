@@ -70,6 +70,14 @@ def test_a_run_that_only_places_otherwise_tokenizes_nothing(
     assert bytes_of(tmp_path / "d") == bytes_of(tmp_path / "a")
 
 
+def test_equal_blocks_of_one_run_are_not_said_to_be_of_an_earlier_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    source = write_parquet(tmp_path / "rows.parquet", questions(1) * 4, group=2)
+    prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=tmp_path / "kept", workers=1)
+    assert "1 of 2 blocks (0.0 MB) equal what was tokenized before, by this run or" in capfd.readouterr().err
+
+
 def test_a_changed_row_is_found_in_parquet_whatever_its_name_and_time(tmp_path: Path) -> None:
     rows, folder = questions(40), tmp_path / "kept"
     source = write_parquet(tmp_path / "rows.parquet", rows, group=20)
