@@ -59,7 +59,7 @@ def tensors(path: Path) -> dict[str, Stored]:
     of_t5x = any(names[0] == "token_embedder" for names in weights)
     found = {}
     for names, spec in weights.items():
-        stored = _stored(tensorstore, ".".join(names), spec)
+        stored = _stored(tensorstore, ".".join(names), spec, folder=path.parent / ".".join((*root, *names)))
         name, transposed = t5x_file.pytorch_name(names) if of_t5x else flax_file.pytorch_name(names, stored)
         found[name] = stored.transposed if transposed else stored
     return found
@@ -90,8 +90,11 @@ def write(place: Path, tensors: Mapping[str, np.ndarray], *, dtype: str) -> None
     (place / "written").rmdir()
 
 
-def _stored(tensorstore: Any, name: str, spec: Mapping[str, Any]) -> Stored:
-    """Return an array, whose chunks are read when a part of it is taken. Raises UnreadableError."""
+def _stored(tensorstore: Any, name: str, spec: Mapping[str, Any], *, folder: Path) -> Stored:
+    """Return an array, whose chunks are read when a part of it is taken. Raises UnreadableError.
+
+    folder: where its files lie, if it is in no database.
+    """
     try:
         array = tensorstore.open(spec, open=True, read=True).result()
     except ValueError as error:
@@ -101,6 +104,10 @@ def _stored(tensorstore: Any, name: str, spec: Mapping[str, Any]) -> Stored:
     # A chunk is unpacked whole: one larger than its array would take memory that the shape does not tell.
     if any(chunk > max(length, 1) for chunk, length in zip(array.chunk_layout.read_chunk.shape, shape, strict=True)):
         raise UnreadableError(f"the array {name} has chunks that are larger than itself")
+    # A file is read whole. In a database only what stands in its tree, under checksums.
+    most = size_of(dtype, tuple(array.chunk_layout.write_chunk.shape)) * 9 // 8 + (1 << 20)
+    if any(one.stat().st_size > most for one in folder.rglob("*")):
+        raise UnreadableError(f"the array {name} has a file that is larger than what its chunks can hold")
 
     def part(index: Index) -> np.ndarray:
         try:

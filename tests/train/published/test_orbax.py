@@ -151,10 +151,15 @@ def test_damage_is_one_sentence(tmp_path: Path, harm: Any, said: str) -> None:
 
 @pytest.mark.parametrize("zarr3", [False, True])
 @pytest.mark.parametrize(
-    ("kind", "said"), [("missing", "is damaged .NOT_FOUND: chunk"), ("pipe", "neither a file nor a folder")]
+    ("kind", "said"),
+    [
+        ("missing", "is damaged .NOT_FOUND: chunk"),
+        ("pipe", "neither a file nor a folder"),
+        ("large", "larger than what its chunks can hold"),
+    ],
 )
 def test_an_array_without_one_of_its_files_is_no_zeros(tmp_path: Path, zarr3: bool, kind: str, said: str) -> None:
-    """TensorStore fills what is missing with zeros, and waits for a pipe without end."""
+    """TensorStore fills what is missing with zeros, waits for a pipe without end, and reads 8 GB of holes into memory."""
     named = model_formats.t5x_leaves(tensors_of(CONFIGS["t5"], tmp_path / "hf"))
     handler = orbax.PyTreeCheckpointHandler(use_ocdbt=False, use_zarr3=zarr3)
     orbax.Checkpointer(handler).save(tmp_path / "saved", {"target": model_formats.nested(named)})
@@ -163,6 +168,9 @@ def test_an_array_without_one_of_its_files_is_no_zeros(tmp_path: Path, zarr3: bo
     (chunk := places[0]).unlink()
     if kind == "pipe":
         os.mkfifo(chunk)
+    if kind == "large":
+        chunk.touch()
+        os.truncate(chunk, 8 << 30)
     with pytest.raises(UsageError, match=said):
         [np.asarray(value) for value in load_weights(tmp_path / "saved")[1].values()]
 
