@@ -29,8 +29,9 @@ OVERHEAD = 2.0
 # Files of one source differ: so many of them are sampled, or one of each split.
 SAMPLED_FILES = 4
 SAMPLED_BYTES = 1 << 20
-# Records travel twice: into ranges of positions, and from there into shards (t5prep.prepare.shards).
-SHUFFLES = 2
+# On an engine rows lie beside the shards three times: as blocks left them, in ranges of positions, and cut into shards
+# (t5prep.prepare.shards). Only what near-duplicates are searched in is shuffled.
+STORED = 3
 _PRICE = re.compile(r"(\d*\.?\d+)(?:\+(\d*\.?\d+))?")
 
 
@@ -112,14 +113,13 @@ class Forecast:
             of_workers = progress.number_of(workers or 1, "worker")
             lines["time"] = f"{least} to {most} with {of_workers}; one core prepares {self.rate / 1e6:.1f} MB/s"
         else:
-            moved = SHUFFLES * self.spilled
             lines[runner] = (
                 f"{self.hours:,.2f} vCPU-hours (one core here: {self.rate / 1e6:.1f} MB/s; twice that for the rest); "
-                f"{size(moved)} shuffled"
+                f"{size(STORED * self.spilled)} more in {out} until the end; {size(self.sketched)} shuffled"
             )
             if price:
                 cost = self.hours * price.vcpu_hour
-                gigabytes = moved / 1e9 * price.shuffled_gigabyte
+                gigabytes = self.sketched / 1e9 * price.shuffled_gigabyte
                 lines["cost"] = f"{cost / OVERHEAD + gigabytes:,.2f} to {cost + gigabytes:,.2f}"
         return "\n".join(f"  {name:<13} {line}" for name, line in lines.items())
 

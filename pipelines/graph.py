@@ -1,52 +1,62 @@
 """Wire the stages of a preparation with Beam, for engines: Prism, Flink, Dataflow. Their workers share no disk.
 
 The steps are those of pipelines.stages. What is here is how elements come to them: what every block and every shard counts is
-added up by combiners, so that no step is handed a list that grows with the number of blocks, and the runner's shuffle
-brings the pieces of each shard together.
+added up by combiners, so that no step is handed a list that grows with the number of blocks. Rows lie in files beside the
+shards, and the runner's shuffle brings together where those of each shard are.
 """
 
 import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.windowed_value import WindowedValue
 
+from pipelines import kept as kept_rows
 from pipelines import steps
-from pipelines.kept import FOUND, MADE, Kept
+from pipelines.kept import FOUND, MADE, Kept, Stored
 from pipelines.stages import Prepared
 from pipelines.steps import EarlierShard, Hashed, Piece, PrepareBlock, WriteShard
+from t5prep.dataset import shard_files
 from t5prep.errors import OutputError
 from t5prep.io import paths
 from t5prep.prepare import shards, spills
 from t5prep.prepare.near_duplicates.clusters import Repeats
 from t5prep.prepare.near_duplicates.sketches import Sketch
-from t5prep.prepare.shards import ShardSpec, ShardTotals, ShufflePlan
-from t5prep.prepare.sort_blocks import BlockTotals
+from t5prep.prepare.shards import MergePlan, ShardSpec, ShardTotals
+from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
-from t5prep.reading.blocks import Block
+from t5prep.reading.blocks import SMALL_BYTES, Block
+from t5prep.sources import RawFile
 
 # Steps of which what they make of an element is kept, beside blocks and shards, and by which step their groups are made.
-KEPT = {"SketchEarlier": "", "LinkRows": "GroupBands", "FindRepeats": "GroupRows"}
+KEPT = {
+    "SketchEarlier": "",
+    "LinkRows": "GroupBands",
+    "FindRepeats": "GroupRows",
+    "MergeBlocks": "GroupBlocks",
+    "CutShards": "GroupRanges",
+}
+# Those of them that store rows.
+MERGES = ("MergeBlocks", "CutShards")
 # Bytes of one shard that are held in memory; more are written to the worker's own disk.
 HELD_BYTES = 256 << 20
 
 
 class Graph:
-    """The executor of engines (pipelines.stages): each call adds steps to a pipeline. `plan` says how records travel.
+    """The executor of engines (pipelines.stages): each call adds steps to a pipeline. `plan` says how rows are merged.
 
-    What workers made is `kept` for the same job again.
+    What workers made is `kept` for the same job again, rows included.
     """
 
-    def __init__(self, pipeline: beam.Pipeline, plan: ShufflePlan, kept: Kept) -> None:
+    def __init__(self, pipeline: beam.Pipeline, plan: MergePlan, kept: Kept) -> None:
         self._pipeline, self._plan, self._kept = pipeline, plan, kept
 
     def source(self, name: str, step: Callable[..., Iterable[Any]], **singles: Any) -> beam.PCollection:
@@ -76,7 +86,7 @@ class Graph:
 
     def again(self, name: str) -> beam.PCollection | None:
         """Return all that a step made in an earlier run, if that run had come to the shards; None otherwise."""
-        if not self._kept.shards_done():
+        if not any(map(shard_files.is_shard, self._kept.done())):
             return None
         names = self.spread(f"Spread{name}", self.source(f"Kept{name}", functools.partial(done_of, self._kept, name)))
         return self.flat(name, functools.partial(made_once, self._kept, make=tuple), names)
@@ -116,29 +126,33 @@ class Graph:
         return self._once(name) | name >> beam.Map(called_once, step=step, **_sides(singles))
 
     def prepare(self, name: str, work: PrepareBlock, elements: Any) -> Prepared:
-        """Return what a worker makes of each block and file; spills are merged and cut into ranges of positions."""
-        done = elements | name >> beam.ParDo(CutRanges(work, self._plan, self._kept))
-        spilled, counted, hashed, lines, sketches = (
+        """Return what a worker makes of each block and file; rows of many blocks are merged and cut into ranges of positions."""
+        done = self.flat(name, PrepareOnce(work, self._kept), elements)
+        rows, counted, hashed, lines, sketches = (
             done | f"{name}{kind.__name__}" >> beam.Filter(isinstance, kind).with_output_types(kind)
-            for kind in (PieceOfRange, BlockTotals, Hashed, Piece, Sketch)
+            for kind in (Stored, BlockTotals, Hashed, Piece, Sketch)
         )
+        numbered = rows | "NumberBlocks" >> beam.Map(with_batch, batches=self._plan.batches)
+        merge = functools.partial(merge_blocks, plan=self._plan, kept=self._kept)
+        merged = self.each("MergeBlocks", merge, self.group("GroupBlocks", numbered))
         blocks = self.sum("SumBlocks", counted, zero=BlockTotals, add=BlockTotals.merge)
-        return Prepared(spilled, blocks, self.listed("ListHashed", hashed), lines, sketches)
+        return Prepared(merged, blocks, self.listed("ListHashed", hashed), lines, sketches)
 
     def write(
         self, name: str, work: WriteShard, spills: Any, *, specs: Any, repeats: Any
     ) -> tuple[beam.PCollection, beam.PCollection]:
         """Return the totals of the shards that were written from spills, and the rows that these left out."""
         keyed, planned = tuple[str, Any], beam.pvalue.AsSingleton(specs)
-        ranges = self.group("GroupRanges", spills)
+        cut = functools.partial(cut_shards, plan=self._plan, kept=self._kept)
+        ranges = self.each("CutShards", cut, self.group("GroupRanges", spills), specs=specs)
         parts = [
             specs | "NameShards" >> beam.FlatMap(with_names).with_output_types(keyed),
-            ranges
-            | "CutShards" >> beam.FlatMap(cut_shards, specs=planned, groups=self._plan.groups).with_output_types(keyed),
+            ranges | "CutShardsKey" >> beam.Map(tuple).with_output_types(keyed),
         ]
         if repeats is not None:
-            cut = repeats | "CutRepeats" >> beam.FlatMap(steps.cut_repeats, specs=planned).with_output_types(keyed)
-            parts.append(cut)
+            parts.append(
+                repeats | "CutRepeats" >> beam.FlatMap(steps.cut_repeats, specs=planned).with_output_types(keyed)
+            )
         groups = parts | "AllOfShards" >> beam.Flatten() | "GroupShards" >> beam.GroupByKey()
         done = groups | name >> beam.FlatMap(write_group, work=work, kept=self._kept)
         totals, left_out = (
@@ -203,7 +217,8 @@ class Once:
     def __call__(self, element: Any, **singles: Any) -> list[Any]:
         """Return what the step makes."""
         name = digest(*element) if isinstance(element, EarlierShard) else f"{self.name}-{element[0]}"
-        return made_once(self.kept, name, lambda: self.step(element, **singles))
+        file = self.kept.rows_of(name) if self.name in MERGES else ""
+        return made_once(self.kept, name, lambda: self.step(element, **singles), file=file)
 
 
 def digest(*parts: object) -> str:
@@ -247,76 +262,79 @@ def group_values(group: tuple[str, Iterable[Any]]) -> Iterable[Any]:
     return group[1]
 
 
-class PieceOfRange(NamedTuple):
-    """Some records of one range of positions, under its number."""
+@dataclasses.dataclass(frozen=True)
+class PrepareOnce:
+    """Prepare a block, or hash a file, unless an earlier run has done it. The rows of a block stay in a file of its own."""
 
-    key: int
-    spill: Spill
+    work: PrepareBlock
+    kept: Kept
 
-
-class CutRanges(beam.DoFn):
-    """Prepare each block of a bundle; merge the records of as many as make pieces large enough, and cut them into ranges."""
-
-    def __init__(self, work: PrepareBlock, plan: ShufflePlan, kept: Kept) -> None:
-        self._work, self._plan, self._kept = work, plan, kept
-        self._sent = Metrics.distribution("t5prep", "range_bytes")
-
-    def start_bundle(self) -> None:
-        self._totals, self._spills, self._held, self._lane = BlockTotals(), list[Spill](), 0, 0
-
-    def process(self, element: Any) -> Iterator[Any]:
-        if not isinstance(element, Block):
-            yield self._work(element)
+    def __call__(self, element: Block | RawFile) -> Iterator[Any]:
+        """Yield the parts of what was made, each of a type of its own: rows, totals, a hash, rejected lines, a sketch."""
+        if isinstance(element, RawFile):
+            # A small file is hashed sooner than its kept hash is found.
+            hashed = element.bytes > SMALL_BYTES
+            name, make = digest("sha256", element.name), functools.partial(self.work, element)
+            yield made_once(self.kept, name, lambda: [make()])[0] if hashed else make()
             return
         name = digest(element.file.name, element.first_row, element.rows)
-        (result,) = made_once(self._kept, name, lambda: [self._work(element)])
-        self._totals.merge(result.totals)
+        file = self.kept.rows_of(name)
+        result, rows = made_once(self.kept, name, lambda: self._make(element, file), file=file)
+        yield result.totals
         if result.rejected:
             yield Piece((0, result.file, result.first_row), result.rejected)
         if result.sketch:
             yield result.sketch
-        spill = result.spill
-        if self._work.job.settings.drawn_by_id:  # a row is needed by no shard of another split
-            spill = shards.without(spill, self._kept.shards_done())
-        if not spill.records:
-            return
-        if not self._spills:
-            self._lane = zlib.crc32(f"{result.file}\0{result.first_row}".encode()) % self._plan.lanes
-        self._spills.append(spill)
-        self._held += len(spill.data)
-        if self._held >= self._plan.batch_bytes:
-            yield from self._pieces()
+        if rows.spill.records:
+            yield rows
 
-    def finish_bundle(self) -> Iterator[Any]:
-        for made in (*self._pieces(), self._totals):
-            yield WindowedValue(made, GlobalWindow().max_timestamp(), [GlobalWindow()])
+    def _make(self, block: Block, file: str) -> Iterator[Any]:
+        result = self.work(block)
+        assert isinstance(result, SortedBlock)
+        ((_, rows),) = kept_rows.store([(None, result.spill)], file)
+        yield dataclasses.replace(result, spill=rows.spill)
+        yield rows
 
-    def _pieces(self) -> Iterator[PieceOfRange]:
-        if self._spills:
-            merged = spills.merged_in_memory(self._spills)
-            self._spills, self._held = [], 0
-            for number, piece in shards.cut_ranges(merged, self._plan.groups):
-                self._sent.update(len(piece.data))
-                yield PieceOfRange(number * self._plan.lanes + self._lane, piece)
+
+def with_batch(rows: Stored, *, batches: int) -> tuple[int, Stored]:
+    """Return the rows of a block under the number of the batch in which they are merged with those of others."""
+    return zlib.crc32(rows.path.rpartition("/")[2].encode()) % batches, rows
+
+
+def merge_blocks(group: tuple[int, Iterable[Any]], *, plan: MergePlan, kept: Kept) -> Iterator[tuple[int, Stored]]:
+    """Yield what the blocks of a batch have of each range of positions, merged, under the number of the range."""
+    number, blocks = group
+
+    def cut(spill: Spill) -> Iterator[tuple[int, Spill]]:
+        for place, piece in shards.cut_ranges(spill, plan.groups):
+            yield place * plan.lanes + number % plan.lanes, piece
+
+    yield from _merge(blocks, cut, size=shards.LARGEST_BATCH, file=kept.rows_of(f"MergeBlocks-{number}"))
 
 
 def cut_shards(
-    group: tuple[int, Iterable[Spill]], *, specs: Sequence[ShardSpec], groups: int
-) -> Iterator[tuple[str, Spill]]:
-    """Yield the pieces of each shard that lie in one range of positions, merged as far as a worker holds them."""
-    of_split = shards.of_splits(specs)
-    sent = Metrics.distribution("t5prep", "shard_bytes")
-    for some in _batches(group[1], shards.recut_bytes(len(specs), groups=groups)):
-        for name, piece in shards.cut_shards(spills.merged_in_memory(some), of_split):
-            sent.update(len(piece.data))
-            yield name, piece
+    group: tuple[int, Iterable[Any]], *, specs: Sequence[ShardSpec], plan: MergePlan, kept: Kept
+) -> Iterator[tuple[str, Stored]]:
+    """Yield what has come together in one range of positions, merged, under the names of its shards."""
+    cut = functools.partial(shards.cut_shards, shards=shards.of_splits(specs))
+    size = shards.recut_bytes(len(specs), groups=plan.groups)
+    yield from _merge(group[1], cut, size=size, file=kept.rows_of(f"CutShards-{group[0]}"))
 
 
-def _batches(group: Iterable[Spill], size: int) -> Iterator[list[Spill]]:
-    batch, held = list[Spill](), 0
-    for spill in group:
-        batch.append(spill)
-        held += len(spill.data)
+def _merge(
+    stored: Iterable[Stored], cut: Callable[[Spill], Iterable[tuple[Any, Spill]]], *, size: int, file: str
+) -> list[tuple[Any, Stored]]:
+    """Merge rows, about `size` bytes at a time, cut them, and store what comes of it. Whoever comes first, it is the same."""
+    batches = _batches(sorted(stored, key=lambda rows: (rows.path, rows.begin)), size)
+    merged = (spills.merged_in_memory([rows.read() for rows in some]) for some in batches)
+    return kept_rows.store(itertools.chain.from_iterable(map(cut, merged)), file)
+
+
+def _batches(stored: Iterable[Stored], size: int) -> Iterator[list[Stored]]:
+    batch, held = list[Stored](), 0
+    for rows in stored:
+        batch.append(rows)
+        held += rows.size
         if held >= size:
             yield batch
             batch, held = [], 0
@@ -337,7 +355,7 @@ def write_group(group: tuple[str, Iterable[Any]], *, work: WriteShard, kept: Kep
 
 
 def _write_group(elements: Iterable[Any], work: WriteShard) -> Iterator[Any]:
-    """Write a shard from its ShardSpec, Spills and Repeats, as the shuffle brings them; a large one over the worker's disk."""
+    """Write a shard from its ShardSpec, Stored rows and Repeats, as the shuffle brings them; a large one over the worker's disk."""
     spec, repeats = None, list[Repeats]()
     with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
         held = _Held(Path(folder))
@@ -347,7 +365,7 @@ def _write_group(elements: Iterable[Any], work: WriteShard) -> Iterator[Any]:
             elif isinstance(element, Repeats):
                 repeats.append(element)
             else:
-                held.add(element)
+                held.add(element.read())
         assert spec is not None
         written = work(spec, held.spills(), repeats)
     yield written.totals

@@ -1,7 +1,8 @@
 """Keep what the workers of an engine made, so that a job that is submitted again takes it: Beam itself keeps nothing of a batch.
 
 What a step made of an element is a signed file beside the shards (`io.signed_files`), in a folder whose name says everything
-that it depends on: source, settings, tokenizer and code. It is pickled, so only what this user signed is read.
+that it depends on: source, settings, tokenizer and code. It is pickled, so only what this user signed is read. Rows lie in
+files beside, of which a result says the parts: they are no more read than their shards need.
 """
 
 import contextlib
@@ -11,21 +12,57 @@ import hashlib
 import pickle
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+import google_crc32c
 
 from pipelines import steps
 from pipelines.steps import Job
-from t5prep.dataset import shard_files
 from t5prep.errors import OutputError
-from t5prep.io import atomic_files, gcs, paths, signed_files
+from t5prep.io import gcs, paths, signed_files
 from t5prep.prepare import output_folder, token_cache
+from t5prep.prepare.spills import Spill
 
 # Counters of results that an earlier run had kept, and of those that this one makes.
 FOUND, MADE = "found", "made"
+# How the file ends that has the rows of a result.
+_ROWS = ".rows"
+
+
+class Stored(NamedTuple):
+    """A spill whose bytes are a part of a file that every worker reads; `crc` is their CRC-32C."""
+
+    spill: Spill
+    path: str
+    begin: int
+    size: int
+    crc: int
+
+    def read(self) -> Spill:
+        """Return the spill with its bytes. Raises OutputError if they are gone or damaged."""
+        with contextlib.suppress(OSError):
+            data = paths.read_range(self.path, self.begin, self.size)
+            if len(data) == self.size and google_crc32c.value(data) == self.crc:
+                return dataclasses.replace(self.spill, data=data)
+        raise OutputError(_gone(self.path))
+
+
+def store(pieces: Iterable[tuple[Any, Spill]], file: str) -> list[tuple[Any, Stored]]:
+    """Write spills into one file, one behind the other, and return where each is, with its key. Raises OutputError."""
+    stored, begin = list[tuple[Any, Stored]](), 0
+    with paths.scratch(file) as opened:
+        for key, spill in pieces:
+            size, crc = len(spill.data), google_crc32c.value(spill.data)
+            opened.write(spill.data)
+            stored.append((key, Stored(dataclasses.replace(spill, data=b""), file, begin, size, crc)))
+            begin += size
+    return stored
+
+
+def _gone(path: str) -> str:
+    return f"{path} was removed, changed or damaged since an earlier run wrote it. Start this with --fresh"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,19 +89,16 @@ class Kept:
                 if version == (file and paths.version(file)):
                     return list(made)
         if name in self.done():
-            raise OutputError(
-                f"{file or paths.at(self.folder, name)} was removed, changed or damaged since an earlier run wrote it. Start "
-                "this with --fresh"
-            )
+            raise OutputError(_gone(file or paths.at(self.folder, name)))
         return None
 
     def done(self) -> frozenset[str]:
         """Return the names of the groups and shards that were done when the run began. Raises OutputError."""
         return _listed(self) if self.found else frozenset()
 
-    def shards_done(self) -> Mapping[str, np.ndarray]:
-        """Return which shards of each split were done when the run began, of splits that had any. Raises OutputError."""
-        return _shards_listed(self) if self.found else {}
+    def rows_of(self, name: str) -> str:
+        """Return where the rows are stored that go with what is kept under a name."""
+        return paths.at(self.folder, f"{name}{_ROWS}")
 
     def _read(self, name: str) -> bytes | None:
         return signed_files.check(paths.read(paths.at(self.folder, name)), name=name, key=self.key)
@@ -74,10 +108,8 @@ class Kept:
         if self.key:
             content = pickle.dumps((file and paths.version(file), made), pickle.HIGHEST_PROTOCOL)
             signed = signed_files.sign(content, name=name, key=self.key)
-            if gcs.is_gs(self.folder):
-                gcs.write(f"{self.folder}/{name}", signed or b"")
-            else:
-                atomic_files.write_scratch(Path(self.folder) / name, signed or b"")
+            with paths.scratch(paths.at(self.folder, name)) as opened:
+                opened.write(signed or b"")
 
     @classmethod
     def of(cls, job: Job, out: str, *, earlier: Iterable[str], fresh: bool) -> "Kept":
@@ -104,7 +136,7 @@ class Kept:
         names = paths.names(folder) if gcs.is_gs(out) or Path(folder).is_dir() else ()
         if not names:
             return cls(folder, key)
-        done = sorted(name for name in names if "-" in name)
+        done = sorted(name for name in names if "-" in name and not name.endswith(_ROWS))
         made = cls(folder, key, f"found.{uuid.uuid4().hex}")
         made.keep(made.found, done)
         return made
@@ -116,11 +148,3 @@ NOTHING = Kept()
 @functools.lru_cache(maxsize=2)
 def _listed(kept: Kept) -> frozenset[str]:
     return frozenset(dataclasses.replace(kept, found="").find(kept.found) or ())
-
-
-@functools.lru_cache(maxsize=2)
-def _shards_listed(kept: Kept) -> dict[str, np.ndarray]:
-    done: dict[str, np.ndarray] = {}
-    for split, number, count in map(shard_files.parts, filter(shard_files.is_shard, _listed(kept))):
-        done.setdefault(split, np.zeros(count, bool))[number] = True
-    return done

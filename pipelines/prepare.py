@@ -220,10 +220,11 @@ def wired(
 ) -> Any:
     """Return the pipeline with all its steps added, for workers that share neither memory nor disk.
 
-    `source_bytes` decides how records travel between them.
+    `source_bytes` decides how rows are merged.
     """
     from pipelines.graph import Graph
 
+    results = results if results.folder else dataclasses.replace(results, folder=work.job.folder)
     executor = Graph(pipeline, shards.for_source(source_bytes), results)
     write = WriteShard(work.job, finish.out, shared.range_bytes)
     stages.run(executor, work, write, finish, block_bytes=shared.block_bytes)

@@ -46,6 +46,17 @@ def whole(path: str) -> Iterator[BinaryIO]:
             yield file
 
 
+@contextlib.contextmanager
+def scratch(path: str) -> Iterator[BinaryIO]:
+    """Open a file or object as `whole` does; one on this machine may be lost in a power cut. Raises OutputError."""
+    if gcs.is_gs(path):
+        with whole(path) as file:
+            yield file
+    else:
+        with atomic_files.scratch(Path(path)) as temporary, open(temporary, "wb") as file:
+            yield file
+
+
 def write(path: str, data: bytes) -> None:
     """Write `data` as a file or object that appears whole. Raises OutputError."""
     write_pieces(path, [data])
@@ -91,6 +102,15 @@ def read(path: str | Path) -> bytes:
         return gcs.read(str(path))
     with _regular(path) as file:
         return file.read()
+
+
+def read_range(path: str, begin: int, size: int) -> bytes:
+    """Return some bytes of a file or object, fewer where it ends before. Raises OSError, OutputError."""
+    if gcs.is_gs(path):
+        return gcs.read_range(path, begin, size) if size else b""
+    with open(path, "rb") as file:
+        file.seek(begin)
+        return file.read(size)
 
 
 def version(path: str) -> str:

@@ -460,45 +460,43 @@ class ShardTotals:
         return self
 
 
-# Cut spills for the workers of an engine, so that what travels as one element is neither tiny nor huge.
+# Cut spills for the workers of an engine, so that what one of them reads is neither tiny nor huge.
 #
-# A block of 2 MiB has less than one record for each of ten thousand shards. So records travel twice: the spills of several
-# blocks, merged, are cut into at most GROUPS ranges of positions, each piece at least PIECE_BYTES; and what has come
-# together in one range is merged again and cut into the shards of that range.
+# A block of 2 MiB has less than one record for each of ten thousand shards. So records are merged twice: those of a batch of
+# blocks are cut into at most GROUPS ranges of positions, each piece some PIECE_BYTES, and what has come together in one
+# range is merged again and cut into the shards of that range.
 
 GROUPS = 256
 PIECE_BYTES = 256 << 10
-# Records of the first cut that one worker merges at a time, and of the second.
+# Records that one worker merges at a time the first time, and the second.
 LARGEST_BATCH = 64 << 20
 LARGEST_GROUP = 256 << 20
 SMALLEST_BATCH = 4 << 20
 # A spill has at most about three bytes for one of its text: where rows are short, most of it is the index.
 BYTES_OUT = 3
-# A piece is at most about so large: Flink sorts an element only if it fits into a buffer of a few megabytes.
+# Links between rows travel in elements of about so many bytes: Flink sorts one only if it fits into a buffer of some megabytes.
 LARGEST_PIECE = 512 << 10
 
 
-class ShufflePlan(NamedTuple):
-    """The numbers of ranges and lanes: blocks of one lane come together, so that no range is more than a worker holds."""
+class MergePlan(NamedTuple):
+    """The numbers of ranges, of their lanes, and of batches: those of one lane come together, no more than a worker holds."""
 
     groups: int = 1
     lanes: int = 1
-
-    @property
-    def batch_bytes(self) -> int:
-        """Return how many bytes of records are merged before the first cut."""
-        return max(SMALLEST_BATCH, min(LARGEST_BATCH, self.groups * PIECE_BYTES))
+    batches: int = 1
 
 
-def for_source(source_bytes: int) -> ShufflePlan:
+def for_source(source_bytes: int) -> MergePlan:
     """Return the plan for a source of some size in bytes.
 
-    >>> for_source(1_000_000), for_source(10**9), for_source(10**12)
-    (ShufflePlan(groups=1, lanes=1), ShufflePlan(groups=32, lanes=1), ShufflePlan(groups=256, lanes=44))
+    >>> for_source(1_000_000), for_source(10**9)
+    (MergePlan(groups=1, lanes=1, batches=1), MergePlan(groups=32, lanes=1, batches=45))
+    >>> for_source(10**12)
+    MergePlan(groups=256, lanes=44, batches=44704)
     """
     size = BYTES_OUT * source_bytes
     groups = min(GROUPS, 1 << max(0, (size // LARGEST_BATCH).bit_length() - 1))
-    return ShufflePlan(groups, max(1, -(-size // (groups * LARGEST_GROUP))))
+    return MergePlan(groups, max(1, -(-size // (groups * LARGEST_GROUP))), max(1, -(-size // LARGEST_BATCH)))
 
 
 def recut_bytes(shards: int, *, groups: int) -> int:
@@ -508,25 +506,6 @@ def recut_bytes(shards: int, *, groups: int) -> int:
     [4, 16, 256]
     """
     return max(SMALLEST_BATCH, min(LARGEST_GROUP, -(-shards // groups) * 2 * PIECE_BYTES))
-
-
-def without(spill: Spill, written: Mapping[str, np.ndarray]) -> Spill:
-    """Return a spill without the rows whose shards are there; `written`, bool[shards], says of some splits which these are."""
-    entries = np.frombuffer(spill.data, ENTRY, spill.records)
-    keep = np.ones(len(entries), bool)
-    for split, (first, last) in spill.splits.items():
-        if split in written:
-            inner = np.array(placement.shard_edges(len(written[split]))[1:-1], np.uint64)
-            keep[first:last] = ~written[split][np.searchsorted(inner, entries["high"][first:last], side="right")]
-    if keep.all():
-        return spill
-    rows = Rows(entries, np.frombuffer(spill.data, np.uint8, offset=entries.nbytes))
-    rows = rows.take(np.flatnonzero(keep)).alone()
-    before = np.append(0, np.cumsum(keep)).tolist()
-    splits = {split: (before[first], before[last]) for split, (first, last) in spill.splits.items()}
-    splits = {split: bounds for split, bounds in splits.items() if bounds[0] < bounds[1]}
-    sizes = {split: int(rows.entries["size"][first:last].sum()) for split, (first, last) in splits.items()}
-    return Spill(len(rows.entries), splits, sizes, data=rows.entries.tobytes() + rows.data.tobytes())
 
 
 def cut_ranges(spill: Spill, ranges: int) -> Iterator[tuple[int, Spill]]:
@@ -548,22 +527,14 @@ def cut_shards(spill: Spill, shards: Mapping[str, Sequence[ShardSpec]]) -> Itera
 
 
 def _cut(spill: Spill, split: str, ranges: int, *, bare: bool = False) -> Iterator[tuple[int, Spill]]:
-    """Yield the number of each range of a split that a spill has records in, and these, without their bytes where `bare`.
-
-    The records of a range may come in several pieces, in order.
-    """
+    """Yield the number of each range of a split that a spill has records in, and these, without their bytes where `bare`."""
     entries = np.frombuffer(spill.data, ENTRY, spill.records)
     records = memoryview(spill.data)[spill.records * ENTRY.itemsize :]
     first, last = spill.splits[split]
     inner = np.searchsorted(entries["high"][first:last], np.array(placement.shard_edges(ranges)[1:-1], np.uint64))
-    bounds = [first, *(inner + first).tolist(), last]
-    for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
-        sizes = np.full(end - begin, ENTRY.itemsize, np.int64)
-        if not bare:
-            sizes += entries["size"][begin:end]
-        for a, b in itertools.pairwise([begin, *(_full(sizes) + begin).tolist(), end]):
-            if a < b:
-                yield number, _piece(entries[a:b].copy(), records, split, bare=bare)
+    for number, (begin, end) in enumerate(itertools.pairwise([first, *(inner + first).tolist(), last])):
+        if begin < end:
+            yield number, _piece(entries[begin:end].copy(), records, split, bare=bare)
 
 
 def _piece(picked: np.ndarray, records: memoryview, split: str, *, bare: bool) -> Spill:
@@ -576,12 +547,3 @@ def _piece(picked: np.ndarray, records: memoryview, split: str, *, bare: bool) -
         data = bytes(records[origin : int(picked["begin"][-1]) + int(picked["size"][-1])])
         picked["begin"] -= np.uint64(origin)
     return Spill(len(picked), {split: (0, len(picked))}, {split: len(data)}, data=picked.tobytes() + data)
-
-
-def _full(sizes: np.ndarray) -> np.ndarray:
-    """Return where a new piece begins, so that each has about LARGEST_PIECE bytes at most.
-
-    >>> _full(np.full(5, LARGEST_PIECE // 2)).tolist()
-    [2, 4]
-    """
-    return np.flatnonzero(np.diff((np.cumsum(sizes) - sizes) // LARGEST_PIECE)) + 1

@@ -99,9 +99,9 @@ def test_an_engine_that_cuts_and_merges_in_every_way_makes_the_same_bytes(
 ) -> None:
     source = corpus(tmp_path / "rows", rows=90)
     prepared(source, tmp_path / "expected", layout=layout, **CHOICES)
-    monkeypatch.setattr(spill_pieces, "for_source", lambda _: spill_pieces.ShufflePlan(groups=4, lanes=3))
-    monkeypatch.setattr(spill_pieces, "SMALLEST_BATCH", 3000)
-    monkeypatch.setattr(spill_pieces, "PIECE_BYTES", 500)
+    monkeypatch.setattr(spill_pieces, "for_source", lambda _: spill_pieces.MergePlan(groups=4, lanes=3, batches=7))
+    for name, value in (("LARGEST_BATCH", 3000), ("SMALLEST_BATCH", 3000), ("PIECE_BYTES", 500)):
+        monkeypatch.setattr(spill_pieces, name, value)
     monkeypatch.setattr(graph, "HELD_BYTES", 1000)
     prepared(source, tmp_path / "out", layout=layout, runner="prism", **CHOICES)
     assert spread

@@ -1,19 +1,19 @@
 """What an engine's workers made is kept for the same job again; damaged or gone, it is said, and nothing is lost in silence."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from preparing import bytes_of, prepared, questions, write_csv
 
 from pipelines import engines
 from pipelines import prepare as preparing
-from pipelines.kept import Kept
+from pipelines.kept import Kept, store
 from t5prep.dataset import shard_files
 from t5prep.errors import OutputError, T5prepError
-from t5prep.prepare import output_folder, shards
-from t5prep.prepare.spills import ENTRY, Rows, Spill
+from t5prep.prepare import output_folder
+from t5prep.prepare.spills import Spill
 from t5prep.sources import sample
 
 CHOICES: dict[str, Any] = {"tokenizer": sample.tokenizer_path(), "shards": 3, "input_length": 32, "runner": "prism"}
@@ -43,26 +43,24 @@ def test_what_a_run_counts_on_and_is_gone_is_said(kept: Kept) -> None:
     kept.keep("found.1", ["FindRepeats-1", "train.tfrecord-00001-of-00002"])
     again = Kept(kept.folder, kept.key, "found.1")
     assert again.find("FindRepeats-1") == [1]
-    assert {split: done.tolist() for split, done in again.shards_done().items()} == {"train": [False, True]}
+    assert again.done() == {"FindRepeats-1", "train.tfrecord-00001-of-00002"}
     (Path(kept.folder) / "FindRepeats-1").write_bytes(b"damaged")
     with pytest.raises(OutputError, match=r"FindRepeats-1 was removed, changed or damaged .* --fresh"):
         again.find("FindRepeats-1")
 
 
-def test_rows_whose_shards_are_written_are_left_out() -> None:
-    entries = np.zeros(4, ENTRY)
-    entries["high"] = [1, 1 << 63, 5, 1 << 63]
-    entries["begin"], entries["size"] = [0, 3, 4, 6], [3, 1, 2, 1]
-    spill = Spill(4, {"train": (0, 2), "test": (2, 4)}, {"train": 4, "test": 3}, data=entries.tobytes() + b"aaabccd")
-    left = shards.without(spill, {"train": np.array([True, False])})
-    assert left.splits == {"train": (0, 1), "test": (1, 3)}
-    rows = left.slice("train", 0, shards.END)
-    assert rows is not None
-    assert bytes(rows.data) == b"b"
-    assert isinstance(rows, Rows)
-    assert left.sizes == {"train": 1, "test": 3}
-    assert shards.without(spill, {"train": np.array([True, True])}).splits == {"test": (0, 2)}
-    assert shards.without(spill, {}) is spill
+def test_stored_rows_are_read_again_and_what_is_damaged_or_gone_is_said(kept: Kept) -> None:
+    spill = Spill(0, {}, {}, data=b"some rows")
+    file = kept.rows_of("MergeBlocks-1")
+    (_, first), (_, second) = store([("a", dataclasses.replace(spill, data=b"others")), ("b", spill)], file)
+    assert (first.read().data, second.read()) == (b"others", spill)
+    Path(file).write_bytes(Path(file).read_bytes()[:-1] + b"S")
+    assert first.read().data == b"others"
+    with pytest.raises(OutputError, match=r"MergeBlocks-1.rows was removed, changed or damaged .* --fresh"):
+        second.read()
+    Path(file).unlink()
+    with pytest.raises(OutputError, match="was removed"):
+        first.read()
 
 
 @pytest.fixture

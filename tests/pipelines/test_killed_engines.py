@@ -22,6 +22,7 @@ from preparing import bytes_of, prepared, questions, require, write_csv
 
 from pipelines import prepare as preparing
 from t5prep.prepare import output_folder
+from t5prep.prepare import shards as spill_pieces
 from t5prep.prepare.memory_budget import Budget
 from t5prep.sources import sample
 
@@ -29,6 +30,8 @@ from t5prep.sources import sample
 ROWS, BLOCK_BYTES, SHARDS = 300, 2_000, 24
 STAGES: dict[str, Callable[[set[str]], bool]] = {
     "blocks": lambda made: len(made) >= 20,
+    "batches": lambda made: sum(name.startswith("MergeBlocks-") for name in made) >= 4,
+    "ranges": lambda made: sum(name.startswith("CutShards-") for name in made) >= 4,
     "groups": lambda made: any("Rows-" in name or "Repeats-" in name for name in made),
     "shards": lambda made: sum(".tfrecord-" in name for name in made) >= SHARDS // 2,
 }
@@ -38,6 +41,7 @@ def run(rows: str, out: str, engine: str) -> None:
     """Prepare the rows in small blocks, by an engine or here."""
     choices = {"tokenizer": sample.tokenizer_path(), "shards": SHARDS, "input_length": 32, "dedup": "near"}
     preparing._run = functools.partial(preparing._run, shared=Budget(1, BLOCK_BYTES))
+    spill_pieces.for_source = lambda _: spill_pieces.MergePlan(groups=4, lanes=2, batches=6)
     prepared(Path(rows), Path(out), runner=engine, workers=2, **choices)
 
 
@@ -48,9 +52,9 @@ def corpus(folder: Path) -> Path:
 
 
 def kept(out: Path) -> dict[str, int]:
-    """What workers have made until now: each file, and when it was written."""
+    """What workers have made until now: each result, and when it was written. Rows are there before their result is."""
     made = [path for path in out.glob(f"{output_folder.KEPT}*/*") if not path.name.startswith(".")]
-    return {path.name: path.stat().st_mtime_ns for path in made}
+    return {path.name: path.stat().st_mtime_ns for path in made if path.suffix != ".rows"}
 
 
 def killed(command: list[str], out: Path, stage: str) -> dict[str, int]:

@@ -36,15 +36,12 @@ def test_pieces_of_a_spill_hold_each_record_in_the_shard_of_its_position(shards:
 
 
 @pytest.mark.parametrize("ranges", [1, 2, 8])
-@pytest.mark.parametrize("largest", [200, 512 << 10])
-def test_ranges_of_a_run_merged_again_are_the_run(ranges: int, largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill_pieces, "LARGEST_PIECE", largest)
+def test_ranges_of_a_run_merged_again_are_the_run(ranges: int) -> None:
     keys = placement.positions(placement.digests(map(str, range(40)), seed=1))["high"].astype(np.uint64).tolist()
     records = [Row(key, f"record{key:x}") for key in keys]
     run = spill_of({"test": records[:9], "train": records[9:]})
     pieces = list(spill_pieces.cut_ranges(run, ranges))
     assert all(number == int(entry["high"]) * ranges >> 64 for number, piece in pieces for entry in entries(piece))
-    assert all(len(piece.data) <= 2 * largest for _, piece in pieces)
     assert spills.merged_in_memory([piece for _, piece in pieces[::-1]]) == run
 
 
