@@ -129,8 +129,8 @@ class Graph:
         """Return what a worker makes of each block and file; rows of many blocks are merged and cut into ranges of positions."""
         done = self.flat(name, PrepareOnce(work, self._kept), elements)
         rows, counted, hashed, lines, sketches = (
-            done | f"{name}{kind.__name__}" >> beam.Filter(isinstance, kind).with_output_types(kind)
-            for kind in (Stored, BlockTotals, Hashed, Piece, Sketch)
+            done | f"{name}{kind.__name__}" >> beam.Filter(is_of, kind=kind)
+            for kind in (Spill, BlockTotals, Hashed, Piece, Sketch)
         )
         numbered = rows | "NumberBlocks" >> beam.Map(with_batch, batches=self._plan.batches)
         merge = functools.partial(merge_blocks, plan=self._plan, kept=self._kept)
@@ -175,7 +175,12 @@ def _sides(singles: dict[str, Any]) -> dict[str, Any]:
 
 def called(element: Any, *, step: Callable[..., Any], **singles: Any) -> Any:
     """Return what a step makes of an element. Beam hands values to functions only, not to what `functools.partial` returns."""
-    return step(element, **singles)
+    return step(element.read() if isinstance(element, Stored) else element, **singles)
+
+
+def is_of(element: Any, *, kind: type) -> bool:
+    """Check whether an element is of a type, or is a stored one of it."""
+    return isinstance(element.about if isinstance(element, Stored) else element, kind)
 
 
 def called_once(_: None, *, step: Callable[..., Any], **singles: Any) -> Any:
@@ -264,13 +269,13 @@ def group_values(group: tuple[str, Iterable[Any]]) -> Iterable[Any]:
 
 @dataclasses.dataclass(frozen=True)
 class PrepareOnce:
-    """Prepare a block, or hash a file, unless an earlier run has done it. The rows of a block stay in a file of its own."""
+    """Prepare a block, or hash a file, unless an earlier run has done it. Rows and sketch of a block stay in a file of its own."""
 
     work: PrepareBlock
     kept: Kept
 
     def __call__(self, element: Block | RawFile) -> Iterator[Any]:
-        """Yield the parts of what was made, each of a type of its own: rows, totals, a hash, rejected lines, a sketch."""
+        """Yield the parts of what was made, each of a type of its own: totals, a hash, rejected lines, rows, a sketch."""
         if isinstance(element, RawFile):
             # A small file is hashed sooner than its kept hash is found.
             hashed = element.bytes > SMALL_BYTES
@@ -279,21 +284,19 @@ class PrepareOnce:
             return
         name = digest(element.file.name, element.first_row, element.rows)
         file = self.kept.rows_of(name)
-        result, rows = made_once(self.kept, name, lambda: self._make(element, file), file=file)
+        result, *stored = made_once(self.kept, name, lambda: self._make(element, file), file=file)
         yield result.totals
         if result.rejected:
             yield Piece((0, result.file, result.first_row), result.rejected)
-        if result.sketch:
-            yield result.sketch
-        if rows.spill.records:
-            yield rows
+        yield from stored
 
     def _make(self, block: Block, file: str) -> Iterator[Any]:
         result = self.work(block)
         assert isinstance(result, SortedBlock)
-        ((_, rows),) = kept_rows.store([(None, result.spill)], file)
-        yield dataclasses.replace(result, spill=rows.spill)
-        yield rows
+        yield dataclasses.replace(result, spill=dataclasses.replace(result.spill, data=b""), sketch=None)
+        parts = [part for part in (result.spill if result.spill.records else None, result.sketch) if part]
+        for _, stored in kept_rows.store([(None, part) for part in parts], file):
+            yield stored
 
 
 def with_batch(rows: Stored, *, batches: int) -> tuple[int, Stored]:

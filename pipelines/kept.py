@@ -14,7 +14,7 @@ import shutil
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import google_crc32c
 
@@ -23,6 +23,7 @@ from pipelines.steps import Job
 from t5prep.errors import OutputError
 from t5prep.io import gcs, paths, signed_files
 from t5prep.prepare import output_folder, token_cache
+from t5prep.prepare.near_duplicates.sketches import Sketch
 from t5prep.prepare.spills import Spill
 
 # Counters of results that an earlier run had kept, and of those that this one makes.
@@ -31,33 +32,35 @@ FOUND, MADE = "found", "made"
 _ROWS = ".rows"
 
 
-class Stored(NamedTuple):
-    """A spill whose bytes are a part of a file that every worker reads; `crc` is their CRC-32C."""
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """A spill or sketch of which the `data` is a part of a file that every worker reads; `crc` is its CRC-32C."""
 
-    spill: Spill
+    about: Spill | Sketch
     path: str
     begin: int
     size: int
     crc: int
 
-    def read(self) -> Spill:
-        """Return the spill with its bytes. Raises OutputError if they are gone or damaged."""
+    def read(self) -> Any:
+        """Return the spill or sketch with its data. Raises OutputError if that is gone or damaged."""
         with contextlib.suppress(OSError):
             data = paths.read_range(self.path, self.begin, self.size)
             if len(data) == self.size and google_crc32c.value(data) == self.crc:
-                return dataclasses.replace(self.spill, data=data)
+                return dataclasses.replace(self.about, data=data)
         raise OutputError(_gone(self.path))
 
 
-def store(pieces: Iterable[tuple[Any, Spill]], file: str) -> list[tuple[Any, Stored]]:
-    """Write spills into one file, one behind the other, and return where each is, with its key. Raises OutputError."""
+def store(pieces: Iterable[tuple[Any, Spill | Sketch]], file: str) -> list[tuple[Any, Stored]]:
+    """Write what spills or sketches hold into one file, and return where each is, with its key. Raises OutputError."""
     stored, begin = list[tuple[Any, Stored]](), 0
     with paths.scratch(file) as opened:
-        for key, spill in pieces:
-            size, crc = len(spill.data), google_crc32c.value(spill.data)
-            opened.write(spill.data)
-            stored.append((key, Stored(dataclasses.replace(spill, data=b""), file, begin, size, crc)))
-            begin += size
+        for key, piece in pieces:
+            data = bytes(piece.data)
+            opened.write(data)
+            about = dataclasses.replace(piece, data=b"")
+            stored.append((key, Stored(about, file, begin, len(data), google_crc32c.value(data))))
+            begin += len(data)
     return stored
 
 

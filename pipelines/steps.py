@@ -288,7 +288,7 @@ class PrepareBlock:
     """Sort a block into a spill, or hash a source file. This is pickled to workers; the tokenizer is loaded there.
 
     `kept` is where tokenized tables stay for the next run (`fresh`: none of an earlier run is used), `spool` where
-    finished spills wait on disk ("" keeps them in memory, for runners that have their own shuffle).
+    finished spills wait on disk ("" keeps them in memory, for what stores them itself).
     """
 
     job: Job
