@@ -25,6 +25,7 @@ from t5prep.errors import DatasetError, T5prepError, UsageError
 from t5prep.io import atomic_files, cache_folder, paths, web_server
 from t5prep.prepare.row_life import Lives
 from t5prep.report import pages, tokens
+from t5prep.report.table import table as read_table
 from t5prep.report.why import told
 
 ANSWERS = "eval.json"  # what `t5prep eval --predictions RUN/eval.json` writes
@@ -40,7 +41,7 @@ SORTS = {
     "loss": "loss",
 }
 # To be counted on when the tables get other columns: those of before are not shown.
-_COLUMNS = 2
+_COLUMNS = 3
 _SEARCHED = ("id", "input", "target", "prediction", "file", "reason")
 
 
@@ -114,7 +115,9 @@ class Explorer:
             answers = table.Answers(predictions)
             for field, column in zip(answers.fields, answers.columns(records), strict=True):
                 records = records.append_column(field, column)
-        self.tables = {"records": records, "rejected": kept("rejected", lambda: table.rejected(data))}
+        how: dict[str, Any] = {"source": source, "tokenizer": tokenizer, "trust_code": trust_code}
+        rejected = kept("rejected", lambda: read_table(data, rejected=True, **how), whole=_has_texts)
+        self.tables = {"records": records, "rejected": rejected}
         self.rows = functools.lru_cache(_WAYS)(self._rows)
         self._index = functools.cache(self._read_index)
 
@@ -177,17 +180,34 @@ class Explorer:
             return [], [str(error)]
 
 
-def _kept(digest: str, name: str, make: Callable[[], pa.RecordBatchReader], *, made: Callable[[int], None]) -> pa.Table:
-    """Return a table of a dataset, mapped into memory from the cache, where it is written first if it is not there."""
+def _has_texts(rejected: pa.Table) -> bool:
+    """Check whether rejected rows have their texts: not if the source was gone."""
+    return not len(rejected) or rejected["input"].null_count < len(rejected)
+
+
+def _kept(
+    digest: str,
+    name: str,
+    make: Callable[[], pa.RecordBatchReader],
+    *,
+    made: Callable[[int], None],
+    whole: Callable[[pa.Table], bool] = lambda rows: True,
+) -> pa.Table:
+    """Return a table of a dataset, mapped into memory from the cache, where it is written first if no `whole` one is there."""
     from t5prep import __version__
 
     path = cache_folder.root() / "tables" / f"{digest[:32]}-{__version__}-{_COLUMNS}-{name}.arrows"
-    if not path.exists():
+    if not path.exists() or not whole(_mapped(path)):
         reader = make()
         with atomic_files.whole(path, option="$T5PREP_CACHE") as file, pa.ipc.new_stream(file, reader.schema) as writer:
             while batches := list(itertools.islice(reader, _CHUNK)):
                 writer.write_table(pa.Table.from_batches(batches).unify_dictionaries().combine_chunks())
                 made(sum(map(len, batches)))
+    return _mapped(path)
+
+
+def _mapped(path: Path) -> pa.Table:
+    """Return a table that is kept. Raises UsageError if it is damaged."""
     try:
         return pa.ipc.open_stream(pa.memory_map(str(path))).read_all().unify_dictionaries()
     except (OSError, pa.ArrowException) as error:

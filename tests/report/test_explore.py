@@ -194,6 +194,10 @@ def test_rejected_rows_have_their_reasons(served: Server) -> None:
     assert page(served, "/?view=rejected").count("/row?view=rejected&amp;number=") == 3
     assert "empty text" in page(served, "/?view=rejected&reason=empty+text")
     assert "No row is like that" in page(served, "/?view=rejected&search=unheard-of")
+    (near,) = served.explorer.shown(Wanted(view="rejected", reason="near duplicate"))
+    found = page(served, Wanted(view="rejected", search=near["input"][:30]).address())
+    assert near["input"].partition("\n")[0] in html.unescape(found)
+    assert found.count("/row?view=rejected&amp;") == 1
     told = page(served, "/row?view=rejected&number=0")
     assert "It made no record" in told
     assert "(left at: task)" in told
@@ -253,11 +257,18 @@ def test_a_table_is_made_once(data: Path, explorer: Explorer) -> None:
 
 
 def test_a_source_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
-    source = write_csv(tmp_path / "a.csv", questions(12))
+    rows = questions(12)
+    rows[5] |= {"Title": "", "Body": ""}
+    source = write_csv(tmp_path / "a.csv", rows)
     prepared(source, tmp_path / "d", tokenizer="sample:")
     Path(source).unlink()
+    (tmp_path / "moved").mkdir()
     with serving(Explorer(tmp_path / "d")) as served:
         assert "its source is not read again" in page(served, "/row?number=0")
+        assert [row["input"] for row in served.explorer.shown(Wanted(view="rejected"))] == [None]
+    moved = write_csv(tmp_path / "moved" / "a.csv", rows)
+    (there,) = Explorer(tmp_path / "d", source=str(moved)).shown(Wanted(view="rejected"))
+    assert '"Body": ""' in there["input"]
 
 
 def test_what_cannot_be_done_is_said(data: Path, tmp_path: Path) -> None:
