@@ -7,11 +7,31 @@ import framing
 import numpy as np
 
 from t5prep.dataset import shard_files, tfrecord
-from t5prep.dataset.manifest import SCHEMA, Feature, Manifest, Shard, Source, Split, TaskFacts, Tokenizer
+from t5prep.dataset.manifest import (
+    SCHEMA,
+    Feature,
+    Histogram,
+    Ledger,
+    Manifest,
+    Shard,
+    Source,
+    Split,
+    TaskFacts,
+    Tokenizer,
+)  # fmt: skip
 from t5prep.dataset.settings import Settings
 
 INPUT, TARGET = 8, 4
 SHA = "f" * 64
+
+
+def no_lengths() -> Histogram:
+    return {"step": (16, 4), "joint": [], "inputs_before": []}
+
+
+def nothing_cut() -> Ledger:
+    inputs, targets = ({"rows_cut": 0, "tokens_lost": 0, "worst": []} for _ in range(2))
+    return {"inputs": inputs, "targets": targets, "split": {}}
 
 
 def write(
@@ -45,7 +65,7 @@ def write(
             pages.append((split, shard, shard_files.page_sizes(sizes, every=every or 1).tobytes()))
             path.write_bytes(content)
             written.append(Shard(path.name, records, len(content), hashlib.sha256(content).hexdigest()))
-        splits[split] = Split(number, {"inputs": 0, "targets": 0}, {}, 0.0, {}, {}, written)
+        splits[split] = Split(number, {"inputs": 0, "targets": 0}, no_lengths(), 0.0, {}, {}, written)
     manifest = Manifest(
         schema=SCHEMA,
         created_by="test",
@@ -54,7 +74,7 @@ def write(
         source=Source("file:toy", "1", [], "CC0-1.0", ""),
         tokenizer=Tokenizer("toy", SHA, 1000, 1152, 0, 1, 2),
         features=features(layout, length),
-        ledger={},
+        ledger=nothing_cut(),
         splits=splits,
         rejected={},
         warnings=[],

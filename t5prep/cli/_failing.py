@@ -56,7 +56,12 @@ def ending(message: str) -> click.ClickException:
 
 
 def sentence(error: Exception) -> click.ClickException | None:
-    """Return the sentence for an error that is not a bug; None for all others."""
+    """Return the sentence for an error that is not a bug, on one line: no name or value in it begins one. None for all others."""
+    found = _sentence(error)
+    return found and type(found)(found.message.replace("\n", " "))
+
+
+def _sentence(error: Exception) -> click.ClickException | None:
     if isinstance(error, T5prepError):
         return ending(_without_passwords(str(error)))
     if isinstance(error, ModuleNotFoundError):

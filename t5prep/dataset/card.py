@@ -175,7 +175,7 @@ def _body(manifest: Manifest) -> Iterator[str]:
     words = ["t5prep prepare", settings.task, *(text for text in [*options, *chosen] if not text.startswith("no "))]
     yield f"{code(' '.join(words))}\n"
     yield f"* Tokenizer: {code(Path(manifest.tokenizer.name).name)}, SHA-256 `{manifest.tokenizer.sha256}`"
-    cut = manifest.ledger.get("inputs", {})
+    cut = manifest.ledger["inputs"]
     if cut.get("rows_cut"):
         yield f"* Cut: {cut['rows_cut']:,} inputs lost {cut['tokens_lost']:,} tokens"
     yield "\n## What became of the rows\n"

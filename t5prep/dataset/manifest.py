@@ -11,7 +11,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import cattrs
 from cattrs.gen import make_dict_structure_fn
@@ -110,18 +110,74 @@ class Shard:
     sha256: str
 
 
+class Lost(TypedDict):
+    """Name a row of a split that lost tokens of its `tokens`."""
+
+    id: str
+    tokens: int
+    lost: int
+    split: str
+
+
+class Cut(TypedDict):
+    """Say what truncation cost one side. Of inputs, `tokens_before` are percentiles: p50, p90, p95, p99, max."""
+
+    rows_cut: int
+    tokens_lost: int
+    worst: list[Lost]
+    tokens_before: NotRequired[dict[str, int]]
+
+
+class Ledger(TypedDict):
+    """Say what truncation cost; of rows that were split, how many and into how many examples."""
+
+    inputs: Cut
+    targets: Cut
+    split: NotRequired[dict[str, int]]
+
+
+class Packed(TypedDict):
+    """Say how many examples the rows of a split hold, and what share of them is padding."""
+
+    examples: int
+    padding_before: float
+    padding_after: float
+
+
+class Histogram(TypedDict):
+    """Count the records of each length: (input, target) tokens kept, in steps of `step`, and inputs as they were."""
+
+    step: tuple[int, int]
+    joint: list[tuple[int, int, int]]
+    inputs_before: list[tuple[int, int]]
+    packed: NotRequired[Packed]
+    documents: NotRequired[int]  # that rows with hidden spans were made of
+
+
+class Sides(TypedDict):
+    """Count the tokens of both sides."""
+
+    inputs: int
+    targets: int
+
+
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Describe one split. `lengths` is the joint histogram of (input, target) tokens kept, in steps of 16 and 4: for planning."""
+    """Describe one split. `lengths` are for planning."""
 
     records: int
-    tokens: dict[str, int]
-    lengths: dict[str, Any]
+    tokens: Sides
+    lengths: Histogram
     unk_rate: float
     labels: dict[str, int]
     rejected: dict[str, int]
     shards: list[Shard]
     examples: int = 0  # rows of the source that its records were made of
+
+    @property
+    def tokens_of_record(self) -> float:
+        """Return how many tokens of both sides a record has on average."""
+        return (self.tokens["inputs"] + self.tokens["targets"]) / max(1, self.records)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,10 +204,7 @@ class NearDuplicates:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """Describe a whole prepared dataset: what was chosen, what it was made of, what came out.
-
-    `ledger` says what truncation cost: rows cut and tokens lost of inputs and of targets, and the rows that lost most.
-    """
+    """Describe a whole prepared dataset: what was chosen, what it was made of, what came out."""
 
     schema: int
     created_by: str
@@ -160,7 +213,7 @@ class Manifest:
     source: Source
     tokenizer: Tokenizer
     features: dict[str, Feature]
-    ledger: dict[str, Any]
+    ledger: Ledger
     splits: dict[str, Split]
     rejected: dict[str, int]
     warnings: list[str]
@@ -325,14 +378,26 @@ def _names(manifest: Manifest) -> Iterator[str]:
 
 
 def converter() -> cattrs.Converter:
-    """Return a converter that takes no choice that it does not know: a guess would train on wrong data.
+    """Return a converter that takes no choice that it does not know, and no value of another type: a guess would train on wrong data.
 
     Other fields that a later version says beside those of this schema are passed over.
     """
     strict = cattrs.Converter()
-    strict.register_structure_hook(int | None, lambda value, _: None if value is None else int(value))
+    for kind in (bool, int, float, str):
+        strict.register_structure_hook(kind, _plain)
+    strict.register_structure_hook(int | None, lambda value, _: None if value is None else _plain(value, int))
     strict.register_structure_hook(Settings, make_dict_structure_fn(Settings, strict, _cattrs_forbid_extra_keys=True))
     return strict
+
+
+def _plain(value: Any, kind: type) -> Any:
+    """Return a value that is of the kind: a finite number that 64 bits hold, or a text that can be written. Raises ValueError."""
+    number = kind in (int, float) and isinstance(value, int | kind) and not isinstance(value, bool)
+    if not (abs(value) < 1 << 63 if number else type(value) is kind):  # no NaN is smaller
+        raise ValueError(f"{value!r:.40} is no {kind.__name__}")
+    if kind is str:
+        value.encode()
+    return value
 
 
 def load(data: str | Path) -> Manifest:

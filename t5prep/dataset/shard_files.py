@@ -160,7 +160,7 @@ def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[_Sh
     """
     content, path = read_checked(data, index), paths.at(data, index.name)
     ordered = [(split, shard) for split in sorted(splits) for shard in splits[split]]
-    counts = [-(-shard.records // index.every.get(split, 1)) for split, shard in ordered]
+    counts = [-(-shard.records // max(1, index.every.get(split, 1))) for split, shard in ordered]
     sizes, ends = np.frombuffer(content, "<u4", len(content) // 4), list(itertools.accumulate(counts, initial=0))
     read: dict[str, list[np.ndarray]] = {split: [] for split in splits}
     for (split, shard), begin, end in zip(ordered, ends, ends[1:], strict=False):

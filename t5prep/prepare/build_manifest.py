@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from t5prep import __version__
 from t5prep.dataset import manifest, rejected_rows, targets
@@ -87,7 +86,7 @@ def assemble(
         source=manifest.Source(source.uri, source.revision, files, source.licence, source.citation),
         tokenizer=describe(tokenizer),
         features=manifest.record_features(settings, references=blocks.references),
-        ledger={**_ledger(total, counted), "split": {name: blocks.split[name] for name in ("rows", "examples")}},
+        ledger=_ledger(total, counted, blocks.split),
         splits=splits,
         rejected=rejected,
         rejected_tokens=_summed([blocks.reason_tokens]),
@@ -116,14 +115,36 @@ def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, rejected_row
     return total.rows()
 
 
-def _ledger(total: record_counts.Counts, counted: Mapping[str, record_counts.Counts]) -> dict[str, Any]:
-    """Return what truncation cost in all, and the split of each row that lost most."""
-    ledger = record_counts.ledger(total)
-    for side, field in (("inputs", "worst"), ("targets", "targets_worst")):
-        split_of = {one.place: split for split, counts in counted.items() for one in getattr(counts, field)}
-        for worst, one in zip(ledger[side]["worst"], getattr(total, field), strict=True):
-            worst["split"] = split_of[one.place]
-    return ledger
+def _ledger(
+    total: record_counts.Counts, counted: Mapping[str, record_counts.Counts], split: Mapping[str, int]
+) -> manifest.Ledger:
+    """Return what truncation cost, with the rows that lost most, the worst first; `counted` are the counts of each split."""
+
+    def named(side: str) -> list[manifest.Lost]:
+        split_of = {one.place: name for name, counts in counted.items() for one in getattr(counts, side)}
+        return [
+            {"id": one.id, "tokens": one.tokens, "lost": one.lost, "split": split_of[one.place]}
+            for one in getattr(total, side)
+        ]
+
+    percentiles = record_counts.percentiles(total.before)
+    return {
+        "inputs": {
+            "rows_cut": total.cut,
+            "tokens_lost": total.lost,
+            "tokens_before": {
+                **{name: min(bucket, total.longest) for name, bucket in percentiles.items()},
+                "max": total.longest,
+            },
+            "worst": named("worst"),
+        },
+        "targets": {
+            "rows_cut": total.targets_cut,
+            "tokens_lost": total.targets_lost,
+            "worst": named("targets_worst"),
+        },
+        "split": {name: split[name] for name in ("rows", "examples")},
+    }
 
 
 def task_facts(definition: Definition, task: ChosenTask) -> manifest.TaskFacts:
@@ -161,11 +182,14 @@ def _split(
     facts: manifest.TaskFacts,
 ) -> manifest.Split:
     """Return what the manifest says of one split, from the counts of its shards."""
-    joint = [[inputs, targets, number] for (inputs, targets), number in sorted(counts.joint.items())]
-    before = [[bucket, number] for bucket, number in sorted(counts.before.items())]
+    joint = [(inputs, targets, number) for (inputs, targets), number in sorted(counts.joint.items())]
     name_of = functools.partial(targets.label_name, settings=settings, tokenizer=tokenizer, classes=facts.classes)
     labels = {name_of(ids): sum(number) for ids, number in sorted((counts.labels or {}).items())}
-    lengths: dict[str, Any] = {"step": list(record_counts.STEPS), "joint": joint, "inputs_before": before}
+    lengths: manifest.Histogram = {
+        "step": record_counts.STEPS,
+        "joint": joint,
+        "inputs_before": sorted(counts.before.items()),
+    }
     if settings.layout == "packed":
         lengths["packed"] = _packed(counts, settings)
     elif facts.hides_spans:
@@ -182,11 +206,11 @@ def _split(
     )
 
 
-def _packed(counts: record_counts.Counts, settings: Settings) -> dict[str, Any]:
-    """Return how many examples the rows hold, and the share of padding, unpacked and packed: none where there are no rows."""
+def _packed(counts: record_counts.Counts, settings: Settings) -> manifest.Packed:
+    """Return the share of padding, unpacked and packed: none where there are no rows."""
     tokens, room = counts.inputs + counts.targets, settings.input_length + settings.target_length
-    shares = (round(1 - tokens / (count * room), 4) if count else 0.0 for count in (counts.examples, counts.records))
-    return {"examples": counts.examples, **dict(zip(("padding_before", "padding_after"), shares, strict=True))}
+    before, after = (round(1 - tokens / (n * room), 4) if n else 0.0 for n in (counts.examples, counts.records))
+    return {"examples": counts.examples, "padding_before": before, "padding_after": after}
 
 
 # Warn of what a model would learn wrongly from a prepared dataset, each time with the option that fixes it.

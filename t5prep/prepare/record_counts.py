@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -168,33 +168,6 @@ def percentiles(histogram: collections.Counter) -> dict[str, int]:
         while wanted and reached * 100 >= wanted[0] * total:
             reached_at[f"p{wanted.pop(0)}"] = bucket
     return reached_at
-
-
-def ledger(counts: Counts) -> dict[str, Any]:
-    """Return what truncation cost, for the manifest.
-
-    `worst` names the rows that lost most, the worst first.
-    """
-    return {
-        "inputs": {
-            "rows_cut": counts.cut,
-            "tokens_lost": counts.lost,
-            "tokens_before": {
-                **{name: min(bucket, counts.longest) for name, bucket in percentiles(counts.before).items()},
-                "max": counts.longest,
-            },
-            "worst": _named(counts.worst),
-        },
-        "targets": {
-            "rows_cut": counts.targets_cut,
-            "tokens_lost": counts.targets_lost,
-            "worst": _named(counts.targets_worst),
-        },
-    }
-
-
-def _named(worst: Iterable[Lost]) -> list[dict[str, Any]]:
-    return [{"id": one.id, "tokens": one.tokens, "lost": one.lost} for one in worst]
 
 
 def is_classification(counts: Counts) -> bool:

@@ -93,7 +93,7 @@ def _charts(dataset_manifest: Manifest) -> dict[str, str]:
     targets: collections.Counter[int] = collections.Counter()
     steps = record_counts.STEPS
     for split in dataset_manifest.splits.values():
-        steps = tuple(split.lengths["step"])
+        steps = split.lengths["step"]
         before.update(dict(split.lengths["inputs_before"]))
         for _, target, number in split.lengths["joint"]:
             targets[target] += number
@@ -182,7 +182,7 @@ def draw(
     """Return a sample of the first records of a split. Raises DatasetError."""
     drawn = Drawn(split)
     marker = loaded_tokenizer.sentinel(1) if dataset_manifest.marked else None
-    worst = dataset_manifest.ledger["inputs"].get("worst", [])
+    worst = dataset_manifest.ledger["inputs"]["worst"]
     lost = {entry["id"]: entry["lost"] for entry in worst if entry["split"] == split}
     middle = dataset_manifest.ledger["inputs"].get("tokens_before", {}).get("p50", 0)
     near = {"the shortest": 0, "of the middle": middle, "the longest": 1 << 30}

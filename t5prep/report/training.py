@@ -256,7 +256,7 @@ def _took(lines: list[dict[str, Any]], *, settings: dict[str, Any], data: list[m
     Evaluating and saving do not count, because the speed leaves them out too.
     """
     splits = [dataset_manifest.splits.get(str(settings.get("split", "train"))) for dataset_manifest in data]
-    lengths = [sum(split.tokens.values()) / max(1, split.records) for split in splits if split]
+    lengths = [split.tokens_of_record for split in splits if split]
     shares = settings.get("rates") or [split.records for split in splits if split]
     batch = settings.get("batch")
     if not lengths or len(shares) != len(lengths) or not all(map(_is_number, (batch, *shares))) or sum(shares) <= 0:

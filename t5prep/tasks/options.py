@@ -121,11 +121,11 @@ def check(chosen: Any) -> None:
 
 def build(cls: type, given: Mapping[str, Any]) -> Any:
     """Return the dataclass of options with the given values; the others have their defaults. Raises UsageError."""
-    known = [field.name for field in dataclasses.fields(cls)]
+    known = {field.name: field for field in dataclasses.fields(cls)}
     for name in given:
         if name not in known:
             raise UsageError(f'this task has no option "{name}".{did_you_mean(name, known)} It has: {", ".join(known)}')
-    chosen = cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+    chosen = cls(**{name: typed(known[name], value) for name, value in given.items()})
     check(chosen)
     return chosen
 

@@ -122,7 +122,7 @@ def _train(
     evaluations = Validation(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, place=place)
     due = Due.by(config, steps=steps, in_epoch=in_epoch, evaluates=bool(evaluations))
     shares = device_feed.rates_of(opened, config)
-    of_record = [sum(one.split.tokens.values()) / one.split.records for one in opened]  # mean tokens of a record
+    of_record = [one.split.tokens_of_record for one in opened]  # mean tokens of a record
     tokens = config.batch * sum(map(operator.mul, of_record, shares))
     if padding := device_feed.cost_of_padding(opened, shares):
         say(padding)

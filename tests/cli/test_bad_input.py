@@ -57,6 +57,20 @@ def test_unknown_names_say_the_closest(tmp_path: Path) -> None:
     assert run("prepair").exit_code == 2
 
 
+def test_a_name_or_value_with_a_newline_begins_no_line(tmp_path: Path) -> None:
+    assert refused("verify", "no\nError: all is well").startswith("no Error: all is well does not exist")
+    assert "a Error: all is well_column" in refused(
+        *t2t(
+            write_csv(tmp_path / "rows.csv", [{"q": "1"}]),
+            tmp_path / "out",
+            "--inputs",
+            "{a\nError: all is well_column}",
+            "--targets",
+            "{q}",
+        )
+    )
+
+
 def test_missing_column_names_those_there_are(tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", [{"Id": "1", "Text": "x", "Y": "HQ"}])
     assert refused(*so(rows, tmp_path / "out")) == 'rows.csv has no column "Title"; it has Id, Text, Y.'

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_dataset import no_lengths, nothing_cut
 
 from t5prep.dataset import manifest
 from t5prep.dataset.manifest import Feature, Manifest, Shard, Source, SourceFile, Split, TaskFacts, Tokenizer
@@ -24,9 +25,17 @@ MADE = Manifest(
     source=Source("sample:", "1", [SourceFile("a.csv", 7, "f" * 64)], "MIT", "None"),
     tokenizer=Tokenizer("t5", "a" * 64, 32000, 32128, 0, 1, 2),
     features={"input_ids": Feature("int64", [64]), "id": Feature("bytes", [None])},
-    ledger={"inputs": {"rows_cut": 0}},
+    ledger=nothing_cut(),
     splits={
-        "train": Split(3, {"inputs": 9}, {}, 0.0, {}, {}, [Shard("train.tfrecord-00000-of-00001", 3, 9, "b" * 64)])
+        "train": Split(
+            3,
+            {"inputs": 9, "targets": 6},
+            no_lengths(),
+            0.0,
+            {},
+            {},
+            [Shard("train.tfrecord-00000-of-00001", 3, 9, "b" * 64)],
+        )
     },
     rejected={"empty text": 1},
     warnings=[],
@@ -40,6 +49,33 @@ def changed(**changes: Any) -> str:
 def test_what_is_written_is_what_is_read() -> None:
     assert manifest.loads(MADE.dumps(), where="it") == MADE
     assert manifest.loads(MADE.dumps(), where="it").dumps() == MADE.dumps()
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("ledger", "targets", "worst"), True),
+        (("ledger", "inputs", "worst"), [{"id": "1", "tokens": 1, "lost": {}, "split": "train"}]),
+        (("splits", "train", "lengths", "joint"), [1 << 31]),
+        (("splits", "train", "lengths", "joint"), [[16, 4, 1 << 63]]),
+        (("splits", "train", "tokens"), {"inputs": 9}),
+        (("splits", "train", "unk_rate"), float("nan")),
+        (("settings", "delimiter"), None),
+        (("settings", "masks"), "no"),
+        (("settings", "seed"), "1_0"),
+        (("source", "licence"), "\ud800"),
+    ],
+)
+def test_a_value_of_another_type_is_no_manifest(place: tuple[str, ...], value: Any) -> None:
+    """Sealed with its own digest: whoever wrote it did not alter it."""
+    facts = json.loads(MADE.dumps())
+    at = facts
+    for name in place[:-1]:
+        at = at[name]
+    at[place[-1]] = value
+    facts["digest"] = manifest._digest(facts)
+    with pytest.raises(DatasetError, match=f"not a whole manifest: .*{place[-1]}"):
+        manifest.loads(json.dumps(facts), where="it")
 
 
 def test_many_shards_need_memory_for_themselves_alone() -> None:

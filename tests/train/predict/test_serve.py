@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import answering
+import browser
 import pytest
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
@@ -152,6 +153,20 @@ def test_other_places_and_the_page(served: Server) -> None:
     connection = http.client.HTTPConnection(*served.server_address[:2], timeout=300)
     connection.request("POST", "/predict", headers={"Content-Length": "-5"})
     assert connection.getresponse().status == 413
+
+
+def test_the_page_shows_a_question_beside_its_answer(tmp_path: Path) -> None:
+    """Also after another was asked, and as text, whatever it holds."""
+    asked = """<script>
+        const answers = body => ({predictions: [{prediction: "of " + JSON.parse(body).rows[0].Title}]});
+        window.fetch = async (_, how) => ({json: async () => answers(how.body)});
+        at("Title").value = "one <b>"; document.forms[0].requestSubmit();
+        at("Title").value = "two"; document.forms[0].requestSubmit();
+        </script></html>"""
+    (tmp_path / "page.html").write_text(serve.page(TASK, name="toy").decode().replace("</html>", asked))
+    (shown,) = browser.read(f"file://{tmp_path}/page.html")
+    pair = '<div class="answer"><div class="quiet question">{0}</div><div>of {0}</div></div>'
+    assert pair.format("two") + pair.format("one &lt;b&gt;") in shown
 
 
 def test_the_queue_is_bounded_and_closing_answers_what_waits() -> None:
