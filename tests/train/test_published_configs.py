@@ -1,8 +1,9 @@
 """The `config.json` of published models under T5's and encoders' other names: `plan` and `open_model` read each one.
 
 The entries are those that decide what is computed, with where they were looked up; the numbers of parameters are those that the
-Hub counts in each model's safetensors. The files `config.json` themselves of UL2, FLAN-UL2, CodeT5, CodeT5+, Aya-101 and Madlad-400
-were not to be had: what stands here of them is what the sources beside them say, in the names of transformers' T5Config.
+Hub counts in each model's safetensors. CodeT5-base and FLAN-UL2 are whole files, as repositories of their users keep them. Those of
+UL2, CodeT5+, Aya-101 and Madlad-400 were not to be had: what stands here of them is what the sources beside them say, in the names
+of transformers' T5Config.
 """
 
 import json
@@ -19,16 +20,29 @@ from t5prep.train.model.weight_layout import weight_layouts
 T5: dict[str, Any] = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True}
 # mT5-XXL: google-research/t5x (11abdae), t5x/examples/t5/mt5/xxl.gin.
 XXL = {"d_model": 4096, "d_kv": 64, "d_ff": 10240, "num_heads": 64, "num_layers": 24, "num_decoder_layers": 24}
-# Sizes: the model card of google/ul2, "Architecture". SiLU: huggingface/transformers#17420, which added it to T5 for UL2.
-UL2 = {
+# M3HUL-03/research_bot (b534669), flan-ul2/config.json: as it was published, without an entry for `tie_word_embeddings`.
+FLAN_UL2 = {
     **{**T5, "d_model": 4096, "d_kv": 256, "d_ff": 16384, "num_heads": 16, "num_layers": 32, "num_decoder_layers": 32},
-    **{"vocab_size": 32128, "feed_forward_proj": "gated-silu", "tie_word_embeddings": False},
+    **{"vocab_size": 32128, "feed_forward_proj": "gated-silu", "dense_act_fn": "silu", "is_gated_act": True},
+    **{"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0, "n_positions": 512, "output_past": True},
+    **{"relative_attention_max_distance": 128, "relative_attention_num_buckets": 32, "layer_norm_epsilon": 1e-06},
+    **{
+        "dropout_rate": 0.1,
+        "initializer_factor": 1.0,
+        "torch_dtype": "bfloat16",
+        "transformers_version": "4.25.0.dev0",
+    },
+    **{"use_cache": True, "_name_or_path": "/home/younes_huggingface_co/code/ul2/flan-ul2"},
 }
-# CodeT5 and CodeT5+: a T5-base's and a T5-large's layers (arXiv:2109.00859; arXiv:2305.07922, section 4.2), and the ids
-# of salesforce/CodeT5 (71ccd12), CodeT5/tokenizer/salesforce/codet5-vocab.json, with the 100 sentinels behind them.
+# lehuyphuong/codeT5_trial (32859f3), codet5-base/config.json, without its parameters of tasks that T5 has and CodeT5 has not.
 CODET5 = {
-    **{**T5, "d_kv": 64, "feed_forward_proj": "relu", "vocab_size": 32100},
-    **{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
+    **{**T5, "d_model": 768, "d_kv": 64, "d_ff": 3072, "num_heads": 12, "num_layers": 12, "num_decoder_layers": 12},
+    **{"vocab_size": 32100, "feed_forward_proj": "relu", "dense_act_fn": "relu", "is_gated_act": False},
+    **{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "decoder_start_token_id": 0, "n_positions": 512},
+    **{"relative_attention_max_distance": 128, "relative_attention_num_buckets": 32, "layer_norm_epsilon": 1e-06},
+    **{"classifier_dropout": 0.0, "dropout_rate": 0.1, "initializer_factor": 1.0, "gradient_checkpointing": False},
+    **{"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "output_past": True, "use_cache": True},
+    **{"torch_dtype": "float32", "transformers_version": "4.40.2", "_name_or_path": "Salesforce/codet5-base"},
 }
 # EuroBERT's authors' conversion (the branch's convert script in github.com/tesselwisman/EuroBERT): `210m_annealed` and so on.
 EUROBERT = {
@@ -107,9 +121,9 @@ DEBERTA = {
     "vocab_size": 128100,
 }
 PUBLISHED: dict[str, dict[str, Any]] = {
-    "Salesforce/codet5-base": {
-        **{**CODET5, "d_model": 768, "d_ff": 3072, "num_heads": 12, "num_layers": 12, "num_decoder_layers": 12},
-    },
+    "Salesforce/codet5-base": CODET5,
+    # A T5-large's layers (arXiv:2305.07922, section 4.2); ilyesrezgui/Attention-based-Method-for-Design-Pattern-Detection
+    # (db7d11f), codet5p/config.json, has CodeT5's other entries for codet5p-110m-embedding.
     "Salesforce/codet5p-770m": {
         **{**CODET5, "d_model": 1024, "d_ff": 4096, "num_heads": 16, "num_layers": 24, "num_decoder_layers": 24},
     },
@@ -124,9 +138,10 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         **{"eos_token_id": 2, "feed_forward_proj": "gated-gelu", "scalable_attention": True, "vocab_size": 32128},
         **{"tie_word_embeddings": False, "tokenizer_class": "LlamaTokenizerFast", "decoder_start_token_id": 0},
     },
-    "google/ul2": UL2,
-    # transformers, docs/source/en/model_doc/flan-ul2.md: "the same configuration as the UL2 model".
-    "google/flan-ul2": UL2,
+    "google/flan-ul2": FLAN_UL2,
+    # The sizes of its model card, "Architecture", and FLAN-UL2's: "the same configuration as the UL2 model"
+    # (transformers, docs/source/en/model_doc/flan-ul2.md).
+    "google/ul2": {**FLAN_UL2, "tie_word_embeddings": False},
     "EuroBERT/EuroBERT-210m": {
         **EUROBERT,
         **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12},
