@@ -123,7 +123,8 @@ def _tell(manifest: Any, *, out: str, seconds: float) -> None:
     for name, split in manifest.splits.items():
         shown = split.labels if len(split.labels) < 8 else {}
         labels = "".join(f"  {label} {number:,}" for label, number in shown.items())
-        click.echo(f"  {name:<12} {split.records:>9,} records  {len(split.shards):>4} shards{labels}")
+        shards = progress.number_of(len(split.shards), "shard").rjust(11)
+        click.echo(f"  {name:<12} {split.records:>9,} records  {shards}{labels}")
     limit = manifest.settings.input_length
     tokens = cut["tokens_before"]
     half = f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"

@@ -17,6 +17,7 @@ from typing import Any
 
 from t5prep.errors import TokenizerError
 from t5prep.io import paths
+from t5prep.io.progress import number_of
 from t5prep.tokens import huggingface_files
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer, failures, read_fast
 from t5prep.tokens.tokenizer import Tokenizer
@@ -174,7 +175,8 @@ def advice(report: Report) -> list[str]:
     for name, agreement in report.agreement.items():
         if agreement.unexplained:
             sentences.append(
-                f"{name} gives other ids for {agreement.unexplained:,} texts: do not mix the two.{CAUSE.get(name, '')}"
+                f"{name} gives other ids for {number_of(agreement.unexplained, 'text')}: do not mix the two."
+                f"{CAUSE.get(name, '')}"
             )
     return sentences
 

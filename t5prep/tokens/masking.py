@@ -23,7 +23,6 @@ from t5prep.tokens.denoisers import Hidden
 from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
-RATE = 0.15  # Devlin et al. 2019; ModernBERT has 0.3 (Warner et al. 2024, section 2.2.1)
 NO_TARGET = -100  # as PyTorch's cross-entropy ignores it, and `dataset.tfrecord` writes it
 # Of ten hidden tokens, how many become the mask, and how many the mask or another token.
 MASKED, CHANGED = 8, 9

@@ -166,6 +166,7 @@ def test_ids_that_transformers_5_changes_are_said(tmp_path):
     assert report.agreement["tokenizers"].equal == 2
     assert report.agreement["transformers"].unexplained == 1
     (said,) = [one for one in audit.advice(report) if "other ids" in one]
+    assert "other ids for 1 text: do not mix" in said
     assert "PreTrainedTokenizerFast" in said
     (place / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
     report = audit.examine(texts, own, others=audit.libraries(own, name=str(place)))
