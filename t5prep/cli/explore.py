@@ -16,7 +16,7 @@ from t5prep.cli import _model_options, _output
     "--map",
     "vectors",
     metavar="VECTORS",
-    help="What `t5prep embed ... --pooling mean` wrote: a map of the texts, by Embedding Atlas.",
+    help="What `t5prep embed ... --pooling mean` wrote: a map of the texts, by Embedding Atlas, for a browser with WebGPU.",
 )
 @click.option("--port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
 @click.option("--source", default="", help="Where its source lies now, if it was moved.")

@@ -84,9 +84,9 @@ def planned_memory(step: dict[str, Any], *, chip: Chip, devices: int) -> Compile
 
 def compile_for(asked: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
     """Compile what is `asked` (see `compiler`) for all devices of a TPU. Raises as `compile_module`."""
-    versions()
-    topology = topology_of(chip, devices=devices)
-    return _read(_run(asked, topology=topology, devices=devices), chip=chip, topology=topology)
+    made_by, topology = versions(), topology_of(chip, devices=devices)
+    answer = _run(asked, topology=topology, devices=devices)
+    return _read(answer | {"versions": made_by}, chip=chip, topology=topology)
 
 
 def topology_of(chip: Chip, *, devices: int) -> str:

@@ -83,8 +83,6 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
 
         said["saved"] = compiling.save(executable, program, compiling.path_of(program, compiling.place_of(save)))
         said["digest"] = program.digest
-        made_by = compiling.environment(program)
-        said["versions"] = {name: made_by[name] for name in ("jax", "libtpu")}
     return said
 
 

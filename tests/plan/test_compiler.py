@@ -40,6 +40,7 @@ def test_a_product_costs_at_least_what_the_chip_can_do(name):
     chip = CHIPS[name]
     said = compiled.compile_module(module_of(product, (n, n), (n, n)), chip=chip)
     assert said.fits
+    assert said.versions == compiled.versions()
     assert said.argument_bytes == 2 * n * n * 2
     assert said.hbm_bytes >= 3 * n * n * 2
     assert 2 * n**3 <= said.flops < 2.01 * 2 * n**3
