@@ -327,8 +327,9 @@ def _rejected(data: str, dataset: Manifest) -> Iterator[pa.RecordBatch]:
                     if any(rows[name].null_count for name in ("file", "row", "reason")):
                         raise ValueError("a line names no row, or no reason")
                     yield rows.append_column("cluster", _kept_ids(rows["reason"])) if dataset.near_duplicates else rows
-        except (OSError, ValueError, AttributeError, RecursionError, pa.ArrowTypeError) as error:
-            raise DatasetError(f"{path} cannot be read ({error}). Find out more: t5prep verify {data}") from error
+        except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise DatasetError(f"{path} cannot be read ({why}). Find out more: t5prep verify {data}") from error
 
 
 class Answers:
@@ -354,7 +355,15 @@ class Answers:
             }
         except OSError as error:
             raise UsageError(f"{path} cannot be read ({error.strerror or error}).") from error
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            pa.ArrowException,
+        ) as error:
             raise UsageError(how) from error
         if not answers:
             raise UsageError(how)

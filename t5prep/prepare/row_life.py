@@ -57,6 +57,7 @@ _LEFT_BY = {
 }
 _CUT = ("input_cut", "target_cut")
 _BEHIND_SPLITS = ("near-duplicates", "duplicates")
+_REJECTED = {"file": str, "row": int, "id": str | None, "reason": str}  # what a line says of a rejected row
 Life = dict[str, Any]
 
 
@@ -196,7 +197,10 @@ class Lives:
                     for line in opened:
                         if any(one in line for one in wanted):
                             said = json.loads(line)
-                            yield {name: said[name] for name in ("file", "row", "id", "reason")}
+                            row = {name: said[name] for name in _REJECTED}
+                            if not all(isinstance(row[name], kind) for name, kind in _REJECTED.items()):
+                                raise ValueError("a line names no row, or no reason")
+                            yield row
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 raise DatasetError(
                     f"{path} cannot be read ({error}). Find out more: t5prep verify {self.data}"

@@ -400,11 +400,22 @@ def test_no_room_for_the_texts_of_rejected_rows_is_said(data: Path, monkeypatch:
         t5prep.table(data, rejected=True).read_all()
 
 
-def test_a_rejected_row_without_a_reason_is_damage(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"file": "a.csv", "row": 1, "id": "e1"}', "a line names no row, or no reason"),
+        ('{"file": "a.csv", "row": 1e400, "id": "e1", "reason": "x"}', "cannot be read"),
+        ('{"file": "a.csv", "row": 99999999999999999999, "id": "e1", "reason": "x"}', "too large"),
+        ('{"file": {"a": 1}, "row": 1, "id": "e1", "reason": "x"}', "cannot be read"),
+        ("null", "cannot be read"),
+        ("[]", "cannot be read"),
+    ],
+)
+def test_a_rejected_row_without_a_reason_is_damage(data: Path, tmp_path: Path, line: str, says: str) -> None:
     shutil.copytree(data, tmp_path / "d")
     (path,) = (tmp_path / "d").glob("rejected.jsonl*")
-    path.write_text(json.dumps({"file": "a.csv", "row": 1, "id": "e1"}) + "\n")
-    with pytest.raises(DatasetError, match="a line names no row, or no reason"):
+    path.write_text(f"{line}\n")
+    with pytest.raises(DatasetError, match=says):
         table.rejected(tmp_path / "d").read_all()
 
 

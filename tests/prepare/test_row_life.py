@@ -583,7 +583,13 @@ def test_an_id_that_is_no_text_is_a_sentence(tmp_path: Path) -> None:
     assert (refused.exit_code, "is none that t5prep wrote" in refused.output) == (1, True)
 
 
-@pytest.mark.parametrize("line", ['[1, "1003"]', '{"file": "1003"}', '["1003", ' + "[" * 100_000])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *('[1, "1003"]', '{"file": "1003"}', '["1003", ' + "[" * 100_000),
+        '{"file": "rows.csv", "row": 1, "id": ["1003"], "reason": "x"}',
+    ],
+)
 def test_lines_of_rejected_rows_that_are_none(tmp_path: Path, line: str) -> None:
     data = tmp_path / "d"
     prepared(write_csv(tmp_path / "rows.csv", questions(20)), data, tokenizer="sample:")
