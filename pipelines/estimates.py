@@ -23,11 +23,12 @@ from t5prep.reading import blocks, formats
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
 from t5prep.sources.opening import unpacked_name
+from t5prep.tasks.task import Corpus
 
 # Reading, shuffling, writing and starting workers, beside tokenizing.
 OVERHEAD = 2.0
-# Files of one source differ: so many of them are sampled, or one of each split.
-SAMPLED_FILES = 4
+# Files of one source differ: so many of them are sampled, or one of each split; of a Parquet file so many places.
+SAMPLED_FILES, SAMPLED_PLACES = 4, 8
 SAMPLED_BYTES = 1 << 20
 # On an engine rows lie beside the shards three times: as blocks left them, in ranges of positions, and cut into shards
 # (t5prep.prepare.shards). Only what near-duplicates are searched in is shuffled.
@@ -138,8 +139,10 @@ def parse_price(text: str) -> Price:
     return Price(float(match[1]), float(match[2] or 0))
 
 
-def forecast(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPLED_BYTES) -> Forecast:
-    """Return a forecast from the first blocks of some files, which are prepared and timed here. Raises SourceError."""
+def forecast(
+    work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPLED_BYTES, places: int = SAMPLED_PLACES
+) -> Forecast:
+    """Return a forecast from some rows of some files (`_sampled`), which are prepared and timed here. Raises SourceError."""
     work = dataclasses.replace(work, kept="", spool="")
     settings, task = work.job.settings, steps.staged_of(work.job).task
     unlimited = dataclasses.replace(settings, limit=None)
@@ -149,32 +152,29 @@ def forecast(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPL
     records, record_bytes = collections.Counter[str](), collections.Counter[str]()
     for group in groups:
         file = max(group, key=_size)
-        block_bytes = sampled_bytes // len(groups)
-        block = next(row_limit.scan(file, unlimited, task.task.corpus, block_bytes=block_bytes), None)
-        if block is None:
+        some, share = _sampled(file, unlimited, task.task.corpus, size=sampled_bytes // len(groups), places=places)
+        if not some:
             continue
-        if block.format.kind == "parquet" and block.rows:  # its parts are as large as its row groups ask for
-            wanted = max(1, min(block.rows, block.rows * block_bytes // max(1, block.size)))
-            block = dataclasses.replace(block, rows=wanted, size=block.size * wanted // max(1, block.rows))
-        if not sampled:
-            work(block.head(1))  # loads what tokenizing needs
-        began = time.perf_counter()
-        done = work(block)
-        took = time.perf_counter() - began
-        assert isinstance(done, SortedBlock)
-        sample.merge(done.totals)
-        # All files of the group are taken to be like this block.
-        times = sum(map(_size, group)) / max(1.0, block.size * _packing(block))
-        if settings.limit and not settings.splits and len(groups) > 1:
-            times = min(times, settings.limit / max(1, block.rows))  # each split has its limit
-        sampled, timed = sampled + block.size, timed + took
-        seconds += times * took
-        rows += times * block.rows
-        spilled += times * len(done.spill.data)
-        sketched += times * (done.sketch.size if done.sketch else 0)
-        records.update({split: round(times * (last - first)) for split, (first, last) in done.spill.splits.items()})
-        record_bytes.update({split: round(times * size) for split, size in done.totals.record_bytes.items()})
-        total += min(sum(map(_size, group)), times * block.size * _packing(block))
+        stored = sum(map(_size, group))
+        # All files of the group are taken to be like these rows.
+        times = stored / max(1, _size(file)) / share
+        if settings.limit and not settings.splits and len(groups) > 1:  # each split has its limit
+            times = min(times, settings.limit / max(1, sum(block.rows for block in some)))
+        total += min(stored, times * share * _size(file))
+        for block in some:
+            work(_before(block))  # what loads the tokenizer, and decodes a file up to there, is not timed
+            began = time.perf_counter()
+            done = work(block)
+            took = time.perf_counter() - began
+            assert isinstance(done, SortedBlock)
+            sample.merge(done.totals)
+            sampled, timed = sampled + block.size, timed + took
+            seconds += times * took
+            rows += times * block.rows
+            spilled += times * len(done.spill.data)
+            sketched += times * (done.sketch.size if done.sketch else 0)
+            records.update({split: round(times * (last - first)) for split, (first, last) in done.spill.splits.items()})
+            record_bytes.update({split: round(times * size) for split, size in done.totals.record_bytes.items()})
     part = min(1.0, settings.limit / max(1.0, rows)) if settings.limit and settings.splits else 1.0
     return Forecast(
         files=len(source.files),
@@ -188,6 +188,38 @@ def forecast(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPL
         rate=sampled / max(1e-9, timed),
         hours=OVERHEAD * part * seconds / 3600,
     )
+
+
+def _sampled(
+    file: LimitedFile, settings: Settings, corpus: Corpus, *, size: int, places: int
+) -> tuple[list[Block], float]:
+    """Return rows of a file, about `size` bytes, and what share of it they are.
+
+    They are its first ones; of a Parquet file on this machine those at some places, because how long rows are may go with where
+    they stand. In other files, what stands in the middle is not found without reading all before it.
+    """
+    found = row_limit.scan(file, settings, corpus, block_bytes=size)
+    first = next(found, None)
+    if first is None:
+        return [], 1.0
+    if first.format.kind != "parquet":
+        return [first], min(1.0, max(1.0, first.size * _packing(first)) / max(1, _size(file)))
+    places = 1 if "://" in first.file.path else places
+    parts, chosen = [first, *found], dict[int, Block]()
+    for place in range(places):
+        at = len(parts) * (place + 0.5) / places if places > 1 else 0.0
+        pieces = list(parts[int(at)].pieces(size // places))  # a part is as large as its row group asks for
+        piece = pieces[int(at % 1 * len(pieces))]
+        chosen[piece.first_row] = piece
+    rows, of_all = (max(1, sum(block.rows for block in some)) for some in (chosen.values(), parts))
+    return list(chosen.values()), rows / of_all
+
+
+def _before(block: Block) -> Block:
+    """Return the row before a block, or its own first one where its row group, or its file, begins."""
+    if not block.skip:
+        return block.head(1)
+    return dataclasses.replace(block, first_row=block.first_row - 1, skip=block.skip - 1, rows=1)
 
 
 def _alike(files: list[LimitedFile], settings: Settings) -> list[list[LimitedFile]]:
@@ -227,16 +259,17 @@ def check_disk(work: PrepareBlock, *, source: Resolved, out: str, workers: int, 
     free = free_bytes(Path(place))
     if 2 * MOST_BYTES_OUT * sum(file.bytes for file in source.files) <= min(free, WORTH_TELLING):
         return
-    made = forecast(work, source=source, sampled_bytes=DISK_SAMPLED_BYTES)
+    made = forecast(work, source=source, sampled_bytes=DISK_SAMPLED_BYTES, places=1)
+    if made.needed < WORTH_TELLING and made.needed <= free / 2:
+        return
+    made = forecast(work, source=source)  # so small a sample tells no time, and refuses nothing
     if DOUBT * made.needed > free:
         raise OutputError(
             f"no space for all of it: about {byte_sizes.text(sum(made.record_bytes.values()))} of records; {place} needs "
             f"{byte_sizes.text(made.needed)} while they are sorted, and {byte_sizes.text(free)} are free. Free some, choose "
             "another --out, or prepare a part: --limit ROWS"
         )
-    if made.needed >= WORTH_TELLING or made.needed > free / 2:
-        made = forecast(work, source=source)  # its time is told, too, which so small a sample does not give
-        print(made.text(out=out, settings=work.job.settings, workers=workers, memory=memory), file=sys.stderr)
+    print(made.text(out=out, settings=work.job.settings, workers=workers, memory=memory), file=sys.stderr)
 
 
 def scratch_place(out: str) -> str:

@@ -64,6 +64,30 @@ def test_free_space_is_asked_where_a_folder_will_be(tmp_path: Path) -> None:
     assert estimates.free_bytes(tmp_path / "not" / "yet") == pytest.approx(here, rel=0.1)
 
 
+def test_a_parquet_file_that_begins_with_long_rows_is_not_taken_to_have_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One row of eight has 2 kB more, all of them before the others, or behind them."""
+    rows = [
+        dict(row, Body=row["Body"] + " ".join(map(str, range(400 if number < 500 else 0))))
+        for number, row in enumerate(questions(4000))
+    ]
+    asked = ["--inputs-column", "Body", "--targets-column", "Y", "--dedup", "near", "--layout", "ragged"]
+    needed = []
+    for name, ordered in (("before", rows), ("behind", rows[::-1])):
+        pq.write_table(pa.Table.from_pylist(ordered), tmp_path / f"{name}.parquet")
+        code, said = dry("--source", tmp_path / f"{name}.parquet", *asked, "--out", tmp_path / "out", task="text2text")
+        assert code == 0, said
+        assert "about 4,000 rows" in said
+        needed.append(numbers(said, "disk")[0])
+    assert needed[0] == pytest.approx(needed[1], rel=0.1)
+    # The first rows alone would need twice as much, and be refused.
+    free(monkeypatch, round(needed[0] * 1e6))
+    command = ["prepare", "text2text", "--source", str(tmp_path / "before.parquet"), "--tokenizer", str(SAMPLE), *asked]
+    result = CliRunner().invoke(cli.main, [*command, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+
+
 @pytest.mark.parametrize("text", ["", "free", "-1", "0.07+", "0.07 0.011"])
 def test_a_price_is_one_number_or_two(text: str) -> None:
     with pytest.raises(UsageError, match=r"--price .* 0\.07\+0\.011"):
