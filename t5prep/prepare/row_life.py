@@ -275,7 +275,7 @@ class Lives:
             life["source"] = {"file": origin["file"], "row": origin["row"], "byte": None, "bytes": None}
         if life["tokens"] is None:
             counts: Life = {"inputs": len(inputs), "targets": len(labels)}
-            if origin is not None:
+            if origin is not None and not found.segment:  # a packed record has the tokens of several examples
                 lost = {name: origin[name] for name in _CUT}
                 before = len(inputs) + lost["input_cut"] - (settings.marked and lost["input_cut"] > 0)
                 counts = {"inputs": before, "targets": len(labels) + lost["target_cut"], **lost}
@@ -285,15 +285,16 @@ class Lives:
             life["split"] = {"name": found.split}
 
     def _origin(self, found: Found) -> dict[str, Any] | None:
-        """Return what the dataset keeps of where a record comes from (shard_files.ORIGIN); None where it does not know.
-
-        Of an example in a packed record it is not looked up: all records before it would have to be read.
-        """
+        """Return what the dataset keeps of where a record comes from (shard_files.ORIGIN); None where it does not know."""
         own = self._origins.get(found.split)
-        if own is None or found.segment:
+        if own is None:
             return None
-        before = itertools.takewhile(lambda one: one.name != found.shard, self.dataset.splits[found.split].shards)
+        before = list(itertools.takewhile(lambda one: one.name != found.shard, self.dataset.splits[found.split].shards))
         at = sum(shard.records for shard in before) + found.number
+        if found.segment:  # each example has an entry: those of the records before are counted
+            names = [*(shard.name for shard in before), found.shard]
+            earlier = itertools.islice(inspect_records.read(self.data, names), at)
+            at = sum(len(tfrecord.raw_features(record, wanted=("id",))["id"]) for record in earlier) + found.segment - 1
         entry = {
             name: int(number) for name in shard_files.ORIGIN for number in shard_files.origin(own[at : at + 1], name)
         }

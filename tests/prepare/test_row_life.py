@@ -365,7 +365,7 @@ def test_lives_of_classes(classed: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["packed", "answers", "parts"])
-def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path) -> None:
+def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[dict[str, Any]] = [
         {
             "concepts": f"thing {n}" if how == "packed" else [f"thing{n // 3}"],
@@ -380,7 +380,11 @@ def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path) -> No
         "answers": ("train.jsonl", "common_gen", {}),
         "parts": ("a.ro", "diacritics_ro", {"input_length": 24, "target_length": 32}),
     }[how]
-    options = {"inputs_column": "concepts", "targets_column": "target"} if how == "packed" else {}
+    options = {}
+    if how == "packed":
+        options = {"inputs_column": "concepts", "targets_column": "target", "id_column": "id"}
+        lines = (row | {"id": f"k{number}"} for number, row in enumerate(rows, 1))
+        (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     prepared(tmp_path / source, tmp_path / "d", tokenizer="sample:", task=task, options=options, **choices)
     lives = Lives(tmp_path / "d")
     ids = [
@@ -391,6 +395,9 @@ def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path) -> No
         for one in tf.train.Example.FromString(record).features.feature["id"].bytes_list.value
     ]
     assert len(ids) > 40
+    places = []
+    reached = Lives._rows
+    monkeypatch.setattr(Lives, "_rows", lambda self, place, ids: places.append(place) or reached(self, place, ids))
     for id in random.Random(1).sample(ids, 20):
         life = lives.life(id)
         values = rows[life["source"]["row"] - 1]
@@ -398,6 +405,11 @@ def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path) -> No
         if how == "answers":
             assert life["source"]["values"] == values
             assert id.partition("#")[0] == life["example"]["id"]
+        elif how == "packed":
+            # Its file and row are the dataset's, so that no other row is made again; and are told without the source, too.
+            assert (id, places.pop()) == (f"k{life['source']['row']}", (source, life["source"]["row"]))
+            where = {"file": source, "row": life["source"]["row"], "byte": None, "bytes": None}
+            assert Lives(tmp_path / "d", source=str(tmp_path / "a.ro")).life(id)["source"] == where
         else:
             assert id.partition("/")[0] == f"{source}:{life['source']['row']}"
         if how == "parts":
