@@ -105,8 +105,13 @@ def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
       t5prep table data/sample sample.parquet
     """
     import t5prep
-    from t5prep.dataset import table
+    from t5prep.dataset import manifest, table
+    from t5prep.errors import UsageError
 
+    source = manifest.load(data).source
+    for one in (Path(source.uri), *(Path(source.uri, file.name) for file in source.files)):
+        if one.exists() and Path(out).exists() and one.samefile(out):
+            raise UsageError(f"{out} is the source of {data}, which the table would replace. Name another file.")
     rows = table.write(t5prep.table(data, **given), out)
     _output.show({"out": out, "rows": rows}, f"{out}: {rows:,} rows", as_json=as_json)
 

@@ -97,10 +97,11 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     from t5prep.plan import report
 
     if html:  # what it needs, and its place, are looked at before the minutes of compiling
-        from t5prep.report import check_place
+        from t5prep.io import atomic_files
+        from t5prep.report import PAGE
         from t5prep.report import plan as page
 
-        check_place(Path(html))
+        atomic_files.check_writable(Path(html), option="--html", begins=PAGE)
 
     one: dict[str, Any] = {"tpu": tpus[0] if tpus else "v5e-8", "batch": batches[0] if batches else None}
     common = {name: given[name] for name in ("model", "data", "split", "recipe", "settings", "exact")}

@@ -203,7 +203,7 @@ def eval_command(
     from t5prep.io import atomic_files
 
     if file:
-        atomic_files.check_writable(Path(file), option="--predictions")
+        atomic_files.check_writable(Path(file), option="--predictions", begins=b'{\n  "checkpoint": ')
     found = t5prep.evaluate(model, data=data, split=splits, checkpoint=which, worst=WORST, **given)
     whole = found.to_json(scores=scores)
     if file:

@@ -55,14 +55,20 @@ def write_whole(path: Path, data: bytes, *, option: str = "--out") -> None:
         file.write(data)
 
 
-def check_writable(path: Path, *, option: str = "--out") -> None:
-    """Raise OutputError if a file cannot be written: before the work, and not when its result is lost.
+def check_writable(path: Path, *, begins: bytes, option: str = "--out") -> None:
+    """Raise OutputError if a file cannot be written, or would replace one that `begins` otherwise: before the work, not after it.
 
     What a killed process left of the file is removed. What a living one writes is locked, and stays.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         return
     try:
+        if path.is_file() and path.stat().st_size:
+            with path.open("rb") as there:
+                if there.read(len(begins)) != begins:
+                    raise OutputError(
+                        f"{path} is another file, which would be replaced. Choose another place with {option}."
+                    )
         if path.is_dir():
             raise IsADirectoryError(21, "it is a directory")
         path.parent.mkdir(parents=True, exist_ok=True)

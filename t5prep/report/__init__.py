@@ -6,8 +6,7 @@ from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
 from t5prep.io import atomic_files, paths
 
-# How a page begins: only a page is replaced by another.
-_PAGE = b"<!doctype html>"
+PAGE = b"<!doctype html>"  # how a page begins: only a page is replaced by another
 
 
 def write(
@@ -36,17 +35,9 @@ def write(
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write a page, whole or not at all. Raises OutputError, and UsageError where it would replace a file that is no page."""
-    check_place(path)
+    """Write a page, whole or not at all. Raises OutputError, also where it would replace a file that is no page."""
+    atomic_files.check_writable(path, begins=PAGE)
     atomic_files.write_whole(path, page.encode("utf-8", "replace"))
-
-
-def check_place(path: Path) -> None:
-    """Raise UsageError where a page would replace a file that is no page."""
-    if path.is_file() and path.stat().st_size:
-        with path.open("rb") as there:
-            if there.read(len(_PAGE)) != _PAGE:
-                raise UsageError(f"{path} is another file, which the page would replace. Name another place.")
 
 
 def default_out(data: str | Path) -> Path:

@@ -391,6 +391,16 @@ def test_rejected_rows_have_their_reasons_and_the_texts_they_had(data: Path, tmp
     assert "no predictions" in refused("table", data, tmp_path / "t.csv", "--rejected", "--split", "train")
 
 
+def test_the_source_is_not_replaced(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "rows.csv", questions(10))
+    prepared(source, tmp_path / "d", tokenizer="sample:")
+    before = source.read_bytes()
+    (tmp_path / "link.csv").hardlink_to(source)
+    for out in (source, tmp_path / "link.csv"):
+        assert "is the source of" in refused("table", tmp_path / "d", out)
+    assert source.read_bytes() == before
+
+
 def test_no_room_for_the_texts_of_rejected_rows_is_said(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> Iterator[Any]:
         raise sqlite3.OperationalError("database or disk is full")

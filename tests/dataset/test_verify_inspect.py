@@ -142,13 +142,13 @@ def test_what_is_no_file_neither_hangs_nor_has_no_end(data: Path, name: str) -> 
 
 def test_a_page_replaces_no_file_of_a_dataset(data: Path) -> None:
     for name in (manifest.NAME, "train.tfrecord-00001-of-00002"):
-        assert "which the page would replace" in refused("report", data, "--out", data / name)
+        assert "which would be replaced" in refused("report", data, "--out", data / name)
     verify(data)
     for name in ("page.html", "page"):  # but an older page is replaced
         for _ in range(2):
             assert CliRunner().invoke(main, ["report", str(data), "--out", str(data.parent / name)]).exit_code == 0
     (data.parent / "train.json").write_text("{}")
-    assert "which the page would replace" in refused("report", data, "--out", data.parent / "train.json")
+    assert "which would be replaced" in refused("report", data, "--out", data.parent / "train.json")
 
 
 def test_anything_altered_is_found(data: Path) -> None:

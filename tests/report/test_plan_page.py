@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib", reason="needs the extra report")
 import dataclasses
 
 from t5prep import cli
-from t5prep.errors import UsageError
+from t5prep.errors import OutputError
 from t5prep.plan import interface, report
 from t5prep.plan.chips import GIB, parse
 from t5prep.plan.compiled import Compiled
@@ -78,7 +78,7 @@ def test_a_name_is_only_text(tmp_path: Path) -> None:
 
 def test_it_replaces_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(UsageError, match="another file, which the page would replace"):
+    with pytest.raises(OutputError, match="another file, which would be replaced"):
         page.write([a_plan()], out=tmp_path / "manifest.json")
     assert (tmp_path / "manifest.json").read_text() == "{}"
     written([a_plan()], tmp_path / "plan.html")
@@ -105,5 +105,5 @@ def test_another_file_in_its_place_is_refused_before_compiling(tmp_path: Path, m
     (tmp_path / "notes.txt").write_text("mine")
     done = CliRunner().invoke(cli.main, ["plan", "--model", "t5-base", "--html", str(tmp_path / "notes.txt")])
     assert done.exit_code == 1
-    assert "another file, which the page would replace" in done.stderr
+    assert "another file, which would be replaced" in done.stderr
     assert (tmp_path / "notes.txt").read_text() == "mine"

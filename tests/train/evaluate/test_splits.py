@@ -103,6 +103,10 @@ def test_a_place_for_predictions_is_checked_before_anything_is_scored(scored: Pa
         assert f"{place} cannot be written (" in result.stderr
         assert "Choose another place with --predictions" in result.stderr
         assert not asked
+    (scored / "manifest.json").write_text("{}\n")
+    result = CliRunner().invoke(cli.main, [*command, str(scored / "manifest.json")])
+    assert "manifest.json is another file, which would be replaced." in result.stderr
+    assert (scored / "manifest.json").read_text() == "{}\n"
 
 
 def test_options_of_generating_and_a_limit_are_taken(scored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
