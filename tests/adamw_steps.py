@@ -1,8 +1,10 @@
-"""Some steps of AdamW on one batch, as a run makes them: what tests/torch_*.py make of the same in PyTorch."""
+"""Ten steps of AdamW on one batch, as a run makes them: what tests/torch_steps.py makes of the same in PyTorch."""
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from torch_steps import DECAY, RATE, STEPS
 
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.step.optimizer import AdamW
@@ -10,11 +12,11 @@ from t5prep.train.step.step import StepOptions, TrainStep
 
 
 def train(
-    config: Any, weights: dict[str, Any], batch: dict[str, tf.Tensor], *, steps: int, rate: float, decay: float
+    config: Any, weights: dict[str, Any], batch: dict[str, tf.Tensor]
 ) -> tuple[list[float], dict[str, tf.Tensor]]:
     """Return the loss before each step, and the gradients of the first, by our names."""
-    step = TrainStep(config, AdamW(weight_decay=decay), StepOptions(dropout=False))
-    weights = {name: tf.constant(value) for name, value in weights.items()}
+    step = TrainStep(config, AdamW(weight_decay=DECAY), StepOptions(dropout=False))
+    weights = {name: tf.constant(np.asarray(value)) for name, value in weights.items()}
     slots = {
         name: {slot: tf.zeros(shape) for slot, shape in step.optimizer.slot_shapes(layout).items()}
         for name, layout in weight_layouts(config).items()
@@ -23,13 +25,13 @@ def train(
     @tf.function(jit_compile=True)  # eager TensorFlow dies in a product of stacked matrices
     def run(weights: Any, slots: Any, number: tf.Tensor) -> Any:
         gradients, sums = step.gradients(weights, batch, number)
-        weights, slots, metrics, _ = step.update(weights, slots, gradients, sums, number, tf.constant(rate))
+        weights, slots, metrics, _ = step.update(weights, slots, gradients, sums, number, tf.constant(RATE))
         mean = {name: tf.cast(gradient, tf.float32) / sums.targets for name, gradient in gradients.items()}
         return weights, slots, metrics["loss"], mean
 
     losses: list[float] = []
     first: dict[str, tf.Tensor] = {}
-    for number in range(steps):
+    for number in range(STEPS):
         weights, slots, loss, gradients = run(weights, slots, tf.constant(number))
         losses.append(float(loss))
         first = first or gradients

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from torch_steps import train
 
-STEPS, RATE, DECAY = 10, 1e-3, 0.01
 _COMMON = {
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
@@ -203,21 +203,8 @@ def _write(name: str, config: dict, folder: Path) -> None:
         return (logits * tokens).sum(dim=1) / tokens.sum(dim=1) if name in T5_TYPES else logits
 
     logits = compute().detach().numpy()
-    plain = [p for n, p in model.named_parameters() if p.dim() > 1 and "bias" not in n]
-    exempt = [p for n, p in model.named_parameters() if p.dim() == 1 or "bias" in n]  # biases and norms
-    groups = [{"params": plain, "weight_decay": DECAY}, {"params": exempt, "weight_decay": 0.0}]
-    optimizer, losses = torch.optim.AdamW(groups, lr=RATE), []
-    for _ in range(STEPS):
-        loss = torch.nn.functional.cross_entropy(compute(), torch.tensor(batch["labels"]))
-        optimizer.zero_grad()
-        loss.backward()
-        if not losses:
-            gradients = {
-                f"gradient/{n}": p.grad.numpy().copy() for n, p in model.named_parameters() if p.grad is not None
-            }
-        optimizer.step()
-        losses.append(loss.item())
-    np.savez(folder / "reference.npz", logits=logits, losses=np.array(losses), **batch, **gradients)
+    trained = train(model, lambda: torch.nn.functional.cross_entropy(compute(), torch.tensor(batch["labels"])))
+    np.savez(folder / "reference.npz", logits=logits, **batch, **trained)
 
 
 def _published(model, folder: Path) -> None:

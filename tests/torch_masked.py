@@ -1,6 +1,6 @@
 """What PyTorch's masked-language models make of small models: the reference of tests/train/test_masked_language.py.
 
-    python tests/torch_masked.py OUT          makes models, each with a batch, its loss, logits and gradients
+    python tests/torch_masked.py OUT          makes models, each with a batch, its logits, gradients and ten steps of AdamW
     python tests/torch_masked.py OUT MODEL    loads an exported model, and writes its logits of OUT's batch
 
 A program of its own, because transformers' models and TensorFlow in one process register LLVM's options twice and die.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from torch_encoders import TYPES, draw_batch
+from torch_steps import train
 
 NAMES = ("bert", "distilbert", "roberta", "albert", "electra_small", "modernbert")
 
@@ -42,12 +43,9 @@ def _write(name: str, folder: Path) -> None:
         torch.nn.init.normal_(parameter, mean=0.0 if parameter.dim() > 1 else 0.5, std=0.3)
     model.save_pretrained(folder)
     batch = batch_of(settings.pad_token_id)
-    scored = _scored(model, batch)
-    scored.loss.backward()
-    gradients = {f"gradient/{n}": p.grad.numpy() for n, p in model.named_parameters() if p.grad is not None}
-    np.savez(
-        folder / "reference.npz", loss=scored.loss.item(), logits=scored.logits.detach().numpy(), **batch, **gradients
-    )
+    logits = _scored(model, batch).logits.detach().numpy()
+    trained = train(model, lambda: _scored(model, batch).loss)
+    np.savez(folder / "reference.npz", logits=logits, **batch, **trained)
 
 
 def _read(folder: Path, exported: Path) -> None:

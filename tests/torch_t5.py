@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch_steps import train
 
 LENGTH = 6  # tokens to generate
-STEPS, RATE, DECAY = 10, 1e-3, 0.01  # of AdamW
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 SHAPE = {"d_model": 24, "d_kv": 8, "d_ff": 40, "num_heads": 4, "decoder_start_token_id": 0}
 FAMILIES = {
@@ -80,23 +80,6 @@ def save_as_pytorch(model: Any, place: Path) -> None:
     (place / "sharded" / "pytorch_model.bin.index.json").write_text(json.dumps(index))
 
 
-def _trained(model: Any, batch: dict[str, np.ndarray]) -> list[float]:
-    """The loss before each step of AdamW on one batch; norms and relative biases do not decay."""
-    import torch
-
-    exempt = [one for name, one in model.named_parameters() if "layer_norm" in name or "relative" in name]
-    others = [one for one in model.parameters() if all(one is not own for own in exempt)]
-    groups = [{"params": others, "weight_decay": DECAY}, {"params": exempt, "weight_decay": 0.0}]
-    optimizer, losses = torch.optim.AdamW(groups, lr=RATE), []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = model(**{name: torch.tensor(value).long() for name, value in batch.items()}).loss
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
 def main(out: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForSeq2SeqLM
@@ -112,21 +95,24 @@ def main(out: Path) -> None:
         model.save_pretrained(out / family)
         save_as_pytorch(model, out / family)
         batch = draw_batch(config["vocab_size"])
-        result = model(**{name: torch.tensor(value).long() for name, value in batch.items()})
-        result.loss.backward()
-        gradients = {name: parameter.grad.numpy() for name, parameter in model.named_parameters()}
-        logits = result.logits.detach().numpy()
-        named = {f"gradient:{name}": value for name, value in gradients.items()}
-        asked = {name: torch.tensor(batch[name]).long() for name in ("input_ids", "attention_mask")}
+        given = {name: torch.tensor(value).long() for name, value in batch.items()}
+        result = model(**given)
+        logits, loss = result.logits.detach().numpy(), result.loss.item()
+        asked = {name: given[name] for name in ("input_ids", "attention_mask")}
         how = {"max_new_tokens": LENGTH, "do_sample": False, "early_stopping": False}
-        named |= {f"beams {n}": model.generate(**asked, num_beams=n, **how)[:, 1:].numpy() for n in (1, 3)}
-        loss = result.loss.item()
-        np.savez(out / family / "reference.npz", logits=logits, losses=_trained(model, batch), **named)
+        beams = {f"beams {n}": model.generate(**asked, num_beams=n, **how)[:, 1:].numpy() for n in (1, 3)}
+        trained = train(model, lambda model=model, given=given: model(**given).loss)
+        np.savez(out / family / "reference.npz", logits=logits, **trained, **beams)
+        norms = {
+            name.removeprefix("gradient/"): float(np.linalg.norm(trained[name]))
+            for name in sorted(trained)
+            if "/" in name
+        }
         golden[family] = {
             "config": config,
             "loss": loss,
             "logits[:, ::4, :3]": logits[:, ::4, :3].tolist(),
-            "gradient_norms": {name: float(np.linalg.norm(value)) for name, value in sorted(gradients.items())},
+            "gradient_norms": norms,
         }
     (out / "golden_t5.json").write_text(json.dumps({"recipe": "python tests/torch_t5.py OUT", **golden}, indent=1))
 

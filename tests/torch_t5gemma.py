@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from torch_steps import train
 
-STEPS, RATE, DECAY, LENGTH = 10, 1e-3, 0.01, 9
+LENGTH = 9
 VOCABULARY, EOI = 96, 77
 _ENDS = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2, "vocab_size": VOCABULARY}
 # google/t5gemma-2-270m-270m in a small size: grouped queries, sliding layers before a full one, two kinds of angles.
@@ -109,23 +110,8 @@ def _write(name: str, folder: Path) -> None:
     for beams in (1, 3):
         kept[f"beams {beams}"] = model.eval().generate(**asked, num_beams=beams, **how)[:, 1:].numpy()
     model.train()
-    named = [
-        (own, one) for own, one in model.named_parameters() if "vision_tower" not in own and "projector" not in own
-    ]
-    groups = [
-        {"params": [one for own, one in named if "norm" not in own], "weight_decay": DECAY},
-        {"params": [one for own, one in named if "norm" in own], "weight_decay": 0.0},
-    ]
-    optimizer, losses = torch.optim.AdamW(groups, lr=RATE), []
-    for _ in range(STEPS):
-        loss = model(**given).loss
-        optimizer.zero_grad()
-        loss.backward()
-        if not losses:
-            kept |= {f"gradient/{own}": one.grad.numpy().copy() for own, one in named}
-        optimizer.step()
-        losses.append(loss.item())
-    np.savez(folder / "reference.npz", losses=np.array(losses), **batch, **kept)
+    kept |= train(model, lambda: model(**given).loss)
+    np.savez(folder / "reference.npz", **batch, **kept)
 
 
 def _publish(model, folder: Path) -> None:

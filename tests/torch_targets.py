@@ -2,8 +2,9 @@
 
     python tests/torch_targets.py OUT
 
-For each of JOBS, OUT gets a directory in Hugging Face layout and `reference.npz`: a batch, its logits, the loss that
-transformers itself computes from its labels, and the gradients of that. A program of its own, as torch_encoders.py is.
+For each of JOBS, OUT gets a directory in Hugging Face layout and `reference.npz`: a batch, its logits, the losses that
+transformers itself computes from its labels before each of ten steps of AdamW, and the gradients of the first. A program
+of its own, as torch_encoders.py is.
 """
 
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from torch_encoders import T5_TYPES, TYPES, draw_batch
+from torch_steps import train
 
 TARGETS = {"labels": "multi_label_classification", "number": "regression", "tags": None}
 OF_TAGS = ("bert", "distilbert", "roberta", "albert", "electra", "modernbert", "deberta", "eurobert", "t5_1_1")
@@ -48,10 +50,9 @@ def _write(config: dict, target: str, folder: Path) -> None:
     given = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor((batch["texts"] > 0).astype(int))}
     if getattr(settings, "type_vocab_size", 1) > 1:
         given["token_type_ids"] = torch.tensor(np.maximum(batch["texts"] - 1, 0))
-    out = model(**given, labels=torch.tensor(labels if target != "labels" else labels.astype("f4")))
-    out.loss.backward()
-    gradients = {f"gradient/{n}": p.grad.numpy() for n, p in model.named_parameters() if p.grad is not None}
-    np.savez(folder / "reference.npz", logits=out.logits.detach(), loss=out.loss.item(), **batch, **gradients)
+    given["labels"] = torch.tensor(labels if target != "labels" else labels.astype("f4"))
+    logits = model(**given).logits.detach().numpy()
+    np.savez(folder / "reference.npz", logits=logits, **batch, **train(model, lambda: model(**given).loss))
 
 
 if __name__ == "__main__":

@@ -107,6 +107,8 @@ def train_command(
     if tpu is not None:
         plan.warn(api.configuration(**chosen), tpu=tpu)
     result = t5prep.train(**chosen, tpu=tpu, gpus=gpus, replicas=replicas, profile=profile)
+    from t5prep.train.evaluate.metrics import of_answers
+    from t5prep.train.run import run
     from t5prep.train.runtime import hosts
 
     if not hosts.writes():
@@ -120,7 +122,10 @@ def train_command(
         click.echo()
         _output.print_metrics(metrics)
     click.echo(f"best checkpoint: {result.best}")
-    if result.evaluation and not result.evaluation.predictions:
+    without_answers = result.evaluation and not result.evaluation.predictions
+    if without_answers and any(
+        map(of_answers, run.manifests_of_run(out))
+    ):  # hidden tokens have no answers later, either
         click.echo(f"next: t5prep eval --model {shlex.quote(out)}   (its answers, and what they score)")
     else:
         click.echo(f"next: t5prep export --model {shlex.quote(out)} --out DIR")

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from torch_encoders import DECAY, LONG, MODERNBERTS, RATE, STEPS, T5_TYPES, TYPES
+from torch_encoders import LONG, MODERNBERTS, T5_TYPES, TYPES
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 if not importlib.util.find_spec("torch"):
@@ -87,7 +87,7 @@ def test_gradients_and_training_steps_are_those_of_pytorch(published, name, tmp_
     model = published / name
     kept, batch = reference(model)
     config, weights = load_weights(model)
-    losses, first = adamw_steps.train(config, weights, batch, steps=STEPS, rate=RATE, decay=DECAY)
+    losses, first = adamw_steps.train(config, weights, batch)
     np.testing.assert_allclose(losses, kept["losses"], atol=1e-5)
     save_weights(tmp_path, config, first)
     with safe_open(tmp_path / "model.safetensors", "np") as file:

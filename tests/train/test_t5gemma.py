@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from torch_t5gemma import DECAY, LENGTH, MODELS, RATE, STEPS
+from torch_t5gemma import LENGTH, MODELS
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
@@ -72,7 +72,7 @@ def test_logits_are_those_of_pytorch(model):
 def test_gradients_and_training_steps_are_those_of_pytorch(model, tmp_path):
     kept, batch = reference(model)
     config, weights = load_weights(model)
-    losses, gradients = adamw_steps.train(config, weights, batch, steps=STEPS, rate=RATE, decay=DECAY)
+    losses, gradients = adamw_steps.train(config, weights, batch)
     np.testing.assert_allclose(losses, kept["losses"], atol=1e-4)
     save_weights(tmp_path, config, gradients)
     with safe_open(tmp_path / "model.safetensors", "np") as file:
