@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 import t5prep
+from t5prep.train.predict.predictions import Predictions
 from t5prep.train.publish.export import export_hf
 from tests import encoders
 from tests.preparing import prepared
@@ -29,7 +30,7 @@ LEARNED = {
     "labels": {"steps": 600, "eval_every": 600, "learning_rate": 2e-3},
     "number": {"steps": 400, "eval_every": 400},
 }
-ROW = {"words": "a journeys charming movie .", "text": "a gorgeous movie", "other": "witty witty"}
+ROW = {"words": "a journeys charming movie .", "text": "a gorgeous movie", "other": "witty witty film"}
 ANSWERS = {"tags": "O B-X I-X O O", "labels": "g", "number": None}
 
 
@@ -70,6 +71,14 @@ def run(tmp_path_factory, request):
     return request.param, folder
 
 
+def advice_on_long_rows(folder):
+    """Return what is said of a row that is too long."""
+    (folder / "long.jsonl").write_text(json.dumps({name: f"{text} " * 30 for name, text in ROW.items()}))
+    asked = Predictions(str(folder / "run"), str(folder / "long.jsonl"))
+    assert [one.lost > 0 for one in asked] == [True]
+    return " ".join(asked.sentences())
+
+
 LOADED = """
 import json, sys
 import torch, transformers
@@ -98,6 +107,7 @@ def test_it_learns_answers_and_is_loaded_by_transformers(run):
     if kind == "number":  # eight texts in any order have 0.81
         assert scores.metrics["ndcg_at_10"] > 0.86
     (answer,) = t5prep.predict(str(folder / "run"), [ROW])
+    assert "split" not in advice_on_long_rows(folder)
     export_hf(str(folder / "run"), out=str(folder / "exported"))
     texts = [ROW["text"], ROW["other"]] if kind == "number" else [ROW["text"]]
     command = [sys.executable, "-c", LOADED, str(folder / "exported"), json.dumps({**ROW, "texts": texts})]

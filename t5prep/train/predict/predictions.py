@@ -190,7 +190,7 @@ class Predictions:
         """Return messages for the user about the answers given so far."""
         predictor = self.predictor
         longest = predictor.generation.max_length
-        return self.counts.lines(limit=predictor.limit, longest=longest, splits=not self.rows.asking.classes)
+        return self.counts.lines(limit=predictor.limit, longest=longest, splits=predictor.writes_texts)
 
     def identity(self, *, to: str) -> dict[str, Any]:
         """Return what the bytes of the answers depend on, so that a killed run can be continued."""

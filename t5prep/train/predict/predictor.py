@@ -70,7 +70,8 @@ class Predictor:
     """Answer questions with one model, which is opened once.
 
     `long` says what to do with inputs that are too long: "cut" as the data was, "split" or "refuse"; "" for what suits
-    the task. `batch` is the number of rows in a batch. Raises UsageError, OutputError or TokenizerError.
+    the task. `batch` is the number of rows in a batch. `writes_texts`: whether answers can be joined. Raises UsageError,
+    OutputError or TokenizerError.
     """
 
     def __init__(
@@ -106,9 +107,12 @@ class Predictor:
         length = generation.max_length or answer_length(chosen.target_length)
         self.generation = dataclasses.replace(generation, max_length=length)
         self.long = long or ("split" if asking.whole else "cut")
-        if self.long == "split" and (asking.classes or self._classes):
+        self.writes_texts = not (asking.classes or self._classes)
+        if self.long == "split" and not self.writes_texts:
             name = asking.name or "this model"
-            raise UsageError(f"--long split: {name} answers with one of a few words. Use --long cut or refuse.")
+            raise UsageError(
+                f"--long split joins texts, and {name} answers with classes or numbers. Use --long cut or refuse."
+            )
         if self.long == "split" and generation.answers > 1:
             raise UsageError("--long split joins one answer of each part: leave --answers out, or use --long cut.")
         # Answers about as long as their inputs (restored or translated texts) need room to become longer.

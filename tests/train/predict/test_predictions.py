@@ -226,7 +226,7 @@ def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
 
 def test_what_has_no_parts_is_not_split(copies: None, tmp_path: Path) -> None:
     table = preparing.write_csv(tmp_path / "a.csv", preparing.questions(2))
-    with pytest.raises(UsageError, match="so_quality answers with one of a few words"):
+    with pytest.raises(UsageError, match="so_quality answers with classes or numbers"):
         asked("so_quality", table, long="split")
     table = preparing.write_csv(tmp_path / "b.csv", [{"q": "word " * 50, "c": "other " * 50}])
     (one,) = asked("text2text", table, long="split")
