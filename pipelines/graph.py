@@ -33,7 +33,7 @@ from t5prep.prepare.near_duplicates.sketches import Sketch
 from t5prep.prepare.shards import MergePlan, ShardSpec, ShardTotals
 from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
-from t5prep.reading.blocks import SMALL_BYTES, Block
+from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile
 
 # Steps of which what they make of an element is kept, beside blocks and shards, and by which step their groups are made.
@@ -274,13 +274,13 @@ class PrepareOnce:
     work: PrepareBlock
     kept: Kept
 
-    def __call__(self, element: Block | RawFile) -> Iterator[Any]:
+    def __call__(self, element: Block | RawFile | Hashed) -> Iterator[Any]:
         """Yield the parts of what was made, each of a type of its own: totals, a hash, rejected lines, rows, a sketch."""
-        if isinstance(element, RawFile):
-            # A small file is hashed sooner than its kept hash is found.
-            hashed = element.bytes > SMALL_BYTES
-            name, make = digest("sha256", element.name), functools.partial(self.work, element)
-            yield made_once(self.kept, name, lambda: [make()])[0] if hashed else make()
+        if not isinstance(element, Block):
+            if isinstance(element, Hashed):
+                yield element
+            else:
+                yield from made_once(self.kept, digest("sha256", element.name), lambda: [self.work(element)])
             return
         name = digest(element.file.name, element.first_row, element.rows)
         file = self.kept.rows_of(name)

@@ -32,7 +32,6 @@ from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
 from t5prep.reading import blocks, formats
 from t5prep.reading.blocks import Block
-from t5prep.sources import RawFile
 
 # Spills that are merged into one: a range is read from each.
 FAN_IN = 512
@@ -55,8 +54,8 @@ _KEPT_OF_TEXT = 2
 class Local:
     """The executor of this machine (pipelines.stages): a pool of processes ("": this one alone), and a scratch folder."""
 
-    def __init__(self, pool_name: str, spool: str) -> None:
-        self._pool, self._folder = pool_name, Path(spool)
+    def __init__(self, pool_name: str, spool: str, *, joined_bytes: int = blocks.JOINED_BYTES) -> None:
+        self._pool, self._folder, self._joined_bytes = pool_name, Path(spool), joined_bytes
 
     def source(self, name: str, step: Callable[..., Iterable[Any]], **singles: Any) -> Iterable[Any]:
         """Return what a step yields that is called once."""
@@ -123,7 +122,7 @@ class Local:
         gathering, settings = Gathering(work, self._pool), work.job.settings
         if settings.dedup != "near":  # a sketch is of one file
             apart = {} if settings.splits else formats.of_files(steps.staged_of(work.job).names)
-            elements = blocks.joined(elements, apart=apart)
+            elements = blocks.joined(elements, apart=apart, size=self._joined_bytes)
         gathering.take_all(elements)
         rejected = sorted(gathering.rejected, key=lambda piece: piece.about)
         return Prepared(gathering, gathering.totals, gathering.hashed, rejected, gathering.sketches)
@@ -270,8 +269,8 @@ class Gathering:
     def take_all(self, elements: Iterable[Any]) -> None:
         """Prepare all elements, and merge their spills where these are many. Raises T5prepError."""
         for element in elements:
-            if isinstance(element, RawFile) and element.bytes <= blocks.SMALL_BYTES:
-                self._take(self._work(element))  # the way to another process takes longer than hashing it
+            if isinstance(element, Hashed):
+                self._take(element)
             else:
                 self._put(element)
         self._drain()

@@ -26,6 +26,7 @@ from t5prep.prepare import earlier_datasets, evaluation_sets, memory_budget, out
 from t5prep.prepare.earlier_datasets import EarlierTexts
 from t5prep.prepare.filters import chain, rules
 from t5prep.prepare.memory_budget import DEFAULT, Budget
+from t5prep.reading import blocks
 from t5prep.sources import Resolved, unpacked_name
 from t5prep.sources import memory as memory_source
 from t5prep.tasks import registry
@@ -77,16 +78,15 @@ def prepare_resolved(
         job = _staged(decided._replace(source=source), definition, folder=folder)
         finish = Finish(job, dataclasses.replace(source, files=()), out, decided.digests)
         if runner == "local":
-            _run_here(finish, source=source, kept=kept, fresh=fresh, workers=workers, memory=memory)
-        else:
-            work = PrepareBlock(job)
-            if price or runner != "prism":
-                told = estimates.forecast(work, source=source)
-                print(told.text(out=out, settings=decided.settings, runner=runner, price=price), file=sys.stderr)
-            size = sum(file.bytes for file in source.files)
-            results = Kept.of(job, out, earlier=decided.digests.values(), fresh=fresh)
-            how: dict[str, Any] = {"arguments": arguments, "workers": workers, "source_bytes": size}
-            _run(runner, work=work, finish=finish, results=results, **how)
+            return _run_here(finish, source=source, kept=kept, fresh=fresh, workers=workers, memory=memory)
+        work = PrepareBlock(job)
+        if price or runner != "prism":
+            told = estimates.forecast(work, source=source)
+            print(told.text(out=out, settings=decided.settings, runner=runner, price=price), file=sys.stderr)
+        size = sum(file.bytes for file in source.files)
+        results = Kept.of(job, out, earlier=decided.digests.values(), fresh=fresh)
+        how: dict[str, Any] = {"arguments": arguments, "workers": workers, "source_bytes": size}
+        _run(runner, work=work, finish=finish, results=results, **how)
         return load(out)
 
 
@@ -156,8 +156,8 @@ def _staged(decided: _Decided, definition: Definition, *, folder: str) -> Job:
 
 def _run_here(
     finish: Finish, *, source: Resolved, kept: Path | None, fresh: bool, workers: int | None, memory: int | None
-) -> None:
-    """Run a staged job on this machine, within a budget of memory and after a look at the disk."""
+) -> Manifest:
+    """Run a staged job on this machine, within a budget of memory and after a look at the disk; return the manifest."""
     shared, memory = _budget(source, workers=workers, memory=memory)
     with output_folder.scratch(finish.out) as scratch:
         work = PrepareBlock(finish.job, str(kept or ""), scratch, fresh)
@@ -165,7 +165,9 @@ def _run_here(
             # Workers load meanwhile what they need.
             estimates.check_disk(work, source=source, out=finish.out, workers=shared.workers, memory=memory)
             write = WriteShard(finish.job, finish.out, shared.range_bytes)
-            stages.run(Local(name, scratch), work, write, finish, block_bytes=shared.block_bytes)
+            executor = Local(name, scratch, joined_bytes=min(blocks.JOINED_BYTES, shared.block_bytes))
+            made: Manifest = stages.run(executor, work, write, finish, block_bytes=shared.block_bytes)
+            return made
 
 
 def _budget(source: Resolved, *, workers: int | None, memory: int | None) -> tuple[Budget, int]:

@@ -216,8 +216,8 @@ class Executor(Protocol):
         """Return the totals of the shards that were written from spills, and the rows that these left out."""
 
 
-def run(executor: Executor, work: PrepareBlock, write: WriteShard, finish: Finish, *, block_bytes: int) -> None:
-    """Prepare everything that a job names. Raises T5prepError."""
+def run(executor: Executor, work: PrepareBlock, write: WriteShard, finish: Finish, *, block_bytes: int) -> Single:
+    """Prepare everything that a job names, and return the manifest. Raises T5prepError."""
     job, settings, alike = work.job, work.job.settings, clusters.of_settings(work.job.settings)
     files = executor.source("ListFiles", functools.partial(steps.limited_files, job))
     spread = executor.spread("SpreadFiles", files, key=steps.file_name)
@@ -236,7 +236,7 @@ def run(executor: Executor, work: PrepareBlock, write: WriteShard, finish: Finis
     singles = {"blocks": prepared.blocks, "written": written, "hashed": prepared.hashed, "rejected": rejected}
     if counted is not None:
         singles["repeats"] = counted
-    executor.one("Finish", finish, **singles)
+    return executor.one("Finish", finish, **singles)
 
 
 def _repeats(executor: Executor, sketches: Collection, alike: clusters.Search, work: PrepareBlock) -> Collection:

@@ -109,13 +109,15 @@ class Staged:
 
     def source_files(self) -> Iterator[RawFile]:
         """Yield the files of the source, in order of their names."""
-        for line in self._read(FILES).splitlines():
-            yield RawFile(*json.loads(line))
+        yield from itertools.starmap(RawFile, self._files())
 
     @functools.cached_property
     def names(self) -> Sequence[str]:
         """The names of the source's files, in order."""
-        return [file.name for file in self.source_files()]
+        return [name for name, *_ in self._files()]
+
+    def _files(self) -> list[list[Any]]:
+        return json.loads(b"[%b]" % b",".join(self._read(FILES).splitlines()))
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -277,10 +279,15 @@ def file_name(file: LimitedFile) -> str:
     return "\0".join(each.name for each in parallel_files.files(file.element))
 
 
-def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[RawFile | Block]:
-    """Yield a file, or both of a pair, and their blocks: what PrepareBlock is applied to."""
-    yield from parallel_files.files(file.element)
-    yield from row_limit.scan(file, job.settings, staged_of(job).definition.task.corpus, block_bytes=block_bytes)
+def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[RawFile | Hashed | Block]:
+    """Yield a file, or both of a pair, and their blocks: what PrepareBlock is applied to. A small file is read once."""
+    content = sources.content_of_small(file.element) if isinstance(file.element, RawFile) else None
+    if content is None:
+        yield from parallel_files.files(file.element)
+    elif isinstance(file.element, RawFile):
+        yield Hashed(file.element, file.element.sha256 or hashlib.sha256(content).hexdigest())
+    corpus = staged_of(job).definition.task.corpus
+    yield from row_limit.scan(file, job.settings, corpus, block_bytes=block_bytes, content=content)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -296,8 +303,10 @@ class PrepareBlock:
     spool: str = ""
     fresh: bool = False
 
-    def __call__(self, element: Block | RawFile) -> SortedBlock | Hashed:
+    def __call__(self, element: Block | RawFile | Hashed) -> SortedBlock | Hashed:
         """Return the sorted block or the hash. Raises SourceError for a bad file; bad rows are in the block's."""
+        if isinstance(element, Hashed):
+            return element
         if isinstance(element, RawFile):
             return Hashed(element, sources.checksum(element))
         tokenize, sort = _loaded(self)

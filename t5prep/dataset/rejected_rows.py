@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import hashlib
 import json
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import BinaryIO
@@ -64,6 +65,9 @@ class Rows:
     parts: int = 0
 
 
+_COUNTED = [field.name for field in dataclasses.fields(Rows)]
+
+
 @dataclasses.dataclass(frozen=True)
 class RejectedFile:
     """Describe the file of rows that made no record of their own: its lines, bytes and SHA-256."""
@@ -98,21 +102,24 @@ class Total:
     """Add up rows of files, given one after the other."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, collections.Counter[str]] = {}
+        self._counts: dict[str, list[int]] = {}
 
     def add(self, file: str, **counts: int) -> None:
         """Count some rows of a file, by the names that Rows has."""
-        self._counts.setdefault(file, collections.Counter()).update(counts)
+        self._add(file, [counts.get(name, 0) for name in _COUNTED])
 
     def merge(self, other: "Total") -> None:
         """Count what another one counted."""
         for file, counts in other._counts.items():
-            self._counts.setdefault(file, collections.Counter()).update(counts)
+            self._add(file, counts)
+
+    def _add(self, file: str, counts: list[int]) -> None:
+        mine = self._counts.get(file)
+        self._counts[file] = list(map(operator.add, mine, counts)) if mine else counts
 
     def rows(self) -> dict[str, Rows]:
         """Return the rows of each file, in the order of their names."""
-        names = [field.name for field in dataclasses.fields(Rows)]
-        return {file: Rows(**{name: counts[name] for name in names}) for file, counts in sorted(self._counts.items())}
+        return {file: Rows(*counts) for file, counts in sorted(self._counts.items())}
 
 
 def write_rejected(

@@ -38,7 +38,14 @@ def limited_files(files: Sequence[RawFile], settings: Settings, task: ChosenTask
         yield LimitedFile(element, rows)
 
 
-def scan(file: LimitedFile, settings: Settings, corpus: Corpus, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def scan(
+    file: LimitedFile,
+    settings: Settings,
+    corpus: Corpus,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+    content: bytes | None = None,
+) -> Iterator[Block]:
     """Yield the blocks of a file or pair (blocks.scan_element), as far as its rows are wanted. Raises SourceError."""
     left = file.rows
     if left == 0:
@@ -50,7 +57,7 @@ def scan(file: LimitedFile, settings: Settings, corpus: Corpus, *, block_bytes: 
         "records": settings.records,
         "delimiter": settings.delimiter,
     }
-    for block in blocks.scan_element(file.element, **how, block_bytes=block_bytes):
+    for block in blocks.scan_element(file.element, **how, block_bytes=block_bytes, content=content):
         if left is None:
             yield block
             continue

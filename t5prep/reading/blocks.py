@@ -27,7 +27,7 @@ BLOCK_BYTES = 2 << 20  # 2 MiB take an eighth of a second to tokenize, so all wo
 SNIFFED_BYTES = 1 << 20
 # Rows of a file that are no more bytes than this travel in their block, and the blocks of many such files are joined.
 SMALL_BYTES = 64 << 10
-MOST_JOINED, JOINED_BYTES = 4096, 256 << 10
+MOST_JOINED, JOINED_BYTES = 4096, 1 << 20
 # A row longer than this is a quote that was never closed.
 LONGEST_ROW_BYTES = 256 << 20
 _LINE = re.compile(rb"[^\r\n]*([\r\n]?)")
@@ -88,8 +88,13 @@ class Block:
             )
 
 
-def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Yield the blocks of a file, in order. Raises SourceError for a file with no rows or in another encoding."""
+def scan(
+    file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES, content: bytes | None = None
+) -> Iterator[Block]:
+    """Yield the blocks of a file, in order. Raises SourceError for a file with no rows or in another encoding.
+
+    `content` are the file's bytes, where they were read before.
+    """
     if format.kind == "parquet":
         with sources.open_random(file) as opened:
             columns, parts = parquet_rows.parts(opened, name=file.name)
@@ -97,14 +102,14 @@ def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> It
             place = (part.first, part.rows, part.group, part.bytes)
             yield Block(file, format, columns, *place, skip=part.skip, packing=part.packing)
         return
-    with sources.open_stream(file) as stream:
+    with sources.open_stream(file, content=content) as stream:
         head = stream.read(SNIFFED_BYTES)
         mark = encodings.byte_order_mark(head)
         if mark:
             format = dataclasses.replace(format, encoding=encodings.BYTE_ORDER_MARKS[mark])
         encodings.check(head[len(mark) :], format, name=file.name)
         beginning = head[len(mark) :].decode(format.encoding, "replace").encode() if format.kind == "jsonl" else b""
-        reader: Readable = encodings.Prepended(stream, head[len(mark) :])
+        reader: Readable = encodings.Prepended(stream, head[len(mark) :], whole=len(head) < SNIFFED_BYTES)
         inline = bool(file.member) or "://" in file.path or file.name.lower().endswith(formats.PACKED)
         if not encodings.keeps_structure(format.encoding):
             inline, reader = True, encodings.Recoded(reader, format.encoding)
@@ -253,7 +258,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
     while True:
         # What is left of a buffer is read again: copying what follows behind it, into new memory, takes several times as long.
         chunk = reader.again(offset, size) if again and isinstance(reader, encodings.Prepended) else reader.read(wanted)
-        final, again = not chunk, False
+        final, again = not chunk or (isinstance(reader, encodings.Prepended) and reader.ended), False
         buffer = buffer + chunk if buffer else chunk
         if format.kind == "csv" and not columns:
             if (line := text_rows.SEPARATOR_LINE.match(buffer)) is not None:
@@ -375,6 +380,7 @@ def scan_element(
     records: str = "",
     delimiter: str = "",
     block_bytes: int = BLOCK_BYTES,
+    content: bytes | None = None,
 ) -> Iterator[Block]:
     """Yield the blocks of a file (blocks.scan), or of the paired lines of two files.
 
@@ -392,7 +398,8 @@ def scan_element(
         )
         if records and form.kind != "jsonl":
             raise SourceError(f"--records is for JSON documents, and {element.name} is {form.kind}.")
-        yield from scan(element, dataclasses.replace(form, records=records), block_bytes=block_bytes)
+        form = dataclasses.replace(form, records=records) if records else form
+        yield from scan(element, form, block_bytes=block_bytes, content=content)
 
 
 def _lines_of_pair(pair: Pair) -> Iterator[bytes]:

@@ -36,10 +36,16 @@ class Readable(Protocol):
 
 
 class Prepended:
-    """Read a stream whose first bytes were read before."""
+    """Read a stream whose first bytes were read before; `whole`: they are all."""
 
-    def __init__(self, stream: BinaryIO, head: bytes) -> None:
+    def __init__(self, stream: BinaryIO, head: bytes, *, whole: bool = False) -> None:
         self._stream, self._head, self._buffer = stream, head, bytearray()
+        self._whole = whole
+
+    @property
+    def ended(self) -> bool:
+        """Check whether all was read, as far as it is known without reading on."""
+        return self._whole and not self._head
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes."""
@@ -50,7 +56,7 @@ class Prepended:
 
     def again(self, place: int, size: int) -> bytes | bytearray:
         """Return at most `size` bytes from a place in the stream on, in memory that the next call fills again."""
-        self._head = b""
+        self._head, self._whole = b"", False
         self._stream.seek(place)
         if len(self._buffer) != size:
             self._buffer = bytearray(size)

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from t5prep.sources import raw
 from t5prep.sources.archives import is_archive
-from t5prep.sources.opening import check_unchanged, checksum, open_random, open_stream, sha256, unpacked_name
+from t5prep.sources.opening import (
+    check_unchanged,
+    checksum,
+    content_of_small,
+    open_random,
+    open_stream,
+    sha256,
+    unpacked_name,
+)
 from t5prep.sources.raw import RawFile, Resolved, parse, patterns
 
 __all__ = [
@@ -17,6 +25,7 @@ __all__ = [
     "Resolved",
     "check_unchanged",
     "checksum",
+    "content_of_small",
     "open_random",
     "open_stream",
     "resolve",

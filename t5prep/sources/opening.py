@@ -44,12 +44,14 @@ def _packing(name: str) -> str:
     return suffix if suffix in _UNPACK else ""
 
 
-def open_stream(file: RawFile) -> BinaryIO:
+def open_stream(file: RawFile, *, content: bytes | None = None) -> BinaryIO:
     """Return the bytes of a file or a zip member from its start, unpacked where its name ends in .gz, .bz2, .xz or .zst.
+
+    `content` is what `content_of_small` returned, if that was called.
 
     Raises SourceError, here or while reading, when the file is damaged or unpacks to more than the limits allow.
     """
-    whole = _open_path(file, ahead=_AHEAD)
+    whole = _open_path(file, ahead=_AHEAD) if content is None else io.BytesIO(content)
     unpack = _UNPACK.get(_packing(file.name))
     if not unpack and not file.member:
         return whole
@@ -121,15 +123,32 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
 
         quiet_logs()  # a worker reads without calling resolve, which does this elsewhere
         return open_range(file.path, size=None if file.member else file.bytes, ahead=ahead)
+    if (content := content_of_small(file)) is not None:
+        return io.BytesIO(content)
     try:
         opened = open(file.path, "rb")  # noqa: SIM115 - the caller closes it
         _check_status(file, os.fstat(opened.fileno()))
-        if 0 < file.bytes < _SMALL and not file.member:
-            with opened:
-                return io.BytesIO(opened.read())
     except OSError as error:
         raise SourceError(f"{file.path} cannot be read ({error.strerror}).") from error
     return opened
+
+
+def content_of_small(file: RawFile) -> bytes | None:
+    """Return the bytes of a small file of this machine, packed ones for a .gz; None for any other. Raises SourceError.
+
+    A corpus may have very many of them: as few calls of the system are made as can be.
+    """
+    if not 0 < file.bytes < _SMALL or file.member or "://" in file.path:
+        return None
+    try:
+        opened = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _check_status(file, os.fstat(opened))
+            return os.read(opened, _SMALL)
+        finally:
+            os.close(opened)
+    except OSError as error:
+        raise SourceError(f"{file.path} cannot be read ({error.strerror}).") from error
 
 
 def check_unchanged(file: RawFile) -> None:

@@ -81,12 +81,14 @@ def test_a_file_that_changes_is_not_read_on(tmp_path: Path, monkeypatch: pytest.
             read()
 
 
-@pytest.mark.parametrize("moment", ["hashed", "done", "removed"])
+@pytest.mark.parametrize("moment", ["read", "hashed", "done", "removed"])
 def test_a_source_that_changes_while_it_is_prepared_gives_no_dataset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    path = write_csv(tmp_path / "rows.csv", questions(30))
-    owner, name = (steps.sources, "checksum") if moment == "hashed" else (steps.WriteShard, "__call__")
+    path = write_csv(tmp_path / "rows.csv", questions(900 if moment == "hashed" else 30))
+    assert (path.stat().st_size < 64 << 10) == (moment != "hashed")  # a smaller file is read once
+    of = {"read": (steps.sources, "content_of_small"), "hashed": (steps.sources, "checksum")}
+    owner, name = of.get(moment, (steps.WriteShard, "__call__"))
     function = getattr(owner, name)
 
     def then(*arguments: object) -> object:
