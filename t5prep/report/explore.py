@@ -108,22 +108,32 @@ class Explorer:
         self.lives = Lives(data, source=source, tokenizer=tokenizer, trust_code=trust_code)
         self.dataset, self.data = self.lives.dataset, self.lives.data
         self.tokenizer = inspect_records.open_tokenizer(self.dataset, tokenizer)
-        self._one_life = threading.Lock()
-        kept = functools.partial(_kept, self.dataset.digest, made=made)
-        records = kept("records", lambda: table.records(data, tokenizer=tokenizer))
+        self._one_at_a_time = threading.Lock()
+        kept = functools.partial(_kept, self.dataset.digest)
+        records = kept("records", lambda: table.records(data, tokenizer=tokenizer), made=made)
         if predictions is not None:
             answers = table.Answers(predictions)
             for field, column in zip(answers.fields, answers.columns(records), strict=True):
                 records = records.append_column(field, column)
         how: dict[str, Any] = {"source": source, "tokenizer": tokenizer, "trust_code": trust_code}
-        rejected = kept("rejected", lambda: read_table(data, rejected=True, **how), whole=_has_texts)
-        self.tables = {"records": records, "rejected": rejected}
+        self._records, left = records, self.dataset.rejected_file
+        self._rejected = functools.cache(
+            lambda: kept("rejected", lambda: read_table(data, rejected=True, **how), whole=_has_texts)
+        )
+        self.counts = {"records": len(records), "rejected": left.lines if left else 0}
         self.rows = functools.lru_cache(_WAYS)(self._rows)
         self._index = functools.cache(self._read_index)
 
+    def table(self, view: str) -> pa.Table:
+        """Return the table of a view. That of rejected rows is made when it is first looked at: it reads their source again."""
+        if view == "records":
+            return self._records
+        with self._one_at_a_time:
+            return self._rejected()
+
     def _rows(self, wanted: Wanted) -> np.ndarray:
         """Return the numbers of the rows that are wanted, in their order."""
-        rows = self.tables[wanted.view]
+        rows = self.table(wanted.view)
         masks = list(_masks(rows, wanted))
         numbers = np.arange(len(rows))
         if masks:
@@ -144,7 +154,7 @@ class Explorer:
 
     def row(self, view: str, number: int) -> dict[str, Any]:
         """Return one row of a table."""
-        return self.tables[view].slice(number, 1).to_pylist()[0] | {"number": number}
+        return self.table(view).slice(number, 1).to_pylist()[0] | {"number": number}
 
     def pieces(self, row: Mapping[str, Any]) -> dict[str, list[tokens.Piece]]:
         """Return the tokens of a record, to be coloured, given its row of the table. Raises DatasetError."""
@@ -173,7 +183,7 @@ class Explorer:
     def life(self, id: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
         """Return the steps of a row's life, each with its lines, and what could not be told, in sentences."""
         try:
-            with self._one_life:
+            with self._one_at_a_time:
                 life = self.lives.life(id)
             return list(told(life)), life["notes"]
         except T5prepError as error:
@@ -190,7 +200,7 @@ def _kept(
     name: str,
     make: Callable[[], pa.RecordBatchReader],
     *,
-    made: Callable[[int], None],
+    made: Callable[[int], None] = lambda rows: None,
     whole: Callable[[pa.Table], bool] = lambda rows: True,
 ) -> pa.Table:
     """Return a table of a dataset, mapped into memory from the cache, where it is written first if no `whole` one is there."""
@@ -271,11 +281,11 @@ class _Handler(web_server.Handler):
         try:
             wanted = Wanted.read(address)
             number = address.get("number", "")
-            if wanted.view not in explorer.tables or place not in ("/", "/row"):
+            if wanted.view not in explorer.counts or place not in ("/", "/row"):
                 self.send(HTTPStatus.NOT_FOUND, b"There is / and /row.", kind="text/plain")
             elif place == "/":
                 self._send_page(self._table(wanted))
-            elif number.isascii() and number.isdigit() and int(number[:12]) < len(explorer.tables[wanted.view]):
+            elif number.isascii() and number.isdigit() and int(number[:12]) < explorer.counts[wanted.view]:
                 self._send_page(self._row(wanted, int(number[:12]), id=address.get("id", "")))
             else:
                 self.send(HTTPStatus.NOT_FOUND, b"There is no such row.", kind="text/plain")
@@ -296,16 +306,16 @@ class _Handler(web_server.Handler):
 
     def _table(self, wanted: Wanted) -> Iterator[str]:
         explorer = self.server.explorer
-        rows = explorer.tables[wanted.view]
+        columns = explorer.table(wanted.view).column_names
         total = len(explorer.rows(wanted))
         facts = {
             "wanted": wanted,
             "total": total,
             "pages": max(1, -(-total // ROWS)),
             "rows": explorer.shown(wanted),
-            "columns": rows.column_names,
-            "sorts": {name: called for name, called in SORTS.items() if name in rows.column_names},
-            "counts": {view: len(own) for view, own in explorer.tables.items()},
+            "columns": columns,
+            "sorts": {name: called for name, called in SORTS.items() if name in columns},
+            "counts": explorer.counts,
             # One with characters that are not seen cannot be offered: what a form sends would be another text.
             "targets": list(filter(str.isprintable, explorer.dataset.labels)),
             "reasons": sorted(filter(str.isprintable, explorer.dataset.rejected)),

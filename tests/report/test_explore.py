@@ -174,7 +174,7 @@ def test_from_a_row_its_neighbours_in_the_filter_and_their_page_are_reached(serv
         found = re.search(r'<a href="([^"]*)" rel="next"', told)
         link = found and found[1]
     assert met == rows
-    elsewhere = next(number for number in range(len(explorer.tables["records"])) if number not in rows)
+    elsewhere = next(number for number in range(explorer.counts["records"]) if number not in rows)
     assert f'"/row?number={elsewhere + 1}" rel="next"' in page(served, wanted.address(number=elsewhere))
 
 
@@ -253,7 +253,8 @@ def test_a_table_is_made_once(data: Path, explorer: Explorer) -> None:
     assert made == []
     CliRunner().invoke(main, ["cache", "clear", "tables"])
     Explorer(data, made=made.append)
-    assert sum(made) == sum(len(own) for own in explorer.tables.values())
+    assert sum(made) == explorer.counts["records"] == len(explorer.table("records"))
+    assert explorer.counts["rejected"] == len(explorer.table("rejected"))
 
 
 def test_a_source_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
@@ -315,9 +316,7 @@ def test_what_strangers_wrote_stays_text(hostile: Path, target: str) -> None:
         quoted = urllib.parse.quote(ODD)
         addresses = ["/", "/?view=rejected", f"/?target={urllib.parse.quote(CLASS)}", f"/?search={quoted}"]
         addresses += [f"/row?number={number}" for number in range(3)]
-        addresses += [
-            f"/row?view=rejected&number={number}" for number in range(len(served.explorer.tables["rejected"]))
-        ]
+        addresses += [f"/row?view=rejected&number={number}" for number in range(served.explorer.counts["rejected"])]
         for address in addresses:
             said = page(served, address)
             assert "<script" not in said, address
