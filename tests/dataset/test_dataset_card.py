@@ -4,6 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from preparing import bytes_of, prepared, questions, write_csv
@@ -83,6 +84,8 @@ def test_push_publishes_a_dataset_in_one_commit(data: Path, hub_that_takes: type
     sent = {json.loads(line)["value"]["path"] for line in commit.splitlines() if json.loads(line)["key"] == "file"}
     assert sent == {str(path.relative_to(data)) for path in data.rglob("*") if path.is_file()} - {"notes.txt"}
     assert {"table/train.parquet", "table/validation.parquet"} < sent
+    group = pq.ParquetFile(data / "table/train.parquet").metadata.row_group(0)
+    assert {group.column(number).compression for number in range(group.num_columns)} == {"ZSTD"}
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -95,7 +98,7 @@ def test_datasets_loads_what_the_card_names(data: Path, tmp_path: Path, streamin
             splits = dict.fromkeys(odd, 0.2)
             prepared(tmp_path / "rows.csv", folder, tokenizer="sample:", input_length=64, splits=splits)
         for split in names:
-            table.write(t5prep.table(folder, splits=[split]), folder / card.table_of(split))
+            table.write(t5prep.table(folder, splits=[split]), folder / card.table_of(split), compression="zstd")
         loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"), streaming=streaming)
         for split, rows in zip(names, loaded.values(), strict=True):
             assert list(rows) == t5prep.table(folder, splits=[split]).read_all().to_pylist()
