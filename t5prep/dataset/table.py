@@ -388,7 +388,7 @@ class Answers:
 def write(reader: pa.RecordBatchReader, out: str | Path, *, compression: str = "none") -> int:
     """Write a table as Parquet, CSV or JSON lines, which the end of the name says; return how many rows it has.
 
-    `compression` is of Parquet: "zstd" halves a file, and takes as long as all else together. In CSV, a list is its JSON.
+    `compression` is of Parquet: "zstd" takes more than half off a file, and half the time more. In CSV, a list is its JSON.
     The file appears whole. Raises UsageError for another end, OutputError, and what reading raises.
     """
     end = Path(out).suffix.lower()
