@@ -134,7 +134,7 @@ def _header(manifest: Manifest) -> dict[str, Any]:
 
 def _body(manifest: Manifest) -> Iterator[str]:
     source, settings = manifest.source, manifest.settings
-    yield f"# {settings.task}, prepared for T5\n"
+    yield f"# {literal(settings.task)}, prepared for T5\n"
     yield "TFRecord shards of token ids, made by `t5prep prepare`. `manifest.json` has every number of this page, and the SHA-256 of"
     yield "each shard; `t5prep verify` checks them. To read the records: `t5prep.train_batches(FOLDER)`. On the Hub, `table/` has"
     yield "them as texts; elsewhere, `t5prep table FOLDER OUT.parquet` writes them.\n"
@@ -156,7 +156,13 @@ def _body(manifest: Manifest) -> Iterator[str]:
                 name,
                 *(
                     f"{number:,}"
-                    for number in (split.records, split.examples, *split.tokens.values(), len(split.shards))
+                    for number in (
+                        split.records,
+                        split.examples,
+                        split.tokens["inputs"],
+                        split.tokens["targets"],
+                        len(split.shards),
+                    )
                 ),
                 f"{_bytes(split):,}",
             )
@@ -174,9 +180,9 @@ def _body(manifest: Manifest) -> Iterator[str]:
     options = [spelled(name, value) for name, value in settings.options.items() if value not in ("", [], None, False)]
     words = ["t5prep prepare", settings.task, *(text for text in [*options, *chosen] if not text.startswith("no "))]
     yield f"{code(' '.join(words))}\n"
-    yield f"* Tokenizer: {code(Path(manifest.tokenizer.name).name)}, SHA-256 `{manifest.tokenizer.sha256}`"
+    yield f"* Tokenizer: {code(Path(manifest.tokenizer.name).name)}, SHA-256 `{literal(manifest.tokenizer.sha256)}`"
     cut = manifest.ledger["inputs"]
-    if cut.get("rows_cut"):
+    if cut["rows_cut"]:
         yield f"* Cut: {cut['rows_cut']:,} inputs lost {cut['tokens_lost']:,} tokens"
     yield "\n## What became of the rows\n"
     totals = [sum(getattr(rows, name) for rows in manifest.rows.values()) for name in _BECAME]

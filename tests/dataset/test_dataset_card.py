@@ -124,11 +124,11 @@ def test_what_strangers_wrote_is_shown_by_the_card_as_it_stands(data: Path) -> N
         made,
         source=manifest.Source(f"/home/me/{nasty}", nasty, [manifest.SourceFile(nasty, 1, "")], nasty, nasty),
         task=dataclasses.replace(made.task, classes=[nasty]),
-        tokenizer=dataclasses.replace(made.tokenizer, name=f"/home/me/{nasty}"),
-        settings=dataclasses.replace(made.settings, filter=(f"words:{nasty}",)),
+        tokenizer=dataclasses.replace(made.tokenizer, name=f"/home/me/{nasty}", sha256=nasty),
+        settings=dataclasses.replace(made.settings, task=nasty, filter=(f"words:{nasty}",)),
         rejected={nasty: 1},
         warnings=[nasty],
     )
     body = card.text(made).split(card.MARK)[1]
-    assert body.count("&#60;img src=x&#62;") == 9
+    assert body.count("&#60;img src=x&#62;") == 12
     assert not {"<img", "](http", "\n# ["} & {part for part in ("<img", "](http", "\n# [") if part in body}
