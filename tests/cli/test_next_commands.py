@@ -10,7 +10,9 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import t5prep
 from t5prep import cli
 from t5prep.io import cache_folder
+from t5prep.train.evaluate import metrics
 from t5prep.train.publish import export
+from t5prep.train.run import run
 
 
 def _next(*arguments: str) -> str:
@@ -29,7 +31,11 @@ def test_paths_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(t5prep, "train", lambda **_: done)
     assert _next("train", "--out", "my run") == "next: t5prep export --model 'my run' --out DIR"
     done.evaluation = SimpleNamespace(predictions=[], metrics={"loss": 1.0})
+    monkeypatch.setattr(run, "manifests_of_run", lambda _: ["a manifest"])
+    monkeypatch.setattr(metrics, "of_answers", lambda _: ["squad"])
     assert _next("train", "--out", "my run").startswith("next: t5prep eval --model 'my run'   (")
+    monkeypatch.setattr(metrics, "of_answers", lambda _: [])  # hidden tokens have no answers
+    assert _next("train", "--out", "my run") == "next: t5prep export --model 'my run' --out DIR"
     monkeypatch.setattr(export, "export_hf", lambda *_, **__: done.best)
     assert (
         _next("export", "--model", "m", "--out", "my model") == "next: t5prep push --model 'my model' --repo USER/NAME"
