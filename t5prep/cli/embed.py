@@ -82,7 +82,7 @@ def embed_command(model: str, data: str, which: str, as_json: bool, **given: Any
         _output.say(f"{sum(made.missing.values()):,} of {made.rows:,} rows have no text: {reasons}.")
     if made.cut:
         _output.say(f"{number_of(made.cut, 'text')} longer than the length, cut. Allow more with --length.")
-    kept = f" ({made.kept:,} of them were there)" if made.kept else ""
+    kept = f" ({made.kept:,} kept from before)" if made.kept else ""
     _output.say(
         f"{made.out}: {number_of(made.texts, 'text')}, {number_of(made.tokens, 'token')}, vectors of {made.width:,} values, "
         f"in {number_of(made.files, 'file')}{kept}"

@@ -73,7 +73,7 @@ def merged(weights: Mapping[str, Any], config: Config) -> dict[str, Any]:
 def merge_arrays(weights: dict[str, Any], adapters: Mapping[str, np.ndarray], *, scale: float) -> None:
     """Replace each weight of `weights` that has an adapter by its sum with scale * A B, made when a part is taken."""
     for name in [name.removesuffix(A) for name in adapters if name.endswith(A)]:
-        weights[name] = _merged_array(weights[name], *_pair(adapters, name), scale=scale)
+        weights[name] = _merged_array(weights[name], adapters[name + A], adapters[name + B], scale=scale)
 
 
 def _merged_array(whole: Any, a: np.ndarray, b: np.ndarray, *, scale: float) -> LazyArray:
@@ -85,10 +85,6 @@ def _merged_array(whole: Any, a: np.ndarray, b: np.ndarray, *, scale: float) -> 
         return product
 
     return LazyArray(whole.shape, read)
-
-
-def _pair(adapters: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, np.ndarray]:
-    return adapters[name + A], adapters[name + B]
 
 
 def _sum(whole: tf.Tensor, a: tf.Tensor, b: tf.Tensor, scale: float) -> tf.Tensor:

@@ -165,7 +165,8 @@ def _as_it_stands(record: Record, *, column: str, empty: bool) -> Example:
 class Rows:
     """Iterate over the questions of a source in order: one for each row, also for rows that have an error.
 
-    `columns` are the names of the first file's, `note` is a message for the user about how rows are read ("" for none).
+    `asking`: how rows become inputs, as decided from the first rows; `columns`: the names of the first file's; `note`: a
+    message for the user about how rows are read ("" for none).
     Raises SourceError for a table without the needed columns and for `records` of a table, UsageError for an unknown
     format.
     """
@@ -182,7 +183,7 @@ class Rows:
         self._files = [file for file in source.files if unpacked_name(file.name) not in answers]
         if not self._files:
             raise SourceError(f"{source.uri} has no files that rows could be read from.")
-        self._asking, self.note = asking, ""
+        self.asking, self.note = asking, ""
         self.columns: tuple[str, ...] = ()
         first = next(self._scan(self._files[0]), None)
         lines = first is not None and first.format.kind == "text"
@@ -199,15 +200,10 @@ class Rows:
                 f"The inputs are answered as they stand, prefix and all: {asking.name} makes its own of rows with "
                 f"{wanted}, in a table (--format csv or jsonl). --as-text says that this is meant."
             )
-            self._asking = as_they_stand()
+            self.asking = as_they_stand()
         elif not asking.name and first and not self._fits(names, lines=lines):
             raise SourceError(f"{self._files[0].name} has no column {task_columns.missing(asking.columns, names)}")
-        self.columns = (self._asking.line_column,) if lines else names
-
-    @property
-    def asking(self) -> Asking:
-        """Return how rows become inputs, as decided from the first rows."""
-        return self._asking
+        self.columns = (self.asking.line_column,) if lines else names
 
     def __iter__(self) -> Iterator[Question]:
         for file in self._files:
@@ -217,13 +213,13 @@ class Rows:
                     yield self._question(row, place=f"{named}{row.number}")
 
     def _fits(self, names: Sequence[str], *, lines: bool) -> bool:
-        return bool(self._asking.line_column) if lines else not task_columns.missing(self._asking.columns, names)
+        return bool(self.asking.line_column) if lines else not task_columns.missing(self.asking.columns, names)
 
     def _scan(self, file: RawFile) -> Iterator[Block]:
         named = unpacked_name(file.name).lower()
-        of_pair = any(named.endswith(ending) for pair in self._asking.pairs for ending in pair)
+        of_pair = any(named.endswith(ending) for pair in self.asking.pairs for ending in pair)
         says = named.endswith(tuple(formats.SUFFIXES))
-        kind = self._kind or ("" if says else "text" if of_pair or named == STDIN else self._asking.format)
+        kind = self._kind or ("" if says else "text" if of_pair or named == STDIN else self.asking.format)
         form = formats.detect(file.name, kind=kind, encoding=self._encoding)
         if self._records and form.kind != "jsonl":
             raise SourceError(f"--records is for JSON documents, and {file.name} is {form.kind}.")
@@ -233,9 +229,9 @@ class Rows:
         if row.record is None:
             return Question(place, None, row.reason or EMPTY)
         record = row.record
-        if tuple(record) == (LINE,) and self.columns == (self._asking.line_column,):
-            record = {self._asking.line_column: record[LINE]}
-        return self._asking.question(record, place=place)
+        if tuple(record) == (LINE,) and self.columns == (self.asking.line_column,):
+            record = {self.asking.line_column: record[LINE]}
+        return self.asking.question(record, place=place)
 
 
 def text_of(example: Example) -> str:
