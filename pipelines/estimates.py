@@ -13,21 +13,22 @@ from typing import Any, NamedTuple
 
 from pipelines import steps
 from pipelines.steps import PrepareBlock
+from t5prep import sources
 from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, UsageError
 from t5prep.io import byte_sizes, gcs, progress
 from t5prep.prepare import row_limit, shards
 from t5prep.prepare.row_limit import LimitedFile
 from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
-from t5prep.reading import blocks, formats
+from t5prep.reading import blocks, formats, text_rows
 from t5prep.reading.blocks import Block
-from t5prep.sources import Resolved
+from t5prep.sources import RawFile, Resolved
 from t5prep.sources.opening import unpacked_name
 from t5prep.tasks.task import Corpus
 
 # Reading, shuffling, writing and starting workers, beside tokenizing.
 OVERHEAD = 2.0
-# Files of one source differ: so many of them are sampled, or one of each split; of a Parquet file so many places.
+# Files of one source differ: so many of them are sampled, or one of each split, and so many places of a file.
 SAMPLED_FILES, SAMPLED_PLACES = 4, 8
 SAMPLED_BYTES = 1 << 20
 # On an engine rows lie beside the shards three times: as blocks left them, in ranges of positions, and cut into shards
@@ -195,15 +196,16 @@ def _sampled(
 ) -> tuple[list[Block], float]:
     """Return rows of a file, about `size` bytes, and what share of it they are.
 
-    They are its first ones; of a Parquet file on this machine those at some places, because how long rows are may go with where
-    they stand. In other files, what stands in the middle is not found without reading all before it.
+    They stand at some places, because how long rows are may go with where they stand; or where the file begins, if it cannot be
+    read elsewhere without reading all before.
     """
     found = row_limit.scan(file, settings, corpus, block_bytes=size)
     first = next(found, None)
     if first is None:
         return [], 1.0
     if first.format.kind != "parquet":
-        return [first], min(1.0, max(1.0, first.size * _packing(first)) / max(1, _size(file)))
+        block = _of_lines(file, first, size=size, places=places)
+        return [block], min(1.0, max(1.0, block.size * _packing(block)) / max(1, _size(file)))
     places = 1 if "://" in first.file.path else places
     parts, chosen = [first, *found], dict[int, Block]()
     for place in range(places):
@@ -213,6 +215,27 @@ def _sampled(
         chosen[piece.first_row] = piece
     rows, of_all = (max(1, sum(block.rows for block in some)) for some in (chosen.values(), parts))
     return list(chosen.values()), rows / of_all
+
+
+def _of_lines(file: LimitedFile, first: Block, *, size: int, places: int) -> Block:
+    """Return lines from some places of a file as one block; the `first` block of what is no plain file of lines."""
+    raw, lines = blocks.files(file.element)[0], first.format.kind in ("jsonl", "text", "tsv")
+    plain = isinstance(file.element, RawFile) and not raw.member and unpacked_name(raw.name) == raw.name
+    if not (lines and plain) or first.format.written or raw.bytes < 4 * size:
+        return first
+    some = list[bytes]()
+    with sources.open_random(raw) as opened:
+        for place in range(places):
+            opened.seek(max(first.begin, raw.bytes * place // places))
+            if place:
+                opened.readline()
+            # The last row whole: rows that are longer than others would be missing.
+            some += opened.readlines(size // places)
+    if not blocks.content(first).startswith(some[0]):  # a JSON array, whose rows are not its lines
+        return first
+    data = b"".join(some)
+    end, rows, _ = text_rows.of_buffer(data, quoted=False, final=True, delimiter=first.format.delimiter)
+    return dataclasses.replace(first, rows=rows, size=end, data=data)
 
 
 def _before(block: Block) -> Block:

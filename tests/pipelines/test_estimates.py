@@ -1,6 +1,7 @@
 """Before a preparation begins, it says what it needs of a disk and what an engine costs, and what cannot fit is refused."""
 
 import gzip
+import json
 import random
 import re
 from pathlib import Path
@@ -137,6 +138,17 @@ def test_a_dry_run_says_what_will_be_and_writes_nothing(tmp_path: Path, form: st
     assert about == pytest.approx(4000, rel=0.2)
     written = sum(shard.bytes for split in made.splits.values() for shard in split.shards)
     assert numbers(said, "writes")[0] * (1e6 if " MB into" in said else 1e3) == pytest.approx(written, rel=0.35)
+
+
+def test_a_file_is_sampled_at_many_places(tmp_path: Path) -> None:
+    """Long rows first, then short ones: its beginning says nothing of the rest."""
+    draw, source = random.Random(0), tmp_path / "rows.jsonl"
+    texts = [" ".join(f"{draw.getrandbits(20):x}" for _ in range(size)) for size in [4000] * 100 + [40] * 10_000]
+    source.write_text("".join(json.dumps({"text": text, "number": "one"}) + "\n" for text in texts))
+    columns = ("--inputs-column", "text", "--targets-column", "number")
+    code, said = dry("--source", source, *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text")
+    assert code == 0, said
+    assert numbers(said, "reads")[-1] == pytest.approx(10_100, rel=0.2)
 
 
 def test_a_row_group_without_rows_is_no_sample(tmp_path: Path) -> None:
