@@ -24,12 +24,12 @@ def reads(front):
 
 @pytest.mark.parametrize("start", [0, 777])
 def test_little_is_read_before_the_first_batch(front, bucket, tmp_path, start):
-    """Of eight shards, at most a twentieth: pages, and no shard from its beginning."""
+    """Of eight shards, at most a tenth, with what is read ahead meanwhile: pages, and no shard from its beginning."""
     made = write(tmp_path / "data", {"train": [250] * 8}, every=8)
     upload(tmp_path / "data", f"{bucket}/data")
     front.seen.clear()
     assert ids(f"{bucket}/data", 1, start_step=start) == ids(str(tmp_path / "data"), 1, start_step=start)
-    assert 0 < sum(one.answered for one in reads(front)) <= 0.05 * sum(s.bytes for s in made.splits["train"].shards)
+    assert 0 < sum(one.answered for one in reads(front)) <= 0.1 * sum(s.bytes for s in made.splits["train"].shards)
     assert len({one.name for one in reads(front)}) > 1
 
 
