@@ -33,6 +33,8 @@ OVERHEAD = 2.0
 # Files of one source differ: so many of them are sampled, or one of each split, and so many places of a file.
 SAMPLED_FILES, SAMPLED_PLACES = 4, 8
 SAMPLED_BYTES = 1 << 20
+# A file with a longer line is sampled where it begins: it may be one line, a JSON array of any size.
+_LONGEST_LINE = 1 << 20
 # On an engine rows lie beside the shards three times: as blocks left them, in ranges of positions, and cut into shards
 # (t5prep.prepare.shards). Only what near-duplicates are searched in is shuffled.
 STORED = 3
@@ -200,17 +202,17 @@ def _sampled(
     """Return rows of a file, about `size` bytes, and what share of it they are.
 
     They stand at some places, because how long rows are may go with where they stand; or where the file begins, if it cannot be
-    read elsewhere without reading all before.
+    read elsewhere without reading all before. `places` are those of a Parquet file, where each costs decoding what is before it.
     """
     found = row_limit.scan(file, settings, corpus, block_bytes=size)
     first = next(found, None)
     if first is None:
         return [], 1.0
     if first.format.kind != "parquet":
-        block = _of_lines(file, first, size=size, places=places)
+        block = _of_lines(file, first, size=size)
         return [block], min(1.0, max(1.0, block.size * _packing(block)) / max(1, _size(file)))
     places = 1 if "://" in first.file.path else places
-    parts, chosen = [first, *found], dict[int, Block]()
+    parts, chosen = [part for part in (first, *found) if part.rows] or [first], dict[int, Block]()
     for place in range(places):
         at = len(parts) * (place + 0.5) / places if places > 1 else 0.0
         pieces = list(parts[int(at)].pieces(size // places))  # a part is as large as its row group asks for
@@ -220,7 +222,7 @@ def _sampled(
     return list(chosen.values()), rows / of_all
 
 
-def _of_lines(file: LimitedFile, first: Block, *, size: int, places: int) -> Block:
+def _of_lines(file: LimitedFile, first: Block, *, size: int) -> Block:
     """Return lines from some places of a file as one block; the `first` block of what is no plain file of lines."""
     raw, lines = blocks.files(file.element)[0], first.format.kind in ("jsonl", "text", "tsv")
     plain = isinstance(file.element, RawFile) and not raw.member and unpacked_name(raw.name) == raw.name
@@ -228,14 +230,24 @@ def _of_lines(file: LimitedFile, first: Block, *, size: int, places: int) -> Blo
         return first
     some = list[bytes]()
     with sources.open_random(raw) as opened:
-        for place in range(places):
-            opened.seek(max(first.begin, raw.bytes * place // places))
-            if place:
-                opened.readline()
-            # The last row whole: rows that are longer than others would be missing.
-            some += opened.readlines(size // places)
-    if not blocks.content(first).startswith(some[0]):  # a JSON array, whose rows are not its lines
-        return first
+        for place in range(SAMPLED_PLACES):
+            begin = max(first.begin, raw.bytes * place // SAMPLED_PLACES)
+            if place and begin < opened.tell():  # a row was longer than the way to the next place
+                continue
+            opened.seek(begin)
+            # The row in which a place lies is passed over. The last one is whole: else longer rows would be missing.
+            left, skipped = size // SAMPLED_PLACES, not place
+            while left > 0 and (line := opened.readline(_LONGEST_LINE)):
+                if len(line) == _LONGEST_LINE:
+                    return first
+                if skipped:
+                    some.append(line)
+                    left -= len(line)
+                skipped = True
+            if not place and not blocks.content(first).startswith(
+                some[0]
+            ):  # a JSON array, whose rows are not its lines
+                return first
     data = b"".join(some)
     end, rows, _ = text_rows.of_buffer(data, quoted=False, final=True, delimiter=first.format.delimiter)
     return dataclasses.replace(first, rows=rows, size=end, data=data)

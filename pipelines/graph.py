@@ -5,6 +5,7 @@ added up by combiners, so that no step is handed a list that grows with the numb
 shards, and the runner's shuffle brings together where those of each shard are.
 """
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -46,6 +47,7 @@ KEPT = {
 }
 # Those of them that store rows.
 MERGES = ("MergeBlocks", "CutShards")
+_READS_AT_ONCE = 16
 # Bytes of one shard that are held in memory; more are written to the worker's own disk.
 HELD_BYTES = 256 << 20
 
@@ -175,7 +177,9 @@ def _sides(singles: dict[str, Any]) -> dict[str, Any]:
 
 def called(element: Any, *, step: Callable[..., Any], **singles: Any) -> Any:
     """Return what a step makes of an element. Beam hands values to functions only, not to what `functools.partial` returns."""
-    return step(element.read() if isinstance(element, Stored) else element, **singles)
+    if isinstance(element, Stored):
+        element = element.about if step is steps.without_bytes else element.read()
+    return step(element, **singles)
 
 
 def is_of(element: Any, *, kind: type) -> bool:
@@ -329,8 +333,14 @@ def _merge(
 ) -> list[tuple[Any, Stored]]:
     """Merge rows, about `size` bytes at a time, cut them, and store what comes of it. Whoever comes first, it is the same."""
     batches = _batches(sorted(stored, key=lambda rows: (rows.path, rows.begin)), size)
-    merged = (spills.merged_in_memory([rows.read() for rows in some]) for some in batches)
+    merged = (spills.merged_in_memory(_read(some)) for some in batches)
     return kept_rows.store(itertools.chain.from_iterable(map(cut, merged)), file)
+
+
+def _read(stored: Sequence[Stored]) -> list[Any]:
+    """Return the pieces, many of which are read at the same time: a bucket answers each after a while."""
+    with concurrent.futures.ThreadPoolExecutor(_READS_AT_ONCE) as threads:
+        return list(threads.map(Stored.read, stored))
 
 
 def _batches(stored: Iterable[Stored], size: int) -> Iterator[list[Stored]]:
@@ -359,7 +369,7 @@ def write_group(group: tuple[str, Iterable[Any]], *, work: WriteShard, kept: Kep
 
 def _write_group(elements: Iterable[Any], work: WriteShard) -> Iterator[Any]:
     """Write a shard from its ShardSpec, Stored rows and Repeats, as the shuffle brings them; a large one over the worker's disk."""
-    spec, repeats = None, list[Repeats]()
+    spec, repeats, stored = None, list[Repeats](), list[Stored]()
     with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
         held = _Held(Path(folder))
         for element in elements:
@@ -368,7 +378,9 @@ def _write_group(elements: Iterable[Any], work: WriteShard) -> Iterator[Any]:
             elif isinstance(element, Repeats):
                 repeats.append(element)
             else:
-                held.add(element.read())
+                stored.append(element)
+        for piece in itertools.chain.from_iterable(map(_read, _batches(stored, shards.LARGEST_BATCH))):
+            held.add(piece)
         assert spec is not None
         written = work(spec, held.spills(), repeats)
     yield written.totals

@@ -64,8 +64,15 @@ def store(pieces: Iterable[tuple[Any, Spill | Sketch]], file: str) -> list[tuple
     return stored
 
 
+def _at(made: Any, path: str) -> Any:
+    """Return what a step made, its rows at a path: the folder may have been moved, or be named from another one now."""
+    if type(made) is tuple:
+        return tuple(_at(one, path) for one in made)
+    return dataclasses.replace(made, path=path) if isinstance(made, Stored) else made
+
+
 def _gone(path: str) -> str:
-    return f"{path} was removed, changed or damaged since an earlier run wrote it. Start this with --fresh"
+    return f"{path} was removed, changed or damaged since it was written. Start this with --fresh"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,17 +87,18 @@ class Kept:
     found: str = ""
 
     def find(self, name: str, *, file: str = "") -> list[Any] | None:
-        """Return the results of that name; None if there are none, or if the `file` that goes with them is another now.
+        """Return the results of that name; None if there are none, or if the `file` that goes with them is another now, or gone.
 
-        Raises OutputError for those of a group or shard that was done when the run began.
+        Rows may be written twice, with the same bytes, where a worker was thought to be lost: their pieces have checksums.
+        Raises OutputError for results of a group or shard that was done when the run began.
         """
         if not self.key:
             return None
         with contextlib.suppress(OSError, OutputError):
             if (content := self._read(name)) is not None:
                 version, made = pickle.loads(content)
-                if version == (file and paths.version(file)):
-                    return list(made)
+                if version == (file and paths.version(file)) or file.endswith(_ROWS):
+                    return [_at(one, file) for one in made]
         if name in self.done():
             raise OutputError(_gone(file or paths.at(self.folder, name)))
         return None
@@ -135,7 +143,7 @@ class Kept:
                 if fresh or other != Path(folder):
                     shutil.rmtree(other, ignore_errors=True)
         elif fresh:
-            gcs.delete_all(f"{out}/{output_folder.KEPT}")
+            gcs.delete_all(paths.at(out, output_folder.KEPT))
         names = paths.names(folder) if gcs.is_gs(out) or Path(folder).is_dir() else ()
         if not names:
             return cls(folder, key)
@@ -150,4 +158,6 @@ NOTHING = Kept()
 
 @functools.lru_cache(maxsize=2)
 def _listed(kept: Kept) -> frozenset[str]:
-    return frozenset(dataclasses.replace(kept, found="").find(kept.found) or ())
+    if (done := dataclasses.replace(kept, found="").find(kept.found)) is None:
+        raise OutputError(_gone(paths.at(kept.folder, kept.found)))
+    return frozenset(done)

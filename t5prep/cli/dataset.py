@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import shlex
 import shutil
 import sys
@@ -108,9 +109,13 @@ def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
     from t5prep.dataset import manifest, table
     from t5prep.errors import UsageError
 
-    source = manifest.load(data).source
-    for one in (Path(source.uri), *(Path(source.uri, file.name) for file in source.files)):
-        if one.exists() and Path(out).exists() and one.samefile(out):
+    source, place = manifest.load(data).source, Path(out)
+    if place.is_file():
+        size, whole = place.stat().st_size, Path(source.uri)
+        alike = {file.sha256 for file in source.files if file.bytes == size}
+        with place.open("rb") as there:
+            known = alike and hashlib.file_digest(there, "sha256").hexdigest() in alike
+        if known or (whole.exists() and place.samefile(whole)):
             raise UsageError(f"{out} is the source of {data}, which the table would replace. Name another file.")
     rows = table.write(t5prep.table(data, **given), out)
     _output.show({"out": out, "rows": rows}, f"{out}: {rows:,} rows", as_json=as_json)

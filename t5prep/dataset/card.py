@@ -77,7 +77,7 @@ def table_of(split: str) -> str:
 def _hub_names(splits: Iterable[str]) -> dict[str, str]:
     """Return what splits are called on the Hub, no two alike: letters, digits and `_`, and not `all`, which is every split."""
     names: dict[str, str] = {}
-    for split in sorted(splits, key=lambda name: not name.isidentifier()):  # what can keep its name does
+    for split in sorted(splits, key=lambda name: re.search(r"\W", name) is not None):  # what can keep its name does
         own = re.sub(r"\W", "_", split)
         while own in ("all", *names.values()):
             own += "_"

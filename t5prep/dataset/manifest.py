@@ -447,7 +447,7 @@ def converter() -> cattrs.Converter:
 def _plain(value: Any, kind: type) -> Any:
     """Return a value that is of the kind: a finite number that 64 bits hold, or a text that can be written. Raises ValueError."""
     number = kind in (int, float) and isinstance(value, int | kind) and not isinstance(value, bool)
-    if not (abs(value) < 1 << 63 if number else type(value) is kind):  # no NaN is smaller
+    if not (-(1 << 63) <= value < 1 << 63 if number else type(value) is kind):  # no NaN is
         raise ValueError(f"{value!r:.40} is no {kind.__name__}")
     if kind is str:
         value.encode()

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import glob
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -146,7 +147,8 @@ def scratch(path: Path) -> Iterator[Path]:
 
     Raises OutputError.
     """
-    temporary = path.with_name(f"{UNFINISHED}{path.name}-{os.getpid()}")
+    # Two threads, or machines that share a folder, may write the same file.
+    temporary = path.with_name(f"{UNFINISHED}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary

@@ -292,8 +292,8 @@ def objects(uri: str) -> dict[str, Object]:
 def claim(place: str, what: Mapping[str, str]) -> None:
     """Lock a prefix for writing `what`. A lock that an interrupted run of the same `what` left is taken over.
 
-    Two runs of the same `what` write the same bytes, so they may overlap. Raises OutputError when the prefix is locked
-    for something else.
+    Two runs of the same `what` write the same bytes. Where they overlap, the first that ends removes what both keep, and
+    the other one says so. Raises OutputError when the prefix is locked for something else.
     """
     mark = json.dumps(what, sort_keys=True).encode()
     try:

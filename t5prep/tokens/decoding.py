@@ -13,7 +13,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 class Decoded(NamedTuple):
-    """The texts of records, string[records], how many ids each is, int32[records], and whether the marker of a cut is one."""
+    """The texts of records, string[records], how many ids each has, int32[records], and whether the marker of a cut is one."""
 
     texts: pa.Array
     lengths: np.ndarray
@@ -66,7 +66,9 @@ def decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> Decode:
         try:
             text = write_texts(pages, places, feature, letters, pieces, how, lengths, ends[1:], marked)
         except ValueError as error:
-            raise ValueError(f"its {name} are none, or one is outside of the vocabulary") from error
+            raise ValueError(
+                f"it has no {name}, more of them than the manifest says, or one outside of the vocabulary"
+            ) from error
         texts = pa.StringArray.from_buffers(len(places), pa.py_buffer(ends), pa.py_buffer(text))
         return Decoded(texts, lengths, marked == 1)
 

@@ -46,6 +46,11 @@ def changed(**changes: Any) -> str:
     return json.dumps({**json.loads(MADE.dumps()), **changes})
 
 
+def test_the_smallest_seed_is_read_again() -> None:
+    smallest = dataclasses.replace(MADE.settings, seed=-(1 << 63))
+    assert manifest.converter().structure(dataclasses.asdict(smallest), Settings) == smallest
+
+
 def test_what_is_written_is_what_is_read() -> None:
     assert manifest.loads(MADE.dumps(), where="it") == MADE
     assert manifest.loads(MADE.dumps(), where="it").dumps() == MADE.dumps()

@@ -396,9 +396,12 @@ def test_the_source_is_not_replaced(tmp_path: Path) -> None:
     prepared(source, tmp_path / "d", tokenizer="sample:")
     before = source.read_bytes()
     (tmp_path / "link.csv").hardlink_to(source)
-    for out in (source, tmp_path / "link.csv"):
-        assert "is the source of" in refused("table", tmp_path / "d", out)
+    prepared(f"{tmp_path}/ro*.csv", tmp_path / "of_pattern", tokenizer="sample:")
+    for made, out in (("d", source), ("d", tmp_path / "link.csv"), ("of_pattern", source)):
+        assert "is the source of" in refused("table", tmp_path / made, out)
     assert source.read_bytes() == before
+    for _ in range(2):  # a table of its own is replaced
+        run("table", tmp_path / "d", tmp_path / "t.csv")
 
 
 def test_no_room_for_the_texts_of_rejected_rows_is_said(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Before a preparation begins, it says what it needs of a disk and what an engine costs, and what cannot fit is refused."""
 
 import gzip
+import io
 import json
 import random
 import re
@@ -149,6 +150,31 @@ def test_a_file_is_sampled_at_many_places(tmp_path: Path) -> None:
     code, said = dry("--source", source, *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text")
     assert code == 0, said
     assert numbers(said, "reads")[-1] == pytest.approx(10_100, rel=0.2)
+
+
+@pytest.mark.parametrize("form", ["array", "long rows"])
+def test_a_file_of_one_line_or_of_few_is_not_read_whole_or_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    read = 0
+
+    class Counted(io.FileIO):
+        def readline(self, size: int = -1) -> bytes:  # type: ignore[override]
+            nonlocal read
+            line = super().readline(size)
+            read += len(line)
+            return line
+
+    monkeypatch.setattr(estimates.sources, "open_random", lambda file: Counted(file.path))
+    words = "some words " * (1 if form == "array" else 80_000)
+    rows = [{"text": words + str(number), "number": "one"} for number in range(100_000 if form == "array" else 6)]
+    source = tmp_path / "rows.json"
+    source.write_text(json.dumps(rows) if form == "array" else "".join(json.dumps(row) + "\n" for row in rows))
+    columns = ("--inputs-column", "text", "--targets-column", "number")
+    code, said = dry("--source", source, *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text")
+    assert code == 0, said
+    assert numbers(said, "reads")[-1] == pytest.approx(len(rows), rel=0.2)
+    assert read <= (1 << 20 if form == "array" else source.stat().st_size)
 
 
 def test_a_row_group_without_rows_is_no_sample(tmp_path: Path) -> None:

@@ -63,6 +63,25 @@ def test_stored_rows_are_read_again_and_what_is_damaged_or_gone_is_said(kept: Ke
         first.read()
 
 
+def test_rows_are_found_where_their_folder_lies_now_and_if_they_were_written_twice(kept: Kept, tmp_path: Path) -> None:
+    spill = Spill(0, {}, {}, data=b"some rows")
+    for _ in range(2):  # a worker that was thought to be lost writes the same bytes later
+        rows = store([(3, spill)], kept.rows_of("MergeBlocks-1"))
+        if not Path(kept.folder, "MergeBlocks-1").exists():
+            kept.keep("MergeBlocks-1", rows, file=kept.rows_of("MergeBlocks-1"))
+    Path(kept.folder).rename(tmp_path / "moved")
+    moved = Kept(str(tmp_path / "moved"), kept.key)
+    ((number, found),) = moved.find("MergeBlocks-1", file=moved.rows_of("MergeBlocks-1")) or ()
+    assert (number, found.read()) == (3, spill)
+    Path(moved.rows_of("MergeBlocks-1")).unlink()
+    assert moved.find("MergeBlocks-1", file=moved.rows_of("MergeBlocks-1")) is None
+
+
+def test_a_list_of_what_was_found_that_cannot_be_read_is_said(kept: Kept) -> None:
+    with pytest.raises(OutputError, match=r"found.1 was removed, changed or damaged .* --fresh"):
+        Kept(kept.folder, kept.key, "found.1").done()
+
+
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let --runner prism be Beam's own runner in this process."""

@@ -94,7 +94,7 @@ def test_an_id_outside_of_the_vocabulary_is_said(id: int) -> None:
     tokenizer = loading.load("sample:")
     with pytest.raises(ValueError, match="outside of the vocabulary"):
         decode([[5, id, 1]], tokenizer, fill=0)
-    with pytest.raises(ValueError, match="its ids are none"):
+    with pytest.raises(ValueError, match="it has no ids, more of them"):
         decode([[5] * 25], tokenizer, fill=0)
     filled = decode([[5, 1, id]], tokenizer, fill=id)
     assert filled.texts.to_pylist() == [as_one(np.array([5]), tokenizer, keep_newlines=False)]
