@@ -9,4 +9,5 @@ from pathlib import Path
 def pytorch(program: str, *arguments: str | Path) -> None:
     """Run a program of this folder; it imports what lies beside it, which t5prep's command forbids."""
     command = [sys.executable, Path(__file__).parent / program, *arguments]
-    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONSAFEPATH": ""})
+    environment = {**os.environ, "PYTHONSAFEPATH": "", "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run(command, check=True, capture_output=True, env=environment)

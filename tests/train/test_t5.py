@@ -1,11 +1,9 @@
 import dataclasses
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import beside
 import numpy as np
 import pytest
 from torch_t5 import FAMILIES, draw, draw_batch
@@ -80,9 +78,7 @@ def test_logits_loss_and_gradients_are_those_recorded_from_pytorch(family):
 def test_logits_gradients_and_training_steps_are_those_of_pytorch(tmp_path):
     if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
         pytest.skip("PyTorch and transformers are not installed: the golden numbers stand in")
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    script = Path(__file__).parents[1] / "torch_t5.py"
-    subprocess.run([sys.executable, script, tmp_path], check=True, env=environment)
+    beside.pytorch("torch_t5.py", tmp_path)
     assert json.loads((tmp_path / "golden_t5.json").read_text()).keys() == GOLDEN.keys()
     for family in FAMILIES:
         config, weights = load_weights(tmp_path / family)

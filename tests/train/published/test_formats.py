@@ -4,10 +4,9 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import beside
 import model_formats
 import numpy as np
 import pytest
@@ -33,9 +32,7 @@ def torch_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
         pytest.skip("torch or transformers is not installed")
     out = tmp_path_factory.mktemp("models")
-    script = Path(__file__).parents[2] / "torch_t5.py"
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run([sys.executable, script, out], check=True, env=environment, capture_output=True)
+    beside.pytorch("torch_t5.py", out)
     for family in FAMILIES:
         stored = choosing.tensors(model_files.find(out / family))
         tensors = {name: one.read() for name, one in stored.items()}
