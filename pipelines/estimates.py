@@ -236,17 +236,16 @@ def _of_lines(file: LimitedFile, first: Block, *, size: int) -> Block:
                 continue
             opened.seek(begin)
             # The row in which a place lies is passed over. The last one is whole: else longer rows would be missing.
-            left, skipped = size // SAMPLED_PLACES, not place
+            left, begun = size // SAMPLED_PLACES, place > 0
             while left > 0 and (line := opened.readline(_LONGEST_LINE)):
                 if len(line) == _LONGEST_LINE:
                     return first
-                if skipped:
+                if not begun:
                     some.append(line)
                     left -= len(line)
-                skipped = True
-            if not place and not blocks.content(first).startswith(
-                some[0]
-            ):  # a JSON array, whose rows are not its lines
+                begun = False
+            # A JSON array is a file of lines by its name alone.
+            if not place and not blocks.content(first).startswith(some[0]):
                 return first
     data = b"".join(some)
     end, rows, _ = text_rows.of_buffer(data, quoted=False, final=True, delimiter=first.format.delimiter)

@@ -280,11 +280,11 @@ class PrepareOnce:
 
     def __call__(self, element: Block | RawFile | Hashed) -> Iterator[Any]:
         """Yield the parts of what was made, each of a type of its own: totals, a hash, rejected lines, rows, a sketch."""
-        if not isinstance(element, Block):
-            if isinstance(element, Hashed):
-                yield element
-            else:
-                yield from made_once(self.kept, digest("sha256", element.name), lambda: [self.work(element)])
+        if isinstance(element, Hashed):
+            yield element
+            return
+        if isinstance(element, RawFile):
+            yield from made_once(self.kept, digest("sha256", element.name), lambda: [self.work(element)])
             return
         name = digest(element.file.name, element.first_row, element.rows)
         file = self.kept.rows_of(name)

@@ -280,12 +280,12 @@ def file_name(file: LimitedFile) -> str:
 
 
 def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[RawFile | Hashed | Block]:
-    """Yield a file, or both of a pair, and their blocks: what PrepareBlock is applied to. A small file is read once."""
-    content = sources.content_of_small(file.element) if isinstance(file.element, RawFile) else None
-    if content is None:
-        yield from parallel_files.files(file.element)
-    elif isinstance(file.element, RawFile):
-        yield Hashed(file.element, file.element.sha256 or hashlib.sha256(content).hexdigest())
+    """Yield a file, or both of a pair, and their blocks: what PrepareBlock is applied to. A small file is read, and hashed, here."""
+    element, content = file.element, None
+    if isinstance(element, RawFile) and (content := sources.content_of_small(element)) is not None:
+        yield Hashed(element, element.sha256 or hashlib.sha256(content).hexdigest())
+    else:
+        yield from parallel_files.files(element)
     corpus = staged_of(job).definition.task.corpus
     yield from row_limit.scan(file, job.settings, corpus, block_bytes=block_bytes, content=content)
 
@@ -303,10 +303,8 @@ class PrepareBlock:
     spool: str = ""
     fresh: bool = False
 
-    def __call__(self, element: Block | RawFile | Hashed) -> SortedBlock | Hashed:
+    def __call__(self, element: Block | RawFile) -> SortedBlock | Hashed:
         """Return the sorted block or the hash. Raises SourceError for a bad file; bad rows are in the block's."""
-        if isinstance(element, Hashed):
-            return element
         if isinstance(element, RawFile):
             return Hashed(element, sources.checksum(element))
         tokenize, sort = _loaded(self)

@@ -123,9 +123,8 @@ def train_command(
         _output.print_metrics(metrics)
     click.echo(f"best checkpoint: {result.best}")
     without_answers = result.evaluation and not result.evaluation.predictions
-    if without_answers and any(
-        map(of_answers, run.manifests_of_run(out))
-    ):  # hidden tokens have no answers later, either
+    # Hidden tokens have no answers later, either.
+    if without_answers and any(map(of_answers, run.manifests_of_run(out))):
         click.echo(f"next: t5prep eval --model {shlex.quote(out)}   (its answers, and what they score)")
     else:
         click.echo(f"next: t5prep export --model {shlex.quote(out)} --out DIR")

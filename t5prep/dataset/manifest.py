@@ -6,8 +6,8 @@ bytes and the shards themselves, so a manifest edited by hand is refused.
 
 import collections
 import dataclasses
-import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -26,11 +26,8 @@ from t5prep.io import gcs, paths
 # 2: the settings as they were given, in one place; the task's metrics and classes.
 SCHEMA = 2
 NAME = "manifest.json"
-# So many files or shards are encoded at a time, and pieces of JSON have about so many bytes.
-_TOGETHER, _PIECE = 64, 32 << 10
-# Types that JSON knows, and those of them that hold no other value.
-_SCALAR = (str, int, float, type(None))
-_OF_JSON = (*_SCALAR, dict, list, tuple)
+# This many of the JSON encoder's pieces, a name or a number each, are joined into one.
+_TOGETHER = 4096
 TASK_FILE = "task.py"  # the user's own file of a task, kept beside the dataset that it made
 
 
@@ -273,72 +270,21 @@ class Manifest:
 
 def fields_of(described: Any) -> dict[str, Any]:
     """Return the fields of a dataclass by name, their values as they are."""
-    return {name: getattr(described, name) for name in described.__dataclass_fields__}
+    return {field.name: getattr(described, field.name) for field in dataclasses.fields(described)}
 
 
-def json_pieces(
-    facts: Any, *, fields: Callable[[Any], Any] = fields_of, indent: int | None = None, **how: Any
-) -> Iterator[bytes]:
+def json_pieces(facts: Any, *, fields: Callable[[Any], Any] = fields_of, **how: Any) -> Iterator[bytes]:
     """Yield the JSON of `facts` in UTF-8, some tens of kilobytes at a time.
 
     `fields` returns the dict of an object that JSON does not know, when its turn comes. `how` are options of json.dumps.
-    What holds no other list or dict is encoded by C, as json.dumps does without an `indent` alone: a corpus may have very
-    many files.
 
     >>> b"".join(json_pieces([1, {2}], fields=list, separators=(",", ":")))
     b'[1,[2]]'
     """
-    comma, colon = how.pop("separators", (", " if indent is None else ",", ": "))
-
-    @functools.cache
-    def at(depth: int) -> tuple[str, str, Callable[[Any], str]]:
-        begin, end = ("" if indent is None else "\n" + " " * indent * (depth + deeper) for deeper in (1, 0))
-        return begin, end, json.JSONEncoder(default=fields, separators=(comma + begin, colon), **how).encode
-
-    def flat(value: Any, depth: int) -> str:
-        """Return the text of what holds no list or dict that is not empty; "" for what does."""
-        begin, end, encode = at(depth)
-        if not isinstance(value, _OF_JSON):
-            value = fields(value)
-        if isinstance(value, _SCALAR) or not value:
-            return encode(value)
-        if not all(isinstance(one, _SCALAR) for one in (value.values() if isinstance(value, dict) else value)):
-            return ""
-        text = encode(value)
-        return f"{text[0]}{begin}{text[1:-1]}{end}{text[-1]}" if begin else text
-
-    def parts(value: Any, depth: int) -> Iterator[str]:
-        begin, end, encode = at(depth)
-        if not isinstance(value, _OF_JSON):
-            value = fields(value)
-        named = isinstance(value, dict)
-        head, tail = "{}" if named else "[]"
-        items = list(value.items() if named else value)
-        if named and how.get("sort_keys"):
-            items.sort()
-        if indent is None and len(items) > _TOGETHER:  # C asks for the fields of each
-            for some in (items[place : place + _TOGETHER] for place in range(0, len(items), _TOGETHER)):
-                yield head + encode(dict(some) if named else some)[1:-1]
-                head = comma
-        else:
-            for item in items:
-                key, one = (encode({item[0]: 0})[1:-2], item[1]) if named else ("", item)
-                yield head + begin + key
-                head = comma
-                if text := flat(one, depth + 1):
-                    yield text
-                else:
-                    yield from parts(one, depth + 1)
-        yield end + tail
-
-    held, size = list[str](), 0
-    for part in iter([text]) if (text := flat(facts, 0)) else parts(facts, 0):
-        held.append(part)
-        size += len(part)
-        if size >= _PIECE:
-            yield "".join(held).encode()
-            held, size = [], 0
-    yield "".join(held).encode()
+    # In pieces, the encoder asks for each object when it reaches it.
+    encoded = json.JSONEncoder(default=fields, **how).iterencode(facts)
+    while part := "".join(itertools.islice(encoded, _TOGETHER)):
+        yield part.encode()
 
 
 def digest(manifest: Manifest) -> str:
