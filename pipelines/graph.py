@@ -6,7 +6,6 @@ shards, and the runner's shuffle brings together where those of each shard are.
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -26,7 +25,6 @@ from pipelines.kept import FOUND, MADE, Kept, Stored
 from pipelines.stages import Prepared
 from pipelines.steps import EarlierShard, Hashed, Piece, PrepareBlock, WriteShard
 from t5prep.dataset import shard_files
-from t5prep.errors import OutputError
 from t5prep.io import paths
 from t5prep.prepare import shards, spills
 from t5prep.prepare.near_duplicates.clusters import Repeats
@@ -41,12 +39,20 @@ from t5prep.sources import RawFile
 KEPT = {
     "SketchEarlier": "",
     "LinkRows": "GroupBands",
+    "JoinLinks": "GroupLinks",
     "FindRepeats": "GroupRows",
     "MergeBlocks": "GroupBlocks",
     "CutShards": "GroupRanges",
 }
-# Those of them that store rows.
-MERGES = ("MergeBlocks", "CutShards")
+# Those of them whose bytes are stored in a file of their own.
+STORED = ("JoinLinks", "MergeBlocks", "CutShards")
+# What each of these steps makes comes together before the next one begins: which results show that all of it was kept.
+WHOLE: dict[str, Callable[[str], bool]] = {
+    "JoinLinks": "JoinLinks-0".__eq__,
+    "FindRepeats": shard_files.is_shard,
+    "MergeBlocks": lambda name: name.startswith("CutShards-") or shard_files.is_shard(name),
+    "CutShards": shard_files.is_shard,
+}
 _READS_AT_ONCE = 16
 # Bytes of one shard that are held in memory; more are written to the worker's own disk.
 HELD_BYTES = 256 << 20
@@ -78,20 +84,18 @@ class Graph:
 
     def flat(self, name: str, step: Callable[..., Iterable[Any]], elements: Any, **singles: Any) -> beam.PCollection:
         """Return all that a step yields of each element."""
-        return elements | name >> beam.FlatMap(called, step=step, **_sides(singles))
-
-    def each(self, name: str, step: Callable[..., Iterable[Any]], elements: Any, **singles: Any) -> beam.PCollection:
-        """Return all that a step yields of each element."""
         if name in KEPT:
             step = Once(self._kept, name, step)
-        return self.flat(name, step, elements, **singles)
+        return elements | name >> beam.FlatMap(called, step=step, **_sides(singles))
+
+    each = flat
 
     def again(self, name: str) -> beam.PCollection | None:
-        """Return all that a step made in an earlier run, if that run had come to the shards; None otherwise."""
-        if not any(map(shard_files.is_shard, self._kept.done())):
+        """Return all that a step made in an earlier run, if that run is known to have made all of it; None otherwise."""
+        if not any(map(WHOLE[name], self._kept.done())):
             return None
         names = self.spread(f"Spread{name}", self.source(f"Kept{name}", functools.partial(done_of, self._kept, name)))
-        return self.flat(name, functools.partial(made_once, self._kept, make=tuple), names)
+        return names | name >> beam.FlatMap(functools.partial(kept_of, self._kept, name))
 
     def group(self, name: str, *collections: Any) -> beam.PCollection:
         """Return for each number all its values."""
@@ -128,25 +132,24 @@ class Graph:
         return self._once(name) | name >> beam.Map(called_once, step=step, **_sides(singles))
 
     def prepare(self, name: str, work: PrepareBlock, elements: Any) -> Prepared:
-        """Return what a worker makes of each block and file; rows of many blocks are merged and cut into ranges of positions."""
+        """Return what a worker makes of each block and file."""
         done = self.flat(name, PrepareOnce(work, self._kept), elements)
         rows, counted, hashed, lines, sketches = (
             done | f"{name}{kind.__name__}" >> beam.Filter(is_of, kind=kind)
             for kind in (Spill, BlockTotals, Hashed, Piece, Sketch)
         )
-        numbered = rows | "NumberBlocks" >> beam.Map(with_batch, batches=self._plan.batches)
-        merge = functools.partial(merge_blocks, plan=self._plan, kept=self._kept)
-        merged = self.each("MergeBlocks", merge, self.group("GroupBlocks", numbered))
         blocks = self.sum("SumBlocks", counted, zero=BlockTotals, add=BlockTotals.merge)
-        return Prepared(merged, blocks, self.listed("ListHashed", hashed), lines, sketches)
+        return Prepared(rows, blocks, self.listed("ListHashed", hashed), lines, sketches)
 
     def write(
         self, name: str, work: WriteShard, spills: Any, *, specs: Any, repeats: Any
     ) -> tuple[beam.PCollection, beam.PCollection]:
         """Return the totals of the shards that were written from spills, and the rows that these left out."""
         keyed, planned = tuple[str, Any], beam.pvalue.AsSingleton(specs)
-        cut = functools.partial(cut_shards, plan=self._plan, kept=self._kept)
-        ranges = self.each("CutShards", cut, self.group("GroupRanges", spills), specs=specs)
+        ranges = self.again("CutShards")
+        if ranges is None:
+            cut = functools.partial(cut_shards, plan=self._plan)
+            ranges = self.each("CutShards", cut, self.group("GroupRanges", self._merged(spills)), specs=specs)
         parts = [
             specs | "NameShards" >> beam.FlatMap(with_names).with_output_types(keyed),
             ranges | "CutShardsKey" >> beam.Map(tuple).with_output_types(keyed),
@@ -162,6 +165,14 @@ class Graph:
             for kind in (ShardTotals, Piece)
         )
         return self.sum("SumShards", totals, zero=ShardTotals, add=ShardTotals.merge), left_out
+
+    def _merged(self, spills: Any) -> beam.PCollection:
+        """Return the rows of blocks under the numbers of ranges of positions, those of many blocks merged."""
+        if (made := self.again("MergeBlocks")) is not None:
+            return made
+        numbered = spills | "NumberBlocks" >> beam.Map(with_batch, batches=self._plan.batches)
+        merge = functools.partial(merge_blocks, plan=self._plan)
+        return self.each("MergeBlocks", merge, self.group("GroupBlocks", numbered))
 
     def _once(self, name: str) -> beam.PCollection:
         return self._pipeline | f"{name}Once" >> beam.Create([None])
@@ -203,6 +214,11 @@ def done_of(kept: Kept, step: str) -> list[str]:
     return sorted(name for name in kept.done() if name.startswith(f"{step}-"))
 
 
+def kept_of(kept: Kept, step: str, name: str) -> list[Any]:
+    """Return what a step made in an earlier run under a name. Raises OutputError if that is gone."""
+    return made_once(kept, name, tuple, file=kept.rows_of(name) if step in STORED else "")
+
+
 def made_once(kept: Kept, name: str, make: Callable[[], Iterable[Any]], *, file: str = "") -> list[Any]:
     """Return what an earlier run of the job made under a name, or make it now and keep it; count which of both."""
     found = kept.find(name, file=file)
@@ -210,8 +226,7 @@ def made_once(kept: Kept, name: str, make: Callable[[], Iterable[Any]], *, file:
     if found is not None:
         return found
     made = list(make())
-    with contextlib.suppress(OutputError):  # where there is no room, the run goes on without
-        kept.keep(name, made, file=file)
+    kept.keep(name, made, file=file)  # what comes after is taken to show that this is there
     return made
 
 
@@ -226,8 +241,10 @@ class Once:
     def __call__(self, element: Any, **singles: Any) -> list[Any]:
         """Return what the step makes."""
         name = digest(*element) if isinstance(element, EarlierShard) else f"{self.name}-{element[0]}"
-        file = self.kept.rows_of(name) if self.name in MERGES else ""
-        return made_once(self.kept, name, lambda: self.step(element, **singles), file=file)
+        if self.name not in STORED:
+            return made_once(self.kept, name, lambda: self.step(element, **singles))
+        file = self.kept.rows_of(name)
+        return made_once(self.kept, name, lambda: kept_rows.store(self.step(element, **singles), file), file=file)
 
 
 def digest(*parts: object) -> str:
@@ -308,7 +325,7 @@ def with_batch(rows: Stored, *, batches: int) -> tuple[int, Stored]:
     return zlib.crc32(rows.path.rpartition("/")[2].encode()) % batches, rows
 
 
-def merge_blocks(group: tuple[int, Iterable[Any]], *, plan: MergePlan, kept: Kept) -> Iterator[tuple[int, Stored]]:
+def merge_blocks(group: tuple[int, Iterable[Any]], *, plan: MergePlan) -> Iterator[tuple[int, Spill]]:
     """Yield what the blocks of a batch have of each range of positions, merged, under the number of the range."""
     number, blocks = group
 
@@ -316,25 +333,23 @@ def merge_blocks(group: tuple[int, Iterable[Any]], *, plan: MergePlan, kept: Kep
         for place, piece in shards.cut_ranges(spill, plan.groups):
             yield place * plan.lanes + number % plan.lanes, piece
 
-    yield from _merge(blocks, cut, size=shards.LARGEST_BATCH, file=kept.rows_of(f"MergeBlocks-{number}"))
+    yield from _merge(blocks, cut, size=shards.LARGEST_BATCH)
 
 
 def cut_shards(
-    group: tuple[int, Iterable[Any]], *, specs: Sequence[ShardSpec], plan: MergePlan, kept: Kept
-) -> Iterator[tuple[str, Stored]]:
+    group: tuple[int, Iterable[Any]], *, specs: Sequence[ShardSpec], plan: MergePlan
+) -> Iterator[tuple[str, Spill]]:
     """Yield what has come together in one range of positions, merged, under the names of its shards."""
     cut = functools.partial(shards.cut_shards, shards=shards.of_splits(specs))
-    size = shards.recut_bytes(len(specs), groups=plan.groups)
-    yield from _merge(group[1], cut, size=size, file=kept.rows_of(f"CutShards-{group[0]}"))
+    yield from _merge(group[1], cut, size=shards.recut_bytes(len(specs), groups=plan.groups))
 
 
 def _merge(
-    stored: Iterable[Stored], cut: Callable[[Spill], Iterable[tuple[Any, Spill]]], *, size: int, file: str
-) -> list[tuple[Any, Stored]]:
-    """Merge rows, about `size` bytes at a time, cut them, and store what comes of it. Whoever comes first, it is the same."""
-    batches = _batches(sorted(stored, key=lambda rows: (rows.path, rows.begin)), size)
-    merged = (spills.merged_in_memory(_read(some)) for some in batches)
-    return kept_rows.store(itertools.chain.from_iterable(map(cut, merged)), file)
+    stored: Iterable[Stored], cut: Callable[[Spill], Iterable[tuple[Any, Spill]]], *, size: int
+) -> Iterator[tuple[Any, Spill]]:
+    """Merge rows, about `size` bytes at a time, and yield them cut. Whoever comes first, it is the same."""
+    for some in _batches(sorted(stored, key=lambda rows: (rows.path, rows.begin)), size):
+        yield from cut(spills.merged_in_memory(_read(some)))
 
 
 def _read(stored: Sequence[Stored]) -> list[Any]:

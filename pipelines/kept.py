@@ -19,7 +19,7 @@ from typing import Any
 import google_crc32c
 
 from pipelines import steps
-from pipelines.steps import Job
+from pipelines.steps import Job, Piece
 from t5prep.errors import OutputError
 from t5prep.io import gcs, paths, signed_files
 from t5prep.prepare import output_folder, token_cache
@@ -34,25 +34,25 @@ _ROWS = ".rows"
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """A spill or sketch of which the `data` is a part of a file that every worker reads; `crc` is its CRC-32C."""
+    """A spill, sketch or piece of which the `data` is a part of a file that every worker reads; `crc` is its CRC-32C."""
 
-    about: Spill | Sketch
+    about: Spill | Sketch | Piece
     path: str
     begin: int
     size: int
     crc: int
 
     def read(self) -> Any:
-        """Return the spill or sketch with its data. Raises OutputError if that is gone or damaged."""
+        """Return the spill or sketch with its data, or the bytes of a piece. Raises OutputError if they are gone or damaged."""
         with contextlib.suppress(OSError):
             data = paths.read_range(self.path, self.begin, self.size)
             if len(data) == self.size and google_crc32c.value(data) == self.crc:
-                return dataclasses.replace(self.about, data=data)
+                return data if isinstance(self.about, Piece) else dataclasses.replace(self.about, data=data)
         raise OutputError(_gone(self.path))
 
 
-def store(pieces: Iterable[tuple[Any, Spill | Sketch]], file: str) -> list[tuple[Any, Stored]]:
-    """Write what spills or sketches hold into one file, and return where each is, with its key. Raises OutputError."""
+def store(pieces: Iterable[tuple[Any, Spill | Sketch | Piece]], file: str) -> list[tuple[Any, Stored]]:
+    """Write what spills, sketches or pieces hold into one file, and return where each is, with its key. Raises OutputError."""
     stored, begin = list[tuple[Any, Stored]](), 0
     with paths.scratch(file) as opened:
         for key, piece in pieces:

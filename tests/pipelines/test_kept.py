@@ -116,6 +116,38 @@ def test_a_job_that_failed_at_its_end_does_no_work_twice(
     assert not list(out.glob(f"{output_folder.KEPT}*"))
 
 
+@pytest.mark.parametrize(
+    ("gone", "taken"),
+    [
+        ("*.tfrecord-*", ["pipelines.graph.merge_blocks", "pipelines.steps.cut_bands", "pipelines.steps.group_rows"]),
+        ("CutShards-*", ["pipelines.graph.merge_blocks", "pipelines.steps.cut_bands", "pipelines.steps.group_rows"]),
+        ("FindRepeats-*", ["pipelines.graph.cut_shards", "pipelines.steps.cut_bands", "pipelines.steps.group_rows"]),
+        ("JoinLinks-*", ["pipelines.graph.cut_shards", "pipelines.steps.link_rows"]),
+        ("[CM]*s-*", ["pipelines.steps.cut_bands", "pipelines.steps.group_rows"]),
+    ],
+)
+def test_what_was_made_whole_before_what_is_gone_is_not_begun_again(
+    in_this_process: None, gone: str, taken: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = questions(60)
+    source = write_csv(tmp_path / "rows.csv", [*rows, *(dict(row, Id=f"{row['Id']} again") for row in rows[::5])])
+    out, choices = tmp_path / "out", {**CHOICES, "dedup": "near"}
+    prepared(source, tmp_path / "here", **{**choices, "runner": "local"})
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing.Finish, "__call__", fails)
+        with pytest.raises(T5prepError, match="the disk is full"):
+            prepared(source, out, **choices)
+    (folder,) = out.glob(f"{output_folder.KEPT}*")
+    lost = [path for pattern in ("*.tfrecord-*", gone) for path in folder.glob(pattern)]
+    assert lost
+    for path in set(lost):
+        path.unlink()
+    for step in taken:
+        monkeypatch.setattr(step, fails)
+    prepared(source, out, **choices)
+    assert bytes_of(out) == bytes_of(tmp_path / "here")
+
+
 def test_another_job_takes_nothing_of_it_and_leaves_nothing_of_it(
     in_this_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
