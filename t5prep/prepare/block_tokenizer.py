@@ -133,7 +133,7 @@ class BlockExamples:
         where = registry.line_of(error, code.co_filename) if code else ""
         unread = " Only columns that its Columns name are read." if isinstance(error, KeyError) else ""
         of, number = block.places(np.array([row.number]))
-        name = block.files[int(of[0])][0].name
+        name = block.files[int(of[0])][0]
         return TaskError(
             f"the task {self._task.name} fails at {name}, row {number[0]}: {registry.said(error)}"
             f"{f' ({where})' if where else ''}. Fix its to_example, or let it raise Reject for such rows.{unread}"

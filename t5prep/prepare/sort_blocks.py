@@ -137,7 +137,7 @@ class BlockSorter:
         )
         entries = np.zeros(len(rows), ENTRY)
         entries["high"], entries["low"] = positions["high"], positions["low"]
-        entries["file"] = np.array([self._numbers[file.name] for file, _ in block.files])[of_file]
+        entries["file"] = np.array([self._numbers[name] for name, _ in block.files])[of_file]
         entries["row"] = rows
         entries["unknown"], entries["target"] = _count(inputs, self._unk_id), targets
         for name in ("tokens", "target_tokens", "markup"):
@@ -172,7 +172,7 @@ class BlockSorter:
 
         `targets` are the digests of their labels, uint32[rows], if they are known.
         """
-        names_of = [file.name for file, _ in block.files]
+        names_of = [name for name, _ in block.files]
         of_file, rows = block.places(kept["row"].to_numpy() + block.first_row)
         ids = kept["id"].to_pylist()
         for place in np.flatnonzero(kept["id"].is_null()).tolist():
@@ -217,8 +217,8 @@ def _file_rows(table: pa.Table, block: Block) -> rejected_rows.Total:
     counted = (~rejected, rejected, part <= 1, part > 1)
     counts = (np.bincount(of[which], minlength=len(block.files)).tolist() for which in counted)
     total = rejected_rows.Total()
-    for (file, rows), examples, left_out, first, more in zip(block.files, *counts, strict=True):
-        total.add(file.name, read=rows, examples=examples, rejected=left_out, blank=rows - first, parts=more)
+    for (name, rows), examples, left_out, first, more in zip(block.files, *counts, strict=True):
+        total.add(name, read=rows, examples=examples, rejected=left_out, blank=rows - first, parts=more)
     return total
 
 
@@ -238,7 +238,7 @@ def _rejected(table: pa.Table, block: Block) -> _Rejected:
     of, numbers = block.places(rejected["row"].to_numpy() + block.first_row)
     reasons = rejected["reason"].combine_chunks().dictionary_encode()
     which, different = reasons.indices.to_numpy(), reasons.dictionary.to_pylist()
-    names, ids = [file.name for file, _ in block.files], rejected["id"].combine_chunks()
+    names, ids = [name for name, _ in block.files], rejected["id"].combine_chunks()
     parts = {
         '{"file": ': _json_of(names).take(pa.array(of)),
         ', "row": ': pa.array(numbers).cast(pa.large_string()),

@@ -39,8 +39,8 @@ class Block:
 
     `skip` is the number of rows of that row group before the first, and the file stores `packing` bytes for each of
     `size`. `regular` is true if a CSV's quotes follow RFC 4180. `cut` is true if only the first `rows` rows of the `size`
-    bytes are wanted. `joined` are the files of a block that several small ones were joined to, each with the number of
-    its rows; `file` is the first of them.
+    bytes are wanted. `joined` are the names of the files of a block that several small ones were joined to, each with
+    the number of its rows; `file` is the first of them.
     """
 
     file: RawFile
@@ -55,12 +55,12 @@ class Block:
     packing: float = 1.0
     regular: bool = False
     cut: bool = False
-    joined: tuple[tuple[RawFile, int], ...] = ()
+    joined: tuple[tuple[str, int], ...] = ()
 
     @property
-    def files(self) -> tuple[tuple[RawFile, int], ...]:
-        """The files of this block, each with the number of its rows."""
-        return self.joined or ((self.file, self.rows),)
+    def files(self) -> tuple[tuple[str, int], ...]:
+        """The names of the files of this block, each with the number of its rows."""
+        return self.joined or ((self.file.name, self.rows),)
 
     def places(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return where rows stand, given their numbers (int64[n]): the place of each one's file in `files`, its number there."""
@@ -218,7 +218,7 @@ def _join(blocks: Sequence[Block]) -> Block:
     data = b"".join(
         [block.data if block.data.endswith(b"\n") else block.data + b"\n" for block in blocks if block.data]
     )
-    files = tuple((block.file, block.rows) for block in blocks)
+    files = tuple((block.file.name, block.rows) for block in blocks)
     rows = sum(block.rows for block in blocks)
     return dataclasses.replace(blocks[0], rows=rows, begin=0, size=len(data), data=data, joined=files)
 
@@ -392,10 +392,7 @@ def scan_element(
         form = Format("tsv", encoding)
         yield from _of_lines(_lines_of_pair(element), element.source, form, COLUMNS, size=block_bytes)
     else:
-        says = unpacked_name(element.name).lower().endswith(tuple(formats.SUFFIXES))
-        form = formats.detect(
-            element.name, kind=kind or ("" if says else otherwise), encoding=encoding, delimiter=delimiter
-        )
+        form = formats.detect(element.name, kind=kind, otherwise=otherwise, encoding=encoding, delimiter=delimiter)
         if records and form.kind != "jsonl":
             raise SourceError(f"--records is for JSON documents, and {element.name} is {form.kind}.")
         form = dataclasses.replace(form, records=records) if records else form

@@ -63,11 +63,11 @@ class Format:
         return self.kind in ("csv", "tsv")
 
 
-def detect(name: str, *, kind: str = "", encoding: str = "utf-8", delimiter: str = "") -> Format:
-    """Return the format of a file by its name, or `kind` where the user names it. Raises UsageError."""
+def detect(name: str, *, kind: str = "", otherwise: str = "", encoding: str = "utf-8", delimiter: str = "") -> Format:
+    """Return the format of a file: `kind` where the user names it, else what its name tells, or `otherwise`. Raises UsageError."""
     if kind and kind not in KINDS:
         raise UsageError(f'--format "{kind}": it is one of {", ".join(KINDS)}')
-    known = kind or _kind(name)
+    known = kind or _kind(name) or otherwise
     if not known:
         raise UsageError(f"the name {name} does not say what format it is in. Say it: --format {'|'.join(KINDS)}")
     if delimiter and known != "csv":
@@ -82,7 +82,8 @@ def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str
     (['a.csv', 'notes'], ['LICENSE', 'README.txt'])
     """
     documents = [name for name in names if _ABOUT.search(name)] if not kind else []
-    rows = [name for name in names if name not in set(documents)]
+    known = set(documents)
+    rows = [name for name in names if name not in known]
     return (rows, documents) if any(_kind(name) for name in rows) else (list(names), [])
 
 
@@ -110,7 +111,7 @@ def unpacked(name: str) -> str:
 def _kind(name: str) -> str:
     """Return the kind of format that a name tells, or ""."""
     own = unpacked(name)
-    return next((kind for suffix, kind in SUFFIXES.items() if own.endswith(suffix)), "")
+    return SUFFIXES.get(own[own.rfind(".") :], "")
 
 
 # Find the files of a source that are splits, by their names.

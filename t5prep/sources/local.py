@@ -31,7 +31,7 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
 
 
 def expand(
-    path: Path, *, name: str, include: Sequence[str] = (), sha256: str = "", checksum: str = ""
+    path: Path | str, *, name: str, include: Sequence[str] = (), sha256: str = "", checksum: str = ""
 ) -> tuple[list[RawFile], list[str]]:
     """Return a file on disk as raw files: itself, or the members of an archive as `name/member`; and all names in it.
 
@@ -39,9 +39,9 @@ def expand(
     """
     archives.refuse_others(name)
     try:
-        status = path.stat()
+        status = os.stat(path)
         if archives.is_archive(name):
-            with path.open("rb") as archive:
+            with open(path, "rb") as archive:
                 members, names = archives.members(
                     archive, path=str(path), name=name, include=include, prefix=f"{name}/", checksum=checksum
                 )
@@ -52,7 +52,7 @@ def expand(
     return ([file] if wanted(name, include) else []), [name]
 
 
-def _named(source: str) -> Iterator[tuple[Path, str]]:
+def _named(source: str) -> Iterator[tuple[Path | str, str]]:
     path = Path(source).expanduser()
     if path.is_file():
         yield path, path.name
@@ -72,7 +72,7 @@ def _named(source: str) -> Iterator[tuple[Path, str]]:
         )
 
 
-def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
+def _below(root: Path, pattern: str) -> Iterator[tuple[str, str]]:
     """Yield files below a directory that match; hidden ones (`.git`, `.DS_Store`) only when the pattern names them.
 
     Raises SourceError for a folder that cannot be read and for a broken link: their content would silently be missing.
@@ -91,7 +91,7 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
     for folder, folders, names in os.walk(root, onerror=refuse, followlinks=not anywhere):
         here = Path(folder)
         within = here.relative_to(root)
-        prefix = "" if here == root else f"{within.as_posix()}/"
+        place, prefix = ("" if here == Path() else str(here)), ("" if here == root else f"{within.as_posix()}/")
         folders[:] = [name for name in folders if hidden or not name.startswith(".")]
         if not anywhere and len(within.parts) >= depth:
             folders.clear()
@@ -99,9 +99,9 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
             known = prefix + name
             if not shape.fullmatch(known) or not (hidden or not name.startswith(".")):
                 continue
-            path = here / name
+            path = os.path.join(place, name)
             if os.path.isfile(path):
                 walked.append((path, known))
-            elif path.is_symlink() and not path.exists():
+            elif os.path.islink(path) and not os.path.exists(path):
                 raise SourceError(f"{path} is a link to a file that does not exist. Remove it, or restore it.")
     yield from sorted(walked, key=operator.itemgetter(1))

@@ -144,7 +144,7 @@ def content_of_small(file: RawFile) -> bytes | None:
         opened = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             _check_status(file, os.fstat(opened))
-            content = os.read(opened, _SMALL)
+            content = os.read(opened, file.bytes)
             while len(content) < file.bytes and (more := os.read(opened, _SMALL)):  # a file system may give a part
                 content += more
             return content
