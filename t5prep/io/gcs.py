@@ -8,6 +8,7 @@ import base64
 import concurrent.futures
 import contextlib
 import functools
+import io
 import json
 import os
 import sys
@@ -29,8 +30,8 @@ _REACHED: set[str] = set()  # buckets
 _WAITED_FOR: set[str] = set()  # buckets about which a line was printed
 # A write that the server refuses because other bytes arrived (400) is sent this many times.
 _WRITES = 3
-# So many objects are removed at a time.
-_AT_A_TIME = 16
+# So many objects are listed at once, and removed at a time.
+_PAGE, _AT_A_TIME = 1000, 16
 # While this object exists, a dataset is being written there; its content says which.
 MARKER = f"{atomic_files.UNFINISHED}t5prep"
 # The least role that grants each permission.
@@ -67,9 +68,14 @@ def listed(uri: str) -> list[Any]:
 
     Raises OutputError; FileNotFoundError if the bucket does not exist.
     """
-    bucket, _, prefix = uri.removeprefix(SCHEME).partition("/")
     with speaking(uri, need="storage.objects.list"):
-        return list(client().list_blobs(bucket, prefix=prefix, timeout=TIMEOUT_SECONDS, retry=retry(uri)))
+        return list(_listing(uri))
+
+
+def _listing(uri: str) -> Any:
+    """Return an iterator of the client over the objects whose name begins with the name in `uri`, which asks for a page at a time."""
+    bucket, _, prefix = uri.removeprefix(SCHEME).partition("/")
+    return client().list_blobs(bucket, prefix=prefix, page_size=_PAGE, timeout=TIMEOUT_SECONDS, retry=retry(uri))
 
 
 def split(uri: str) -> tuple[str, str]:
@@ -232,30 +238,37 @@ class Reader(RangedFile):
         return _range(self._blob, self._uri, begin, size)
 
 
-def write(uri: str, content: bytes, *, generation: int | None = None) -> None:
-    """Write a small object, which appears whole and replaces only `generation` (0: no object; None: any).
+def write(uri: str, content: bytes | BinaryIO, *, generation: int | None = None) -> int:
+    """Write an object, which appears whole and replaces only `generation` (0: no object; None: any); return its own.
 
-    Raises OutputError, and FileExistsError if the object has another generation.
+    `content` is all that it holds, or a file that is read from its beginning. Raises OutputError, FileNotFoundError without the
+    bucket, and FileExistsError if the object has another generation.
     """
     from google.api_core.exceptions import BadRequest, PreconditionFailed
 
+    file = io.BytesIO(content) if isinstance(content, bytes) else content
+    size = file.seek(0, os.SEEK_END)
     with speaking(uri, need="storage.objects.create"):
         for left in reversed(range(_WRITES)):
             try:
-                blob(uri).upload_from_string(
-                    content,
+                sent = blob(uri)
+                sent.upload_from_file(
+                    file,
+                    rewind=True,
+                    size=size,
                     content_type="application/octet-stream",
                     checksum="crc32c",
                     if_generation_match=generation,
                     timeout=TIMEOUT_SECONDS,
                     retry=retry(uri),
                 )
-                return
+                break
             except PreconditionFailed:
                 raise FileExistsError(uri) from None
             except BadRequest:
                 if not left:
                     raise
+    return int(sent.generation)
 
 
 def delete(uri: str, *, generation: int | None = None) -> None:
@@ -265,10 +278,14 @@ def delete(uri: str, *, generation: int | None = None) -> None:
 
 
 def delete_all(uri: str) -> None:
-    """Remove every object whose name begins with the name in `uri`, many at a time. Raises OutputError."""
+    """Remove every object whose name begins with the name in `uri`, many at a time, a page after the other. Raises OutputError."""
     bucket = split(uri)[0]
-    with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as threads:
-        list(threads.map(lambda blob: delete(f"{SCHEME}{bucket}/{blob.name}"), listed(uri)))
+    with (
+        speaking(uri, need="storage.objects.list"),
+        concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as threads,
+    ):
+        for page in _listing(uri).pages:
+            list(threads.map(lambda blob: delete(f"{SCHEME}{bucket}/{blob.name}"), page))
 
 
 def objects(uri: str) -> dict[str, Object]:

@@ -136,13 +136,7 @@ def copy(path: str, uri: str) -> str:
 
 def _send(uri: str, file: BinaryIO) -> int:
     try:
-        with gcs.speaking(uri, need="storage.objects.create"):
-            # Retrying is safe: it sends the same bytes under the same name.
-            blob = gcs.blob(uri)
-            blob.upload_from_file(
-                file, rewind=True, checksum="crc32c", retry=gcs.retry(uri), timeout=gcs.TIMEOUT_SECONDS
-            )
-            return int(blob.generation)
+        return gcs.write(uri, file)  # trying again is safe: it sends the same bytes under the same name
     except FileNotFoundError:
         raise OutputError(f"{uri} cannot be written: there is no bucket {gcs.split(uri)[0]}.") from None
 

@@ -2,12 +2,12 @@
 
 import pytest
 from preparing import bytes_of, prepared, require
-from servers.gcs_emulator import every
+from servers.gcs_emulator import every, once_each, put
 
 from t5prep.dataset import manifest
 from t5prep.dataset.verify import verify
 from t5prep.errors import OutputError
-from t5prep.io import gcs
+from t5prep.io import gcs, paths
 from t5prep.io.gcs import MARKER
 
 CHOICES = {"tokenizer": "sample:", "shards": 3}
@@ -89,8 +89,9 @@ def test_one_in_ten_requests_fails_and_the_bytes_are_the_same(source, bucket, fr
 def test_an_engine_that_failed_goes_on_in_a_bucket_with_what_it_had_made(source, bucket, front, tmp_path, capsys):
     require("prism")
     place = f"{bucket}/data"
-    front.fault = lambda seen: "403" if manifest.NAME in seen.name else ""
-    with pytest.raises(OutputError, match=r"lacks storage\.objects\.create"):
+    # What is written after the card is the manifest.
+    front.fault = lambda seen: "403" if seen.kind == "multipart" and front.made()[-1:] == ["data/README.md"] else ""
+    with pytest.raises(OutputError, match=r"manifest.json: .* lacks storage\.objects\.create"):
         prepared(source, place, runner="prism", **CHOICES)
     front.fault = lambda seen: ""
     before = len(front.made())
@@ -100,3 +101,25 @@ def test_an_engine_that_failed_goes_on_in_a_bucket_with_what_it_had_made(source,
     prepared(source, tmp_path / "data", **CHOICES)
     assert held(place) == bytes_of(tmp_path / "data")
     assert not gcs.listed(f"{place}/.unfinished-")
+
+
+@pytest.mark.parametrize("size", [100, 9 << 20])
+def test_a_write_that_was_damaged_on_its_way_is_sent_again(bucket, front, size):
+    name = f"{bucket}/kept"
+    struck: set[str] = set()
+    front.fault = once_each("multipart" if size < 8 << 20 else "put", "400", struck)
+    content = bytes(range(100)) * (size // 100)
+    with paths.scratch(name) as file:
+        file.write(content)
+    assert struck
+    assert gcs.read(name) == content
+
+
+def test_very_many_objects_are_removed_a_page_after_the_other(bucket, front, monkeypatch):
+    put(bucket, {f"kept/{number}": b"rows" for number in range(5)} | {"keep": b""})
+    monkeypatch.setattr(gcs, "_PAGE", 2)
+    front.seen.clear()
+    gcs.delete_all(f"{bucket}/kept/")
+    methods = [seen.method for seen in front.seen]
+    assert methods == ["GET", "DELETE", "DELETE", "GET", "DELETE", "DELETE", "GET", "DELETE"]
+    assert set(gcs.objects(bucket)) == {"keep"}
