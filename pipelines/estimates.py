@@ -276,9 +276,13 @@ def _size(file: LimitedFile) -> int:
 
 def _packing(block: Block) -> float:
     """Return the bytes that a file stores for a byte of a block, of a packed file about what gzip makes of the block."""
-    if block.data is None or unpacked_name(block.file.name) == block.file.name:
+    if block.data is None:
         return block.packing
-    return len(zlib.compress(block.data)) / max(1, len(block.data))
+    written = block.format.written
+    stored = block.data.decode("utf-8", "replace").encode(written, "replace") if written else block.data
+    if unpacked_name(block.file.name) != block.file.name:
+        stored = zlib.compress(stored)
+    return len(stored) / max(1, len(block.data))
 
 
 # The shortest rows make this many bytes of padded records of one byte of text: a source that fits even then is not sampled.

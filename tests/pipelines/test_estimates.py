@@ -109,6 +109,15 @@ def numbers(said: str, name: str) -> list[float]:
     return [float(number.replace(",", "")) for number in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", line)]
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_rows_of_a_file_in_utf_16_are_not_told_twice(packed: bool, tmp_path: Path) -> None:
+    lines = "".join(f"{number} row of some words\n" for number in range(20_000)).encode("utf-16")
+    path = tmp_path / f"rows.txt{'.gz' if packed else ''}"
+    path.write_bytes(gzip.compress(lines) if packed else lines)
+    _, said = dry("--source", path, "--out", tmp_path / "out", task="span_corruption")
+    assert 18_000 < numbers(said, "reads")[-1] < 22_000
+
+
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet"])
 def test_a_dry_run_says_what_will_be_and_writes_nothing(tmp_path: Path, form: str) -> None:
     """Files that differ: of one all rows are rejected. What a sample says is about what a run makes."""
