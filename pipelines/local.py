@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import operator
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -189,14 +190,14 @@ class _Groups:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with open(path, "ab") as file:
-                for piece in pieces:
-                    begin = file.tell()
-                    file.write(piece.data)
+                for about, alike in itertools.groupby(pieces, key=_about):
+                    begin, data = file.tell(), b"".join([piece.data for piece in alike])
+                    file.write(data)
                     last = own[-1] if own else None
-                    if isinstance(last, Piece) and last.about == piece.about and last.begin + last.size == begin:
-                        own[-1] = dataclasses.replace(last, size=last.size + len(piece.data))
+                    if isinstance(last, Piece) and last.about == about and last.begin + last.size == begin:
+                        own[-1] = dataclasses.replace(last, size=last.size + len(data))
                     else:
-                        own.append(Piece(piece.about, path=str(path), begin=begin, size=len(piece.data)))
+                        own.append(Piece(about, path=str(path), begin=begin, size=len(data)))
         except OSError as error:
             raise OutputError(atomic_files.explain(error, path)) from error
 
@@ -218,6 +219,9 @@ class _WriteHere:
             with atomic_files.scratch(place) as temporary, open(temporary, "wb") as file:
                 file.writelines(written.rejected)
         return written._replace(rejected=())
+
+
+_about = operator.attrgetter("about")
 
 
 def left_out_path(spool: Path, shard: str) -> Path:

@@ -438,7 +438,7 @@ def without_bytes(sketch: Sketch) -> Iterator[Sketch]:
 def cut_bands(sketch: Sketch, *, plan: Plan) -> Iterator[tuple[int, Piece]]:
     """Yield the sketch's bands in each range of their values, under the number of the range; its file has them no more."""
     for number, entries in plan.cut(sketch):
-        yield number, Piece(data=entries.tobytes())
+        yield number, Piece(data=entries)
     sketch.drop_bands()
 
 

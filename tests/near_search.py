@@ -59,7 +59,7 @@ def search(
     ranges: dict[int, list[np.ndarray]] = {}
     for one in sketches:
         for number, entries in plan.cut(one):
-            ranges.setdefault(number, []).append(entries)
+            ranges.setdefault(number, []).append(np.frombuffer(entries, clusters.ENTRY))
     links = [links for entries in ranges.values() for links in clusters.links(lambda own=entries: own, size=1)]
     groups: dict[int, list[pa.Table]] = {}
     for number, placed in clusters.grouped(links, plan=plan, folder=""):

@@ -340,16 +340,16 @@ class Plan(NamedTuple):
         """Return the number of a sketch."""
         return self.numbers[sketch.file, sketch.first_row]
 
-    def cut(self, sketch: Sketch) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the number of each range that a sketch has bands in, and these bands, `ENTRY[n]`."""
+    def cut(self, sketch: Sketch) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of each range that a sketch has bands in, and these bands, the bytes of `ENTRY[n]`."""
         values, places = sketch.entries()
         entries = np.empty(len(values), ENTRY)
         nodes = places.astype(np.uint64) + self.firsts[self.number(sketch)]
         entries["value"], entries["node"], entries["high"] = values, nodes, nodes >> np.uint64(32)
-        bounds = [0, *np.searchsorted(values, self.edges).tolist(), len(values)]
-        for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
+        data, bounds = entries.tobytes(), np.searchsorted(values, self.edges) * ENTRY.itemsize
+        for number, (begin, end) in enumerate(itertools.pairwise([0, *bounds.tolist(), len(data)])):
             if begin < end:
-                yield number, entries[begin:end]
+                yield number, data[begin:end]
 
 
 @dataclasses.dataclass(frozen=True)
