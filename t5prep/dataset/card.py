@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.dataset.manifest import NAME as MANIFEST
-from t5prep.dataset.manifest import Manifest, Shard, Split, json_pieces
+from t5prep.dataset.manifest import Manifest, Split, json_pieces
+from t5prep.dataset.shard_files import Shard
 from t5prep.tasks.options import spelled
 
 NAME = "README.md"

@@ -19,7 +19,7 @@ from cattrs.gen import make_dict_structure_fn
 from t5prep import __version__
 from t5prep.dataset.rejected_rows import RejectedFile, Rows
 from t5prep.dataset.settings import OF_HEADS, Settings
-from t5prep.dataset.shard_files import Index, Lengths, Origins
+from t5prep.dataset.shard_files import Index, Lengths, Origins, Shard
 from t5prep.errors import DatasetError
 from t5prep.io import gcs, paths
 
@@ -98,16 +98,6 @@ class TaskFacts:
                 f"{path} is altered: it has the SHA-256 {found[:12]}…, and the file {self.file} that made the dataset had "
                 f"{self.sha256[:12]}…. Put that one there, or remove this one: rows are then inputs as they stand."
             )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shard:
-    """Describe one TFRecord file: its name beside the manifest, its records, bytes and SHA-256."""
-
-    name: str
-    records: int
-    bytes: int
-    sha256: str
 
 
 class Lost(TypedDict):

@@ -13,9 +13,8 @@ import hashlib
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -38,26 +37,36 @@ _WIDTHS = (0, 1, 2, 4)
 _SHARD = re.compile(r".+\.tfrecord-\d{5,}-of-\d{5,}")
 
 
-@dataclasses.dataclass(frozen=True)
-class Index:
-    """Describe the file of an index: its name, its bytes and SHA-256, and the number of records in a page of each split.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shard:
+    """Describe one TFRecord file: its name beside the manifest, its records, bytes and SHA-256."""
 
-    The last page of a shard may have fewer.
-    """
+    name: str
+    records: int
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside:
+    """Describe a file beside the shards: its name, how many bytes it has, and their SHA-256 (hex)."""
 
     name: str
     bytes: int
     sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Index(Beside):
+    """Describe the file of an index, and the number of records in a page of each split: the last one of a shard may have fewer."""
+
     every: dict[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
-class Lengths:
-    """Describe the file of lengths: its name, its bytes and SHA-256, and the records of each split that is in it."""
+class Lengths(Beside):
+    """Describe the file of lengths, and the records of each split that is in it."""
 
-    name: str
-    bytes: int
-    sha256: str
     records: dict[str, int]
 
 
@@ -71,17 +80,6 @@ class Origins(Lengths):
     widths: list[int]
 
 
-class _Shard(Protocol):
-    """Describe what the index needs to know of a shard."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def records(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-
-
 def name(split: str, number: int, shards: int) -> str:
     """Return the file name of one of a split's shards.
 
@@ -89,17 +87,6 @@ def name(split: str, number: int, shards: int) -> str:
     'train.tfrecord-00003-of-00016'
     """
     return f"{split}.tfrecord-{number:05d}-of-{shards:05d}"
-
-
-def parts(file: str) -> tuple[str, int, int]:
-    """Return the split, the number, and how many shards the split has, from a shard's file name.
-
-    >>> parts("train.tfrecord-00003-of-00016")
-    ('train', 3, 16)
-    """
-    split, _, numbers = file.rpartition(".tfrecord-")
-    number, count = numbers.split("-of-")
-    return split, int(number), int(count)
 
 
 def is_shard(file: str) -> bool:
@@ -144,16 +131,21 @@ def write_index(out: str, shards: Iterable[bytes], *, every: Mapping[str, int]) 
 
     `shards` are the page sizes of each shard as bytes, splits in the order of their names. Raises OutputError.
     """
+    return Index(**vars(_written(out, INDEX, shards)), every=dict(sorted(every.items())))
+
+
+def _written(out: str, name: str, pieces: Iterable[bytes]) -> Beside:
+    """Write a file of some pieces, whole, and return its description."""
     size, sha256 = 0, hashlib.sha256()
-    with paths.whole(paths.at(out, INDEX)) as file:
-        for pages in shards:
-            file.write(pages)
-            sha256.update(pages)
-            size += len(pages)
-    return Index(INDEX, size, sha256.hexdigest(), dict(sorted(every.items())))
+    with paths.whole(paths.at(out, name)) as file:
+        for piece in pieces:
+            file.write(piece)
+            sha256.update(piece)
+            size += len(piece)
+    return Beside(name, size, sha256.hexdigest())
 
 
-def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[_Shard]]) -> dict[str, list[np.ndarray]]:
+def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[Shard]]) -> dict[str, list[np.ndarray]]:
     """Return the bytes of each page of each shard, `uint32[pages]`, by split, after checking them against the shards.
 
     Raises DatasetError if the file is missing, altered, or not the index of these shards; OutputError.
@@ -187,7 +179,7 @@ def write_lengths(out: str, splits: Mapping[str, Iterable[bytes]], *, longest: i
     `splits` are those of each shard, `compressed` (b"" of one without records), by the names of splits; no length is above
     `longest`.
     """
-    numbers = _numbers(longest)
+    numbers = "<u1" if longest < 1 << 8 else "<u2" if longest < 1 << 16 else "<u4"
     return _write_records(out, LENGTHS, splits, lambda shard: _numbers_of(shard).astype(numbers).reshape(-1, 2))
 
 
@@ -216,16 +208,15 @@ def _write_records(
     out: str, name: str, splits: Mapping[str, Iterable[bytes]], entries: Callable[[bytes], np.ndarray]
 ) -> Lengths:
     """Write a file of what `entries` makes of each shard, one for each of its records, and return its description."""
-    size, sha256, records = 0, hashlib.sha256(), dict.fromkeys(sorted(splits), 0)
-    with paths.whole(paths.at(out, name)) as file:
+    records = dict.fromkeys(sorted(splits), 0)
+
+    def pieces() -> Iterator[bytes]:
         for split in records:
             for own in map(entries, splits[split]):
-                content = own.tobytes()
-                file.write(content)
-                sha256.update(content)
-                size += len(content)
                 records[split] += len(own)
-    return Lengths(name, size, sha256.hexdigest(), records)
+                yield own.tobytes()
+
+    return Lengths(**vars(_written(out, name, pieces())), records=records)
 
 
 def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
@@ -239,18 +230,13 @@ def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
     whole = bool(entry.itemsize) and min(counts, default=0) >= 0 and len(content) == sum(counts) * entry.itemsize
     if not whole or len(origins.widths) != len(ORIGIN):
         raise DatasetError(f"{path} does not have the origins of these records. {AGAIN}")
-    entries = np.frombuffer(content, entry)
-    ends = list(itertools.accumulate((own for _, own in sorted(origins.records.items())), initial=0))
-    return {split: entries[a:b] for split, a, b in zip(sorted(origins.records), ends, ends[1:], strict=False)}
+    return _by_split(np.frombuffer(content, entry), origins.records)
 
 
-def check_origins(data: str | Path, origins: Origins, *, records: Mapping[str, int], packed: bool) -> None:
-    """Raise what `read_origins` raises, and DatasetError if there are not as many as `records`; of `packed` ones there may be more."""
-    for split, entries in read_origins(data, origins).items():
-        least = records.get(split, 0)
-        if len(entries) < least or (len(entries) > least and not packed):
-            path = paths.at(data, origins.name)
-            raise DatasetError(f"{path} has {len(entries):,} origins of {split}, which has {least:,} records. {AGAIN}")
+def _by_split(entries: np.ndarray, records: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Return the entries of each split's records, given those of all."""
+    ends = list(itertools.accumulate((own for _, own in sorted(records.items())), initial=0))
+    return {split: entries[a:b] for split, a, b in zip(sorted(records), ends, ends[1:], strict=False)}
 
 
 def origin(entries: np.ndarray, name: str) -> np.ndarray:
@@ -263,51 +249,21 @@ def _origin(widths: Sequence[int]) -> np.dtype:
     return np.dtype([(name, f"<u{width}") for name, width in zip(ORIGIN, widths, strict=False) if width])
 
 
-def read_lengths(data: str | Path, lengths: Lengths, *, split: str, counts: Sequence[int]) -> np.ndarray:
-    """Return the input and target tokens of each record of a split, int32[records, 2], in the order of its shards.
+def read_lengths(data: str | Path, lengths: Lengths, *, records: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Return the input and target tokens of each record, uint[records, 2], in the order of the shards, by split.
 
-    `counts` are the records of its shards. Raises DatasetError if the file is missing, altered, or of other shards;
-    OutputError.
+    `records` are those of some splits. Raises DatasetError if the file is missing, altered, or has others; OutputError.
     """
-    numbers, content = _read_lengths(data, lengths, {split: sum(counts)})
-    own = lengths.records[split]
-    before = sum(records for name, records in lengths.records.items() if name < split)
-    part = np.frombuffer(content, numbers, 2 * own, offset=2 * before * numbers.itemsize)
-    return part.astype(np.int32).reshape(own, 2)
-
-
-def check_lengths(data: str | Path, lengths: Lengths, *, records: Mapping[str, int]) -> None:
-    """Read the file once, and raise what `read_lengths` raises for one of the splits in it; `records` are those of every split."""
-    _read_lengths(data, lengths, {split: records[split] for split in lengths.records})
-
-
-def _read_lengths(data: str | Path, lengths: Lengths, records: Mapping[str, int]) -> tuple[np.dtype, bytes]:
-    """Return the type of the numbers in the file, and its bytes. Raises DatasetError if splits have other `records`."""
     content, path = read_checked(data, lengths), paths.at(data, lengths.name)
     total = sum(lengths.records.values())
-    for split, own in records.items():
-        if own != lengths.records[split] or total == 0 or len(content) not in (2 * total, 4 * total, 8 * total):
-            raise DatasetError(f"{path} does not have the lengths of the split {split}. {AGAIN}")
-    return np.dtype(f"<u{len(content) // (2 * total)}"), content
+    wrong = [split for split, own in records.items() if own != lengths.records[split]]
+    if wrong or total == 0 or len(content) not in (2 * total, 4 * total, 8 * total):
+        raise DatasetError(f"{path} does not have the lengths of the split {', '.join(wrong or records)}. {AGAIN}")
+    entries = np.frombuffer(content, f"<u{len(content) // (2 * total)}")
+    return _by_split(entries.reshape(-1, 2), lengths.records)
 
 
-def _numbers(longest: int) -> np.dtype:
-    """Return the type of the smallest numbers that hold a length."""
-    return np.dtype("<u1" if longest < 1 << 8 else "<u2" if longest < 1 << 16 else "<u4")
-
-
-class Described(Protocol):
-    """Describe a file in the manifest: its name, how many bytes it has, and their SHA-256 (hex)."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def bytes(self) -> int: ...  # noqa: D102
-    @property
-    def sha256(self) -> str: ...  # noqa: D102
-
-
-def read_checked(data: str | Path, file: Described) -> bytes:
+def read_checked(data: str | Path, file: Beside) -> bytes:
     """Return the bytes of a file beside the manifest. Raises DatasetError if it is missing or altered; OutputError."""
     path = paths.at(data, file.name)
     try:

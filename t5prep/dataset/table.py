@@ -132,7 +132,7 @@ class _Records:
                         )
                         first, at = first + len(places), at + int(edges[-1])
 
-    def _read(self, shard: manifest.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
+    def _read(self, shard: shard_files.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
         """Yield some pages of a shard at a time, and how many records they have."""
         counts = np.full(len(sizes), every, np.int64)
         counts[-1:] = shard.records - every * (len(sizes) - 1)

@@ -60,17 +60,21 @@ def verify(
             }
     records = {name: sum(shard.records for shard in split.shards) for name, split in dataset.splits.items()}
     if dataset.lengths:
-        shard_files.check_lengths(data, dataset.lengths, records=records)
-    if dataset.origins:
-        packed = dataset.settings.layout == "packed"
-        shard_files.check_origins(data, dataset.origins, records=records, packed=packed)
+        shard_files.read_lengths(
+            data, dataset.lengths, records={name: records[name] for name in dataset.lengths.records}
+        )
+    for name, entries in shard_files.read_origins(data, dataset.origins).items() if dataset.origins else ():
+        least = records.get(name, 0)
+        if len(entries) < least or (len(entries) > least and dataset.settings.layout != "packed"):
+            path = paths.at(data, shard_files.ORIGINS)
+            raise DatasetError(f"{path} has {len(entries):,} origins of {name}, which has {least:,} records. {AGAIN}")
     started(sum(shard.bytes for shard in shards))
     check_shards(data, dataset, pages=pages, progress=progress)
     _check_features(data, dataset)
     return dataset
 
 
-def _pieces(shard: manifest.Shard, pages: np.ndarray, every: int) -> Iterator[tuple[int, int]]:
+def _pieces(shard: shard_files.Shard, pages: np.ndarray, every: int) -> Iterator[tuple[int, int]]:
     """Yield the bytes and the records of pieces of a shard: pages of the index, about a MiB together."""
     ends, left = np.cumsum(pages, dtype=np.int64), shard.records
     for some in np.split(pages, np.flatnonzero(np.diff(ends // _PIECE)) + 1):
@@ -159,7 +163,7 @@ def _read_rejected(data: str | Path, name: str) -> tuple[rejected_rows.RejectedF
 
 def _check(
     data: str | Path,
-    shard: manifest.Shard,
+    shard: shard_files.Shard,
     pages: Sequence[tuple[int, int]],
     *,
     dataset: manifest.Manifest,

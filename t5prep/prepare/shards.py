@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t5prep.dataset import rejected_rows, shard_files
-from t5prep.dataset.manifest import Shard
+from t5prep.dataset.shard_files import Shard
 from t5prep.errors import UsageError
 from t5prep.io import paths
 from t5prep.prepare import placement, record_counts, spills

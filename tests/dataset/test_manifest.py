@@ -10,10 +10,10 @@ import pytest
 from toy_dataset import no_lengths, nothing_cut
 
 from t5prep.dataset import manifest
-from t5prep.dataset.manifest import Feature, Manifest, Shard, Source, SourceFile, Split, TaskFacts, Tokenizer
+from t5prep.dataset.manifest import Feature, Manifest, Source, SourceFile, Split, TaskFacts, Tokenizer
 from t5prep.dataset.rejected_rows import RejectedFile
 from t5prep.dataset.settings import Settings
-from t5prep.dataset.shard_files import Index
+from t5prep.dataset.shard_files import Index, Shard
 from t5prep.errors import DatasetError
 
 SETTINGS = Settings("mine", {"columns": ["a", "b"], "mark": "ă"}, 64, 8, splits={"train": 0.9, "test": 0.1}, limit=7)

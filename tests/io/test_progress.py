@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipelines.local import LocalProgress
-from t5prep.dataset.manifest import Shard
+from t5prep.dataset.shard_files import Shard
 from t5prep.io import progress
 from t5prep.io.progress import Progress
 from t5prep.prepare.shards import ShardSpec, ShardTotals, WrittenShard

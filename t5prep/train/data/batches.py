@@ -55,7 +55,8 @@ def lengths_of(opened: Opened) -> np.ndarray:
     """
     kept = opened.manifest.lengths
     if kept and lengths_kept(opened):
-        return shard_files.read_lengths(opened.data, kept, split=opened.name, counts=opened.counts)
+        splits = shard_files.read_lengths(opened.data, kept, records={opened.name: sum(opened.counts)})
+        return splits[opened.name].astype(np.int32)
     reader, decoder = PageReader(opened), features.decoder([opened], masks=False)
     fills, measured = features.fills_of(opened), []
     begins = np.cumsum(reader.sizes) - reader.sizes

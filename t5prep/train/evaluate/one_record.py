@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.dataset import manifest, shard_files
-from t5prep.dataset.manifest import Manifest, Shard
+from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.shard_files import Shard
 from t5prep.dataset.tfrecord import PLACE, Records
 from t5prep.errors import UsageError
 from t5prep.io import paths
