@@ -55,15 +55,15 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
     Example:
       t5prep inspect data/sample --split validation -n 1
     """
-    from t5prep.dataset import inspect_records, manifest
+    from t5prep.dataset import inspect_records
+    from t5prep.dataset.prepared import Dataset
     from t5prep.dataset.settings import OF_HEADS
 
-    shown = inspect_records.records(data, split=split, count=count, tokenizer=tokenizer)
+    opened = Dataset(data, tokenizer=tokenizer)
+    shown, target = inspect_records.records(opened, split=split, count=count), opened.manifest.settings.target
     if as_json:
         _output.print_json({"records": [dataclasses.asdict(record) for record in shown]})
         return
-    dataset_manifest = manifest.load(data)
-    loaded_tokenizer = inspect_records.open_tokenizer(dataset_manifest, tokenizer)
     width = max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns)
     wrapped = functools.partial(click.wrap_text, width=width - 2, initial_indent="  ", subsequent_indent="  ")
     for record in shown:
@@ -73,11 +73,11 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
             click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
             for line in text.split("\n"):
                 click.echo(wrapped(line))
-            if what == "target" and dataset_manifest.settings.target in OF_HEADS:
-                if dataset_manifest.settings.target == "class":
+            if what == "target" and target in OF_HEADS:
+                if target == "class":
                     click.echo("    " + _output.colour(f"class {ids[0]}", dim=True))
                 continue
-            for tokens, numbers in inspect_records.aligned(ids, loaded_tokenizer, width=width - 4):
+            for tokens, numbers in inspect_records.aligned(ids, opened.tokenizer, width=width - 4):
                 click.echo("    " + tokens)
                 click.echo("    " + _output.colour(numbers, dim=True))
         for answer in record.references:

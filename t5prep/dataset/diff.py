@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t5prep.dataset import inspect_records, manifest, tfrecord, verify
+from t5prep.dataset import manifest, prepared, tfrecord, verify
 from t5prep.dataset.manifest import Manifest
 
 # Records of one part: 96 MB of entries on each side.
@@ -160,7 +160,7 @@ def _spill(shards: Sequence[_Shard], folder: Path, *, side: int, parts: int, pro
 
 def _digests(shard: _Shard) -> Iterator[tuple[int, int, int]]:
     """Yield the digest of the id, the digest of the content, and the place in the shard of every example."""
-    for place, record in enumerate(inspect_records.read(shard.data, [shard.name])):
+    for place, record in enumerate(prepared.read(shard.data, shard.name)):
         for id, content in _examples(record):
             yield _digest(id), _digest(content), place
 
@@ -205,7 +205,7 @@ def _compare(entries: list[np.ndarray], sides: list[list[_Shard]], difference: D
 
 def _name(shard: _Shard, place: int, digest: int) -> str:
     """Return the id at a place of a shard."""
-    record = next(itertools.islice(inspect_records.read(shard.data, [shard.name]), place, None))
+    record = next(itertools.islice(prepared.read(shard.data, shard.name), place, None))
     for id, _ in _examples(record):
         if _digest(id) == digest:
             return id.decode("utf-8", "replace")

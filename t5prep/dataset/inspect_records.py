@@ -1,19 +1,15 @@
 """Show records to a person: decoded text, and tokens, ids and the label mask aligned under each other."""
 
-import contextlib
 import dataclasses
 import functools
 import itertools
 import sys
 import unicodedata
 from collections.abc import Iterator
-from pathlib import Path
 
-from t5prep.dataset import manifest, targets, tfrecord
+from t5prep.dataset import targets, tfrecord
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.tfrecord import IGNORED_LABEL
-from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
-from t5prep.io import paths
-from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -30,19 +26,17 @@ class Shown:
     references: list[str]
 
 
-def records(data: str | Path, *, split: str, count: int, tokenizer: str | None = None) -> Iterator[Shown]:
+def records(opened: Dataset, *, split: str, count: int) -> Iterator[Shown]:
     """Yield the first records of a split, decoded. Raises DatasetError, TokenizerError or UsageError."""
-    dataset = manifest.load(data)
-    data = manifest.folder_of(data) or "."
-    vocabulary = open_tokenizer(dataset, tokenizer)
-    check_split(dataset, split, data=data)
-    decode = functools.partial(newlines.decode, tokenizer=vocabulary, keep_newlines=dataset.settings.keep_newlines)
+    made, vocabulary = opened.manifest, opened.tokenizer
+    opened.check_split(split)
+    decode = functools.partial(newlines.decode, tokenizer=vocabulary, keep_newlines=made.settings.keep_newlines)
     text_of_labels = functools.partial(
-        targets.text_of_labels, settings=dataset.settings, tokenizer=vocabulary, classes=dataset.task.classes
+        targets.text_of_labels, settings=made.settings, tokenizer=vocabulary, classes=made.task.classes
     )
-    names = [shard.name for shard in dataset.splits[split].shards]
-    for number, record in enumerate(itertools.islice(read(data, names), min(count, sys.maxsize))):
-        with decoding(f"Record {number} of the split {split} in {data}", data):
+    read = opened.records(*(shard.name for shard in made.splits[split].shards))
+    for number, record in enumerate(itertools.islice(read, min(count, sys.maxsize))):
+        with opened.decoding(f"Record {number} of the split {split} in {opened.folder}"):
             features = tfrecord.parse(record)
             inputs = [int(token) for token in features["input_ids"]]
             labels = [int(token) for token in features["labels"]]
@@ -55,54 +49,6 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
                 references=[text.decode() for text in _bytes(features.get("references", []))],
             )
         yield shown
-
-
-@contextlib.contextmanager
-def decoding(record: str, data: str | Path) -> Iterator[None]:
-    """Raise DatasetError, which names a record of the dataset in `data`, for what decoding it raises."""
-    try:
-        yield
-    except (ValueError, KeyError, IndexError, OverflowError) as error:
-        raise DatasetError(
-            f"{record} is none that t5prep wrote ({error!r}). Find out more: t5prep verify {data}"
-        ) from error
-
-
-def check_split(dataset: manifest.Manifest, split: str, *, data: str | Path) -> None:
-    """Raise UsageError if the dataset in `data` has no such split."""
-    if split not in dataset.splits:
-        raise UsageError(
-            f'{data} has no split "{split}".{did_you_mean(split, dataset.splits)} It has {", ".join(dataset.splits)}.'
-        )
-
-
-def open_tokenizer(dataset: manifest.Manifest, name: str | None) -> Tokenizer:
-    """Return the tokenizer that a dataset was made with: by its own name, else by `name`.
-
-    Raises TokenizerError when it is not there, or another one.
-    """
-    try:
-        vocabulary = loading.load(name or dataset.tokenizer.name)
-    except TokenizerError as error:
-        raise TokenizerError(f"{error} It is the data's tokenizer; say where it lies with --tokenizer.") from error
-    if vocabulary.sha256 != dataset.tokenizer.sha256:
-        raise TokenizerError(
-            f"{vocabulary.name} is not the tokenizer of these records (SHA-256 {vocabulary.sha256[:12]}…, theirs is "
-            f"{dataset.tokenizer.sha256[:12]}…). Pass theirs: --tokenizer PATH"
-        )
-    return vocabulary
-
-
-def read(data: str | Path, names: list[str]) -> Iterator[bytes]:
-    """Yield the records of shards, undecoded. Raises DatasetError."""
-    for name in names:
-        try:
-            with paths.opened(paths.at(data, name)) as file:
-                yield from tfrecord.read(file)
-        except (OSError, ValueError) as error:
-            raise DatasetError(
-                f"{paths.at(data, name)} cannot be read ({error}). Find out more: t5prep verify {data}"
-            ) from error
 
 
 def columns(text: str) -> int:

@@ -17,16 +17,15 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from t5prep._native import read_texts
-from t5prep.dataset import inspect_records, manifest, rejected_rows, shard_files, tfrecord
-from t5prep.dataset.manifest import Manifest
+from t5prep.dataset import rejected_rows, shard_files, tfrecord
+from t5prep.dataset.prepared import REJECTED, Dataset
 from t5prep.dataset.settings import OF_HEADS
 from t5prep.dataset.targets import text_of_numbers
-from t5prep.dataset.tfrecord import IGNORED_LABEL, BrokenPageError
-from t5prep.errors import DatasetError, UsageError
+from t5prep.dataset.tfrecord import IGNORED_LABEL
+from t5prep.errors import UsageError
 from t5prep.io import paths
 from t5prep.tokens import decoding
 from t5prep.tokens.ragged import Names
-from t5prep.tokens.tokenizer import Tokenizer
 
 # Records that are decoded together, and batches of them in a row group of Parquet. More take memory and no less time.
 _TOGETHER, _IN_A_GROUP = 4096, 4
@@ -45,16 +44,15 @@ def records(
     predictions: str | Path | None = None,
 ) -> pa.RecordBatchReader:
     """Read the records of a prepared dataset as a table of texts: `t5prep.table` (report/table.py) says which, and what it raises."""
-    dataset = manifest.load(data)
-    place = manifest.folder_of(data) or "."
+    opened = Dataset(data, tokenizer=tokenizer)
     for split in splits:
-        inspect_records.check_split(dataset, split, data=place)
-    records = _Records(place, dataset, inspect_records.open_tokenizer(dataset, tokenizer))
+        opened.check_split(split)
+    records = _Records(opened)
     answers = None if predictions is None else Answers(predictions)
     schema = pa.schema([*records.schema, *(answers.fields if answers else ())])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in _made_ahead(records.batches(splits or sorted(dataset.splits))):
+        for batch in _made_ahead(records.batches(splits or sorted(opened.manifest.splits))):
             columns = answers.columns(batch) if answers else []
             yield pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=schema)
 
@@ -74,10 +72,10 @@ def _made_ahead(makers: Iterator[Callable[[], pa.RecordBatch]]) -> Iterator[pa.R
 class _Records:
     """Read the records of a dataset as rows of text."""
 
-    def __init__(self, data: str, dataset: Manifest, tokenizer: Tokenizer) -> None:
-        self._data, self._dataset, self._tokenizer = data, dataset, tokenizer
+    def __init__(self, opened: Dataset) -> None:
+        self._opened, dataset = opened, opened.manifest
         settings = dataset.settings
-        self._texts = decoding.decoder(tokenizer, keep_newlines=settings.keep_newlines)
+        self._texts = decoding.decoder(opened.tokenizer, keep_newlines=settings.keep_newlines)
         self._packed, self._target = settings.layout == "packed", settings.target
         self._classes = dataset.class_names
         self._lengths = {
@@ -86,7 +84,7 @@ class _Records:
         }
         self._marked = dataset.marked and not self._classes
         self._references = "references" in dataset.features
-        self._clusters = _Clusters(data, dataset) if dataset.near_duplicates else None
+        self._clusters = _Clusters(opened) if dataset.near_duplicates else None
         self._files = _texts([file.name for file in dataset.source.files])
         each = pa.list_ if self._packed else lambda one: one
         self.schema = pa.schema(
@@ -110,18 +108,13 @@ class _Records:
 
     def batches(self, splits: Sequence[str]) -> Iterator[Callable[[], pa.RecordBatch]]:
         """Yield what makes batches of the records of splits, in the order of their shards."""
-        dataset = self._dataset
-        if dataset.index is None:
-            raise DatasetError(f"{self._data} has no {shard_files.INDEX}. {shard_files.AGAIN}")
-        index = shard_files.read_index(
-            self._data, dataset.index, {name: split.shards for name, split in dataset.splits.items()}
-        )
-        origins = shard_files.read_origins(self._data, dataset.origins) if dataset.origins else {}
+        dataset, pages, origins = self._opened.manifest, self._opened.pages, self._opened.origins
+        assert dataset.index is not None
         for split in splits:
             every, own, at = dataset.index.every[split], origins.get(split), 0
-            for number, shard in enumerate(dataset.splits[split].shards):
+            for shard, sizes in zip(dataset.splits[split].shards, pages[split], strict=True):
                 first = 0
-                for data, count in self._read(shard, index[split][number], every=every):
+                for data, count in self._read(shard, sizes, every=every):
                     for places in self._cut_up(data, count, shard=shard.name, first=first):
                         with self._reading(shard.name, first):
                             ids = self._strings(data, places, "id")
@@ -136,14 +129,11 @@ class _Records:
         """Yield some pages of a shard at a time, and how many records they have."""
         counts = np.full(len(sizes), every, np.int64)
         counts[-1:] = shard.records - every * (len(sizes) - 1)
-        path, together = paths.at(self._data, shard.name), max(1, _TOGETHER // every)
-        try:
-            with paths.opened(path) as file:
-                for begin in range(0, len(sizes), together):
-                    some = slice(begin, begin + together)
-                    yield file.read(int(sizes[some].sum(dtype=np.int64))), int(counts[some].sum())
-        except OSError as error:
-            raise DatasetError(f"{path} cannot be read ({error}). Find out more: t5prep verify {self._data}") from error
+        path, together = self._opened.at(shard.name), max(1, _TOGETHER // every)
+        with self._opened.reading(path), paths.opened(path) as file:
+            for begin in range(0, len(sizes), together):
+                some = slice(begin, begin + together)
+                yield file.read(int(sizes[some].sum(dtype=np.int64))), int(counts[some].sum())
 
     def _cut_up(self, data: bytes, count: int, *, shard: str, first: int) -> Iterator[np.ndarray]:
         """Yield where the records of some bytes of a shard lie, so many at a time that their ids fit into little memory."""
@@ -152,16 +142,10 @@ class _Records:
         most = max(1, _MOST_IDS // int(places["size"].max(initial=1)))
         yield from (places[begin : begin + most] for begin in range(0, len(places), most))
 
-    @contextlib.contextmanager
-    def _reading(self, shard: str, first: int) -> Iterator[None]:
+    def _reading(self, shard: str, first: int) -> contextlib.AbstractContextManager[None]:
         """Raise DatasetError, which names the first record of some, for what reading them raises."""
-        try:
-            yield
-        except (BrokenPageError, ValueError, KeyError, IndexError) as error:
-            raise DatasetError(
-                f"Of the records from {first:,} on, {paths.at(self._data, shard)} holds one that cannot be read ({error}). "
-                f"Find out more: t5prep verify {self._data}"
-            ) from error
+        path = self._opened.at(shard)
+        return self._opened.reading(f"Of the records from {first:,} on, {path} holds one that")
 
     def _batch(
         self,
@@ -184,7 +168,7 @@ class _Records:
             # An id takes a byte or more: a length that is a lie takes no memory.
             longest = int(places["size"].max(initial=0))
             most = {name: min(length, longest) for name, length in self._lengths.items()}
-            inputs = self._texts((data,), places, "input_ids", most["input_ids"], self._tokenizer.pad_id)
+            inputs = self._texts((data,), places, "input_ids", most["input_ids"], self._opened.tokenizer.pad_id)
             targets, target_lengths = self._targets((data,), places, most["labels"])
             if origins is not None:
                 if len(origins) < edges[-1]:
@@ -281,8 +265,8 @@ def _texts(texts: Sequence[str]) -> pa.StringArray:
 class _Clusters:
     """Rows that are nearly the same, by the id of the one that was kept, and how many were left out."""
 
-    def __init__(self, data: str, dataset: Manifest) -> None:
-        kept = pa.chunked_array([batch["cluster"] for batch in _rejected(data, dataset)], pa.string())
+    def __init__(self, opened: Dataset) -> None:
+        kept = pa.chunked_array([batch["cluster"] for batch in _rejected(opened)], pa.string())
         counted = kept.drop_null().value_counts()
         self._ids = pa.concat_arrays([counted.field("values")])
         self._counts = counted.field("counts").to_numpy()
@@ -298,13 +282,7 @@ class _Clusters:
         return counts, pc.take(self._ids, found)
 
 
-def _kept_ids(reasons: pa.StringArray) -> pa.StringArray:
-    """Return the id of the row that was kept instead of each near-duplicate, null for another reason."""
-    return pc.struct_field(pc.extract_regex(reasons, rejected_rows.NEAR), "id")
-
-
 _ORIGIN = ("input_cut", "target_cut", "file", "row")
-_REJECTED = pa.schema([("file", pa.string()), ("row", pa.int64()), ("id", pa.string()), ("reason", pa.string())])
 
 
 def rejected(data: str | Path) -> pa.RecordBatchReader:
@@ -312,25 +290,18 @@ def rejected(data: str | Path) -> pa.RecordBatchReader:
 
     Raises DatasetError if there is no dataset, or the file of these rows is damaged.
     """
-    dataset = manifest.load(data)
-    schema = _REJECTED.append(pa.field("cluster", pa.string())) if dataset.near_duplicates else _REJECTED
-    return pa.RecordBatchReader.from_batches(schema, _rejected(manifest.folder_of(data) or ".", dataset))
+    opened = Dataset(data)
+    schema = REJECTED.append(pa.field("cluster", pa.string())) if opened.manifest.near_duplicates else REJECTED
+    return pa.RecordBatchReader.from_batches(schema, _rejected(opened))
 
 
-def _rejected(data: str, dataset: Manifest) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that made no record."""
-    for name in rejected_rows.names_of(dataset.rejected_file.name) if dataset.rejected_file else ():
-        path = paths.at(data, name)
-        try:
-            with paths.opened(path) as file:
-                while lines := list(itertools.islice(file, _TOGETHER)):
-                    rows = pa.RecordBatch.from_pylist([json.loads(line) for line in lines], schema=_REJECTED)
-                    if any(rows[name].null_count for name in ("file", "row", "reason")):
-                        raise ValueError("a line names no row, or no reason")
-                    yield rows.append_column("cluster", _kept_ids(rows["reason"])) if dataset.near_duplicates else rows
-        except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise DatasetError(f"{path} cannot be read ({why}). Find out more: t5prep verify {data}") from error
+def _rejected(opened: Dataset) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that made no record, with their clusters if near-duplicates were looked for."""
+    for rows in opened.rejected():
+        if opened.manifest.near_duplicates:
+            kept = pc.struct_field(pc.extract_regex(rows["reason"], rejected_rows.NEAR), "id")
+            rows = rows.append_column("cluster", kept)
+        yield rows
 
 
 class Answers:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5prep.dataset import inspect_records, manifest, tfrecord
+from t5prep.dataset import manifest, prepared, tfrecord
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
@@ -54,7 +54,7 @@ def shards(dataset: Manifest) -> list[str]:
 
 def records(data: str, shard: str, tokenizer: Tokenizer) -> Iterator[EarlierRecord]:
     """Yield the records of a shard. Raises DatasetError."""
-    for number, record in enumerate(inspect_records.read(manifest.folder_of(data) or ".", [shard]), 1):
+    for number, record in enumerate(prepared.read(manifest.folder_of(data) or ".", shard), 1):
         features = tfrecord.parse(record)
         (id,) = (value for value in features["id"] if isinstance(value, bytes))
         yield EarlierRecord(

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from t5prep import sources
-from t5prep.dataset import inspect_records, manifest, tfrecord
+from t5prep.dataset import manifest, tfrecord
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import SourceError, UsageError
 from t5prep.prepare.near_duplicates import sketches as shingling
 from t5prep.prepare.near_duplicates.sketches import shingles
@@ -35,14 +36,13 @@ def texts(data: str) -> Iterator[str]:
 
 def _prepared(data: str, *, split: str = "") -> Iterator[str]:
     """Yield what the inputs say; what was cut out of one, or stands for a newline, ends a text."""
-    dataset = manifest.load(data)
-    tokenizer = inspect_records.open_tokenizer(dataset, None)
-    if split and split not in dataset.splits:
-        raise UsageError(f"--decontaminate {data}#{split}: the dataset has the splits {', '.join(dataset.splits)}")
-    own = [split] if split else [name for name in dataset.splits if name != "train"] or list(dataset.splits)
-    for name in own:
-        for record in inspect_records.read(data, [shard.name for shard in dataset.splits[name].shards]):
-            yield from tokenizer.texts_in([int(token) for token in tfrecord.parse(record)["input_ids"]])
+    dataset = Dataset(data)
+    splits = dataset.manifest.splits
+    if split and split not in splits:
+        raise UsageError(f"--decontaminate {data}#{split}: the dataset has the splits {', '.join(splits)}")
+    own = [split] if split else [name for name in splits if name != "train"] or list(splits)
+    for record in dataset.records(*(shard.name for name in own for shard in splits[name].shards)):
+        yield from dataset.tokenizer.texts_in([int(token) for token in tfrecord.parse(record)["input_ids"]])
 
 
 def _raw(data: str) -> Iterator[str]:

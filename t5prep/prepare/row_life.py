@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep import sources
-from t5prep.dataset import inspect_records, manifest, rejected_rows, shard_files, targets, tfrecord
+from t5prep.dataset import manifest, rejected_rows, shard_files, targets, tfrecord
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.settings import OF_HEADS
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, SourceError, T5prepError
@@ -57,7 +58,6 @@ _LEFT_BY = {
 }
 _CUT = ("input_cut", "target_cut")
 _BEHIND_SPLITS = ("near-duplicates", "duplicates")
-_REJECTED = {"file": str, "row": int, "id": str | None, "reason": str}  # what a line says of a rejected row
 Life = dict[str, Any]
 
 
@@ -94,15 +94,10 @@ class Lives:
 
         Raises DatasetError and TokenizerError.
         """
-        self.dataset = manifest.load(data)
-        self.data = manifest.folder_of(data) or "."
+        self.opened = Dataset(data, tokenizer=tokenizer)
+        self.dataset, self.data = self.opened.manifest, self.opened.folder
         self._source, self._trust_code = source, trust_code
-        self._tokenizer_name = tokenizer
         self._unchanged: set[str] = set()
-
-    @functools.cached_property
-    def _tokenizer(self) -> Tokenizer:
-        return inspect_records.open_tokenizer(self.dataset, self._tokenizer_name)
 
     def life(self, id: str) -> Life:
         """Return the life of a row, given the id of its record, of a rejected row, or its place as `file:row`.
@@ -135,7 +130,10 @@ class Lives:
                 f'No row of {self.data} has the id "{id}": neither a record, nor a rejected row, nor a row of its source. '
                 f"Ids are listed by: t5prep table {self.data} ids.csv"
             )
-        own = self._own_line(rejected, recomputed, found)
+        own = rejected[0] if rejected and not found else None  # the line of this very row, if it made no record
+        if recomputed is not None:
+            here = (recomputed.file, recomputed.row)
+            own = next((one for one in rejected if (one["file"], one["row"]) == here), None)
         if found and own is None:
             with self._decoding(found[0].shard, found[0].number):
                 self._tell_record(life, found[0])
@@ -145,8 +143,11 @@ class Lives:
             {"id": one.id, "shard": one.shard, "number": one.number} for one in found[1 if own is None else 0 :]
         ]
         if own is not None:
-            life["rejected"] = {"reason": own["reason"], "step": self._step(own["reason"], recomputed)}
-            life["split"] = life["split"] if life["rejected"]["step"] in _BEHIND_SPLITS else None
+            step = _LEFT_BY.get(own["reason"].partition(":")[0]) or (
+                recomputed.left if recomputed is not None else None
+            )
+            life["rejected"] = {"reason": own["reason"], "step": step}
+            life["split"] = life["split"] if step in _BEHIND_SPLITS else None
         life["duplicates"] = self._duplicates(own, recomputed, found)
         life["also"] += [one for one in rejected if one not in (own, *(life["duplicates"] or ()))]
         return life
@@ -175,7 +176,7 @@ class Lives:
         for split, names in sorted(shards.items()):
             for shard in names:
                 at = 0
-                for number, record in enumerate(inspect_records.read(self.data, [shard])):
+                for number, record in enumerate(self.opened.records(shard)):
                     if needle in record:
                         with self._decoding(shard, number):
                             ids = [one.decode() for one in tfrecord.raw_features(record, wanted=("id",))["id"]]
@@ -185,26 +186,12 @@ class Lives:
                     at += tfrecord.FRAME_BYTES + len(record)
 
     def _decoding(self, shard: str, number: int) -> contextlib.AbstractContextManager[None]:
-        return inspect_records.decoding(f"Record {number} of {paths.at(self.data, shard)}", self.data)
+        return self.opened.decoding(f"Record {number} of {self.opened.at(shard)}")
 
-    def _lines(self, *wanted: bytes) -> Iterator[dict[str, Any]]:
+    def _lines(self, *needles: bytes) -> Iterator[dict[str, Any]]:
         """Yield the rejected rows whose line has one of some pieces of JSON in it. Raises DatasetError."""
-        file = self.dataset.rejected_file
-        for name in rejected_rows.names_of(file.name) if file else ():
-            path = paths.at(self.data, name)
-            try:
-                with paths.opened(path) as opened:
-                    for line in opened:
-                        if any(one in line for one in wanted):
-                            said = json.loads(line)
-                            row = {name: said[name] for name in _REJECTED}
-                            if not all(isinstance(row[name], kind) for name, kind in _REJECTED.items()):
-                                raise ValueError("a line names no row, or no reason")
-                            yield row
-            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-                raise DatasetError(
-                    f"{path} cannot be read ({error}). Find out more: t5prep verify {self.data}"
-                ) from error
+        for rows in self.opened.rejected(*needles):
+            yield from rows.to_pylist()
 
     def _rejected(self, id: str) -> Iterator[dict[str, Any]]:
         """Yield the rejected rows of an id, or of a place."""
@@ -242,19 +229,10 @@ class Lives:
     def _has_own_id(self, id: str, place: tuple[str, int]) -> bool:
         return not re.fullmatch(re.escape(f"{place[0]}:{place[1]}") + _BEHIND, id, re.DOTALL)
 
-    def _own_line(
-        self, rejected: Sequence[dict[str, Any]], recomputed: "_Recomputed | None", found: Sequence[Found]
-    ) -> dict[str, Any] | None:
-        """Return the line of this very row among the rejected rows of its id, or None if it made a record."""
-        if recomputed is not None:
-            here = (recomputed.file, recomputed.row)
-            return next((one for one in rejected if (one["file"], one["row"]) == here), None)
-        return rejected[0] if rejected and not found else None
-
     def _tell_record(self, life: Life, found: Found) -> None:
         """Tell where a record lies, and its tokens."""
         features = tfrecord.parse(found.record)
-        inputs = [int(one) for one in features["input_ids"] if one != self._tokenizer.pad_id]
+        inputs = [int(one) for one in features["input_ids"] if one != self.opened.tokenizer.pad_id]
         labels = [int(one) for one in features["labels"] if one != IGNORED_LABEL]
         settings, classes = self.dataset.settings, self.dataset.task.classes
         life["record"] = {
@@ -264,8 +242,8 @@ class Lives:
             "number": found.number,
             "byte": found.byte,
             "bytes": tfrecord.FRAME_BYTES + len(found.record),
-            "input": newlines.decode(inputs, tokenizer=self._tokenizer, keep_newlines=settings.keep_newlines),
-            "target": targets.text_of_labels(labels, settings, self._tokenizer, classes=classes),
+            "input": newlines.decode(inputs, tokenizer=self.opened.tokenizer, keep_newlines=settings.keep_newlines),
+            "target": targets.text_of_labels(labels, settings, self.opened.tokenizer, classes=classes),
             "references": [one.decode() for one in features.get("references", []) if isinstance(one, bytes)],
         }
         if found.segment:
@@ -286,28 +264,22 @@ class Lives:
 
     def _origin(self, found: Found) -> dict[str, Any] | None:
         """Return what the dataset keeps of where a record comes from (shard_files.ORIGIN); None where it does not know."""
-        own = self._origins.get(found.split)
+        own = self.opened.origins.get(found.split)
         if own is None:
             return None
         before = list(itertools.takewhile(lambda one: one.name != found.shard, self.dataset.splits[found.split].shards))
         at = sum(shard.records for shard in before) + found.number
         if found.segment:  # each example has an entry: those of the records before are counted
             names = [*(shard.name for shard in before), found.shard]
-            earlier = itertools.islice(inspect_records.read(self.data, names), at)
+            earlier = itertools.islice(self.opened.records(*names), at)
             at = sum(len(tfrecord.raw_features(record, wanted=("id",))["id"]) for record in earlier) + found.segment - 1
         entry = {
             name: int(number) for name in shard_files.ORIGIN for number in shard_files.origin(own[at : at + 1], name)
         }
         files = self.dataset.source.files
         if not entry or entry["file"] >= len(files):
-            raise DatasetError(
-                f"{paths.at(self.data, shard_files.ORIGINS)} is not of these shards. {shard_files.AGAIN}"
-            )
+            raise DatasetError(f"{self.opened.at(shard_files.ORIGINS)} is not of these shards. {shard_files.AGAIN}")
         return entry | {"file": files[entry["file"]].name}
-
-    @functools.cached_property
-    def _origins(self) -> dict[str, np.ndarray]:
-        return shard_files.read_origins(self.data, self.dataset.origins) if self.dataset.origins else {}
 
     def _agree(self, recomputed: "_Recomputed", found: Found) -> bool:
         """Check whether a recomputed row is what its record holds; of rows that several make together, whether it is in there."""
@@ -318,7 +290,7 @@ class Lives:
         if self.dataset.settings.layout == "packed" or self.dataset.task.hides_spans or recomputed.ids is None:
             return True
         features = tfrecord.parse(found.record)
-        inputs = [one for one in features["input_ids"] if one != self._tokenizer.pad_id]
+        inputs = [one for one in features["input_ids"] if one != self.opened.tokenizer.pad_id]
         labels = [one for one in features["labels"] if one != IGNORED_LABEL]
         if self.dataset.settings.target == "tags":  # most places of a row have none
             labels = list(features["labels"][: len(inputs)])
@@ -342,11 +314,6 @@ class Lives:
         lines = self._lines(*map(_inside, heads))
         same = (line for line in lines if rejected_rows.without_similarity(line["reason"]) in heads)
         return [line for line in same if line != own]
-
-    def _step(self, reason: str, recomputed: "_Recomputed | None") -> str | None:
-        """Return the step at which a row left; None if nothing tells."""
-        kind = reason.partition(":")[0]
-        return _LEFT_BY.get(kind) or (recomputed.left if recomputed is not None else None)
 
     # What the source says, once more.
 
@@ -409,7 +376,7 @@ class Lives:
             self._trust(code, path=path, use="filter texts")
         if Chain(settings.filter).files() != self.dataset.filter_files:
             raise SourceError("a file that its filters read is not the one that made the dataset.")
-        return _Steps(self.dataset, task, self._tokenizer, [file.name for file in self._files])
+        return _Steps(self.dataset, task, self.opened.tokenizer, [file.name for file in self._files])
 
     def _recomputed(self, id: str, place: tuple[str, int] | None, found: Found | None) -> "_Recomputed | None":
         """Return what the steps make of the row of a place, or of the first row that makes this record; None if there is none."""

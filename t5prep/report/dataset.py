@@ -4,15 +4,17 @@ import collections
 import dataclasses
 import itertools
 import math
+import operator
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from t5prep import sources
-from t5prep.dataset import inspect_records, manifest, table
+from t5prep.dataset import inspect_records
 from t5prep.dataset.inspect_records import Shown
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError, T5prepError, TokenizerError
 from t5prep.plan import lengths
 from t5prep.prepare import record_counts, row_limit
@@ -35,25 +37,21 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
 
     Raises DatasetError, OutputError.
     """
-    dataset_manifest = manifest.load(data)
-    data = manifest.folder_of(data) or "."
+    opened = Dataset(data, tokenizer=tokenizer)
+    dataset_manifest = opened.manifest
     if not dataset_manifest.splits:
-        raise DatasetError(f"{data} has no split, so there is nothing to show. Prepare it again.")
+        raise DatasetError(f"{opened.folder} has no split, so there is nothing to show. Prepare it again.")
     first = "train" if "train" in dataset_manifest.splits else next(iter(dataset_manifest.splits))
+    order = [first, *(split for split in dataset_manifest.splits if split != first)]
     drawn: list[Drawn] = []
-    why = ""
-    loaded_tokenizer: Tokenizer | None = None
+    characters, why = None, ""
     try:
-        loaded_tokenizer = inspect_records.open_tokenizer(dataset_manifest, tokenizer)
+        drawn = [draw(opened, split=split) for split in order[:3]]
+        characters = look(dataset_manifest, opened.tokenizer)
     except TokenizerError as error:
         if tokenizer:
             raise
         why = str(error)
-    if loaded_tokenizer:
-        order = [first, *(split for split in dataset_manifest.splits if split != first)]
-        drawn = [
-            draw(data, dataset_manifest, loaded_tokenizer, split=split, tokenizer=tokenizer) for split in order[:3]
-        ]
     return pages.render(
         "dataset.html",
         title=f"{dataset_manifest.settings.task} · t5prep",
@@ -68,7 +66,11 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
             if "packed" in split.lengths
         },
         charts=_charts(dataset_manifest),
-        choices=_choices(dataset_manifest, first),
+        choices=lengths.choices(  # ways to lay out an epoch: every position counts the same cost
+            lengths.histogram(dataset_manifest.splits[first], where=f"the split {first}"),
+            prepared=(dataset_manifest.settings.input_length, dataset_manifest.settings.target_length),
+            cost=operator.add,
+        ),
         first=first,
         marker=dataset_manifest.marked and bool(dataset_manifest.ledger["inputs"]["rows_cut"]),
         kept_newlines=newlines.SENTINEL if dataset_manifest.settings.keep_newlines else "",
@@ -76,15 +78,11 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
             (label, {name: split.labels.get(label, 0) for name, split in dataset_manifest.splits.items()})
             for label in dataset_manifest.labels[:_LABELS]
         ],
-        characters=look(dataset_manifest, loaded_tokenizer) if loaded_tokenizer else None,
+        characters=characters,
         drawn=drawn,
         why=why,
-        rejected=list(_rejected(data, dataset_manifest)),
-        pieces=lambda record: (
-            tokens.of_record(record.input_ids, record.labels, dataset_manifest, loaded_tokenizer)
-            if loaded_tokenizer
-            else {}
-        ),
+        rejected=list(_rejected(opened)),
+        pieces=lambda record: tokens.of_record(record.input_ids, record.labels, dataset_manifest, opened.tokenizer),
     )
 
 
@@ -118,26 +116,20 @@ def _charts(dataset_manifest: Manifest) -> dict[str, str]:
     return drawn
 
 
-def _choices(dataset_manifest: Manifest, split: str) -> list[lengths.Choice]:
-    """Return ways to lay out an epoch, with the padding of each. Every position counts the same cost."""
-    joint = lengths.histogram(dataset_manifest.splits[split], where=f"the split {split}")
-    prepared = dataset_manifest.settings.input_length, dataset_manifest.settings.target_length
-    return lengths.choices(joint, prepared=prepared, cost=lambda inputs, targets: inputs + targets)
-
-
-def _rejected(data: str | Path, dataset_manifest: Manifest) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
+def _rejected(opened: Dataset) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
     """Yield the reasons of rejection, the most frequent first, each with its count and its first rows."""
-    examples: dict[str, list[dict[str, Any]]] = {reason: [] for reason in dataset_manifest.rejected}
-    wanted = {reason: min(number, _EXAMPLES) for reason, number in dataset_manifest.rejected.items()}
-    if dataset_manifest.rejected:
-        lines = (line for batch in table.rejected(data) for line in batch.to_pylist())
+    rejected = opened.manifest.rejected
+    examples: dict[str, list[dict[str, Any]]] = {reason: [] for reason in rejected}
+    wanted = {reason: min(number, _EXAMPLES) for reason, number in rejected.items()}
+    if rejected:
+        lines = (line for batch in opened.rejected() for line in batch.to_pylist())
         for line in itertools.islice(lines, _LINES):
             reason = line["reason"].partition(":")[0]
             if len(examples.get(reason, [])) < wanted.get(reason, 0):
                 examples[reason].append(line)
                 if all(len(examples[reason]) == count for reason, count in wanted.items()):
                     break
-    for reason, number in sorted(dataset_manifest.rejected.items(), key=lambda item: (-item[1], item[0])):
+    for reason, number in sorted(rejected.items(), key=lambda item: (-item[1], item[0])):
         yield reason, number, examples[reason]
 
 
@@ -176,25 +168,22 @@ class Drawn:
         return record_counts.association(counts)
 
 
-def draw(
-    data: str | Path, dataset_manifest: Manifest, loaded_tokenizer: Tokenizer, *, split: str, tokenizer: str | None
-) -> Drawn:
-    """Return a sample of the first records of a split. Raises DatasetError."""
-    drawn = Drawn(split)
-    marker = loaded_tokenizer.sentinel(1) if dataset_manifest.marked else None
-    worst = dataset_manifest.ledger["inputs"]["worst"]
-    lost = {entry["id"]: entry["lost"] for entry in worst if entry["split"] == split}
-    middle = dataset_manifest.ledger["inputs"].get("tokens_before", {}).get("p50", 0)
+def draw(opened: Dataset, *, split: str) -> Drawn:
+    """Return a sample of the first records of a split. Raises DatasetError and TokenizerError."""
+    drawn, tokenizer, ledger = Drawn(split), opened.tokenizer, opened.manifest.ledger["inputs"]
+    marker = tokenizer.sentinel(1) if opened.manifest.marked else None
+    lost = {entry["id"]: entry["lost"] for entry in ledger["worst"] if entry["split"] == split}
+    middle = ledger.get("tokens_before", {}).get("p50", 0)
     near = {"the shortest": 0, "of the middle": middle, "the longest": 1 << 30}
     far = dict.fromkeys(near, math.inf)
-    for record in inspect_records.records(data, split=split, count=RECORDS, tokenizer=tokenizer):
+    for record in inspect_records.records(opened, split=split, count=RECORDS):
         drawn.records += 1
         if len(drawn.shown) < _RECORDS_SHOWN:
             drawn.shown.append(record)
         if lost.get(record.id) or (marker is not None and marker in record.input_ids):
             drawn.cut = sorted([*drawn.cut, record], key=lambda candidate: -lost.get(candidate.id, 0))[:_RECORDS_SHOWN]
-        drawn.unknown += loaded_tokenizer.unk_id in record.input_ids
-        length = sum(token != loaded_tokenizer.pad_id for token in record.input_ids)
+        drawn.unknown += tokenizer.unk_id in record.input_ids
+        length = sum(token != tokenizer.pad_id for token in record.input_ids)
         for name, wanted in near.items():
             if abs(length - wanted) < far[name]:
                 far[name], drawn.of_length[name] = abs(length - wanted), record

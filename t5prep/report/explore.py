@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from t5prep.dataset import inspect_records, shard_files, table, tfrecord
-from t5prep.errors import DatasetError, T5prepError, UsageError
+from t5prep.dataset import table, tfrecord
+from t5prep.errors import T5prepError, UsageError
 from t5prep.io import atomic_files, cache_folder, paths, web_server
 from t5prep.prepare.row_life import Lives
 from t5prep.report import pages, tokens
@@ -106,8 +106,9 @@ class Explorer:
         Raises DatasetError, TokenizerError, and UsageError for predictions that are none.
         """
         self.lives = Lives(data, source=source, tokenizer=tokenizer, trust_code=trust_code)
-        self.dataset, self.data = self.lives.dataset, self.lives.data
-        self.tokenizer = inspect_records.open_tokenizer(self.dataset, tokenizer)
+        self.opened = self.lives.opened
+        self.dataset, self.data = self.opened.manifest, self.opened.folder
+        _ = self.lives.opened.tokenizer  # one that cannot be found is said at once
         self._one_at_a_time = threading.Lock()
         kept = functools.partial(_kept, self.dataset.digest)
         records = kept("records", lambda: table.records(data, tokenizer=tokenizer), made=made)
@@ -122,7 +123,6 @@ class Explorer:
         )
         self.counts = {"records": len(records), "rejected": left.lines if left else 0}
         self.rows = functools.lru_cache(_WAYS)(self._rows)
-        self._index = functools.cache(self._read_index)
 
     def table(self, view: str) -> pa.Table:
         """Return the table of a view. That of rejected rows is made when it is first looked at: it reads their source again."""
@@ -162,23 +162,14 @@ class Explorer:
         assert self.dataset.index is not None, "there is a table, so there is an index"
         every = self.dataset.index.every[split]
         names = [shard.name for shard in self.dataset.splits[split].shards]
-        sizes = self._index()[split][names.index(row["shard"])]
-        path = paths.at(self.data, row["shard"])
-        try:
-            with paths.opened(path) as file:
-                file.seek(int(sizes[: place // every].sum(dtype=np.int64)))
-                features = tfrecord.parse(next(itertools.islice(tfrecord.read(file), place % every, None)))
+        sizes = self.opened.pages[split][names.index(row["shard"])]
+        path = self.opened.at(row["shard"])
+        with self.opened.reading(f"Record {place:,} of {path}"), paths.opened(path) as file:
+            file.seek(int(sizes[: place // every].sum(dtype=np.int64)))
+            (record,) = itertools.islice(tfrecord.read(file), place % every, place % every + 1)
+            features = tfrecord.parse(record)
             inputs, labels = ([int(token) for token in features[name]] for name in ("input_ids", "labels"))
-            return tokens.of_record(inputs, labels, self.dataset, self.tokenizer)
-        except (OSError, ValueError, LookupError, StopIteration) as error:
-            raise DatasetError(
-                f"Record {place:,} of {path} cannot be read ({error!r}). Find out more: t5prep verify {self.data}"
-            ) from error
-
-    def _read_index(self) -> dict[str, list[np.ndarray]]:
-        assert self.dataset.index is not None
-        shards = {name: split.shards for name, split in self.dataset.splits.items()}
-        return shard_files.read_index(self.data, self.dataset.index, shards)
+            return tokens.of_record(inputs, labels, self.dataset, self.opened.tokenizer)
 
     def life(self, id: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
         """Return the steps of a row's life, each with its lines, and what could not be told, in sentences."""

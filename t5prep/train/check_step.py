@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from t5prep.dataset import inspect_records
+from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import T5prepError, UsageError
 from t5prep.train.data import device_feed, opening
 from t5prep.train.log import say
@@ -83,9 +83,7 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
         opened = opening.open_all(config.data, split=config.split)
         manifests = [one.manifest for one in opened]
         checks.check_data(config, manifests)
-        shape, initial = first_weights(
-            config, inspect_records.open_tokenizer(manifests[0], config.tokenizer), manifests
-        )
+        shape, initial = first_weights(config, open_tokenizer(manifests[0], config.tokenizer), manifests)
         initial |= draw(adapter_layouts(shape), seed=config.seed)
         lengths = device_feed.shapes(opened, config)[:1]
         batch = _first_batch(device_feed.host_batches(opened, config), lengths[0])

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from t5prep.dataset import inspect_records
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import T5prepError, TokenizerError, UsageError
 from t5prep.io.progress import duration
 from t5prep.tokens.tokenizer import Tokenizer
@@ -83,7 +83,7 @@ def _train(
     manifests = [one.manifest for one in opened]
     checks.check_data(config, manifests)
     lengths = device_feed.shapes(opened, config)
-    tokenizer = inspect_records.open_tokenizer(manifests[0], config.tokenizer)
+    tokenizer = open_tokenizer(manifests[0], config.tokenizer)
     in_epoch = steps_per_epoch(opened, split=config.split, global_batch=config.batch)
     steps = checks.steps_of(config, in_epoch=in_epoch)
     rate = schedule_of(config, steps=steps)

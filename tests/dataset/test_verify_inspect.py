@@ -18,6 +18,7 @@ from preparing import prepared, questions, write_csv
 
 from t5prep.cli import main
 from t5prep.dataset import inspect_records, manifest, shard_files, tfrecord
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError
 from t5prep.sources import sample
@@ -199,7 +200,7 @@ def test_inspect_of_records_that_are_none(data: Path) -> None:
             record[chooser.randrange(len(record))] = chooser.randrange(256)
         shard.write_bytes(framing.frame(bytes(record[: chooser.choice([len(record), chooser.randrange(len(record))])])))
         try:
-            list(inspect_records.records(data, split="train", count=1))
+            list(inspect_records.records(Dataset(data), split="train", count=1))
         except DatasetError as error:
             refusals.add((str(error).partition(" (")[0], type(error.__cause__).__name__))
     said = f"Record 0 of the split train in {data} is none that t5prep wrote"

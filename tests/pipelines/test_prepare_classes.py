@@ -3,6 +3,7 @@
 import pytest
 
 from t5prep.dataset import inspect_records
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import UsageError
 from tests import encoders
 from tests.preparing import by_id, prepared, rejected, write_csv
@@ -58,7 +59,7 @@ def test_masks_are_those_of_transformers_for_pairs_too(bert, tmp_path):
 
 def test_inspect_shows_the_class(source, bert, tmp_path):
     prepared(source, tmp_path / "out", tokenizer=bert, task="sst2", splits={"train": 1.0})
-    shown = list(inspect_records.records(tmp_path / "out", split="train", count=20))
+    shown = list(inspect_records.records(Dataset(tmp_path / "out"), split="train", count=20))
     assert {(record.targets, tuple(record.labels)) for record in shown} == {("negative", (0,)), ("positive", (1,))}
     assert all(record.inputs.startswith("[CLS] ") for record in shown)
 

@@ -18,6 +18,7 @@ pytest.importorskip("matplotlib", reason="drawing needs the extra `report`")
 from t5prep import report
 from t5prep.cli import main
 from t5prep.dataset import inspect_records, manifest
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, TokenizerError
 from t5prep.report import charts, pages, tokens
@@ -175,7 +176,7 @@ def test_links_lead_to_examples_of_a_class_a_reason_and_a_length(data: Path, tmp
     dataset = manifest.load(data)
     for kind, count in (("class", 3), ("reason", len(dataset.rejected)), ("length", 3)):
         assert sum(one.startswith(f"{kind}-") for one in leads) == count, kind
-    rows = {record.id: record for record in inspect_records.records(data, split="train", count=2000)}
+    rows = {record.id: record for record in inspect_records.records(Dataset(data), split="train", count=2000)}
     lengths = {id: sum(token != 0 for token in record.input_ids) for id, record in rows.items()}
     for name, wanted in (("1", min(lengths.values())), ("3", max(lengths.values()))):
         (id,) = re.findall(r"<h3>([^<]+) <", page.partition(f'id="length-{name}"')[2].partition('class="tokens"')[0])

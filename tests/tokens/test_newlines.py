@@ -13,6 +13,7 @@ from preparing import by_id, bytes_of, prepared, write_csv
 
 from t5prep.cli import main
 from t5prep.dataset import inspect_records, manifest
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OutputError, Reject, UsageError
 from t5prep.prepare import task_settings
@@ -136,7 +137,7 @@ def test_a_dataset_says_that_it_keeps_them(tmp_path: Path) -> None:
     assert made.splits["train"].labels == {"in a loop\nor so": 20}
     assert by_id(tmp_path / "lines")["7"]["input_ids"].count(NEWLINE) == 3
     assert not any(NEWLINE in record["input_ids"] for record in by_id(tmp_path / "plain").values())
-    for shown in inspect_records.records(tmp_path / "lines", split="train", count=3):
+    for shown in inspect_records.records(Dataset(tmp_path / "lines"), split="train", count=3):
         assert shown.inputs.removesuffix(" </s>") == f"why {shown.id}\ndoes it\n\ncome back?"
         assert shown.targets.removesuffix(" </s>") == "in a loop\nor so"
     printed = CliRunner().invoke(main, ["inspect", str(tmp_path / "lines"), "-n", "1"]).stdout.splitlines()

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from t5prep.dataset import inspect_records, manifest
+from t5prep.dataset import manifest
+from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import paths
 from t5prep.train.evaluate import validation
@@ -106,7 +107,7 @@ def score_split(
         data=data,
         split=split,
         batch=batch,
-        tokenizer=opened.tokenizer or inspect_records.open_tokenizer(manifest.load(data), tokenizer),
+        tokenizer=opened.tokenizer or open_tokenizer(manifest.load(data), tokenizer),
         dtype=dtype_of(dtype, platform=loaded.layout.platform),
         limit=limit,
         wanted=metrics,

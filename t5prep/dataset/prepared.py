@@ -1,0 +1,122 @@
+"""Read a prepared dataset: its tokenizer, its records, what lies beside its shards, and the rows that made no record."""
+
+import contextlib
+import functools
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from t5prep.dataset import manifest, rejected_rows, shard_files, tfrecord
+from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
+from t5prep.io import paths
+from t5prep.tokens import loading
+from t5prep.tokens.tokenizer import Tokenizer
+
+# A rejected row, as a line of JSON says it.
+REJECTED = pa.schema([("file", pa.string()), ("row", pa.int64()), ("id", pa.string()), ("reason", pa.string())])
+_LINES = 4096  # of rejected rows that are read at a time
+
+
+class Dataset:
+    """A prepared dataset to read: its `manifest`, and the `folder` or prefix that it lies in. The rest is read when it is asked for.
+
+    `tokenizer` names the tokenizer, if the name in the manifest does not lead to it. Raises DatasetError.
+    """
+
+    def __init__(self, data: str | Path, *, tokenizer: str | None = None) -> None:
+        self.manifest, self._tokenizer = manifest.load(data), tokenizer
+        self.folder = manifest.folder_of(data) or "."
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that the dataset was made with. Raises TokenizerError."""
+        return open_tokenizer(self.manifest, self._tokenizer)
+
+    @functools.cached_property
+    def pages(self) -> dict[str, list[np.ndarray]]:
+        """The bytes of each page of each shard, by split (shard_files.read_index). Raises DatasetError, also if there is no index."""
+        if self.manifest.index is None:
+            raise DatasetError(f"{self.folder} has no {shard_files.INDEX}. {shard_files.AGAIN}")
+        shards = {name: split.shards for name, split in self.manifest.splits.items()}
+        return shard_files.read_index(self.folder, self.manifest.index, shards)
+
+    @functools.cached_property
+    def origins(self) -> dict[str, np.ndarray]:
+        """Where the records of each split come from (shard_files.read_origins); none of those that do not say it."""
+        return shard_files.read_origins(self.folder, self.manifest.origins) if self.manifest.origins else {}
+
+    def at(self, name: str) -> str:
+        """Return the path of a file of the dataset."""
+        return paths.at(self.folder, name)
+
+    def check_split(self, split: str) -> None:
+        """Raise UsageError if the dataset has no such split."""
+        if split not in (splits := self.manifest.splits):
+            raise UsageError(
+                f'{self.folder} has no split "{split}".{did_you_mean(split, splits)} It has {", ".join(splits)}.'
+            )
+
+    def records(self, *shards: str) -> Iterator[bytes]:
+        """Yield the records of shards, undecoded. Raises DatasetError."""
+        return read(self.folder, *shards)
+
+    def rejected(self, *needles: bytes) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that made no record (REJECTED), some at a time: with `needles`, of the lines that hold one of these.
+
+        Raises DatasetError.
+        """
+        file = self.manifest.rejected_file
+        for path in map(self.at, rejected_rows.names_of(file.name) if file else ()):
+            with self.reading(path), paths.opened(path) as opened:
+                lines = (line for line in opened if not needles or any(one in line for one in needles))
+                while some := [json.loads(line) for line in itertools.islice(lines, _LINES)]:
+                    rows = pa.RecordBatch.from_pylist(some, schema=REJECTED)
+                    if any(rows[name].null_count for name in ("file", "row", "reason")):
+                        raise ValueError("a line names no row, or no reason")
+                    yield rows
+
+    def decoding(self, record: str) -> contextlib.AbstractContextManager[None]:
+        """Raise DatasetError, which names a record, for what decoding it raises."""
+        return _said(f"{record} is none that t5prep wrote", self.folder)
+
+    def reading(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Raise DatasetError, which names what is read, for what reading it raises."""
+        return _said(f"{what} cannot be read", self.folder)
+
+
+def read(folder: str | Path, *shards: str) -> Iterator[bytes]:
+    """Yield the records of shards in the folder or prefix of a dataset, undecoded. Raises DatasetError."""
+    for path in (paths.at(folder, name) for name in shards):
+        with _said(f"{path} cannot be read", folder), paths.opened(path) as file:
+            yield from tfrecord.read(file)
+
+
+@contextlib.contextmanager
+def _said(wrong: str, folder: str | Path) -> Iterator[None]:
+    """Raise DatasetError, which says what is wrong with a dataset, for an error of the system or of what is read."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or (error if isinstance(error, OSError) else f"{error!r}")
+        raise DatasetError(f"{wrong} ({why}). Find out more: t5prep verify {folder}") from error
+
+
+def open_tokenizer(dataset: manifest.Manifest, name: str | None) -> Tokenizer:
+    """Return the tokenizer that a dataset was made with: by its own name, else by `name`.
+
+    Raises TokenizerError when it is not there, or another one.
+    """
+    try:
+        vocabulary = loading.load(name or dataset.tokenizer.name)
+    except TokenizerError as error:
+        raise TokenizerError(f"{error} It is the data's tokenizer; say where it lies with --tokenizer.") from error
+    if vocabulary.sha256 != dataset.tokenizer.sha256:
+        raise TokenizerError(
+            f"{vocabulary.name} is not the tokenizer of these records (SHA-256 {vocabulary.sha256[:12]}…, theirs is "
+            f"{dataset.tokenizer.sha256[:12]}…). Pass theirs: --tokenizer PATH"
+        )
+    return vocabulary
