@@ -119,58 +119,56 @@ def members(
 
     Raises SourceError for a damaged archive, and for one that holds a refused member (see above).
     """
-    if is_tar(name):
-        return _members_of_tar(archive, path=path, name=name, include=include, prefix=prefix, checksum=checksum)
-    members, offered, bounds = [], [], limits()
-    seen: set[str] = set()
-    with _opened(archive, name) as opened:
+    found: dict[str, RawFile] = {}
+    for file, packed, is_encrypted in (_in_tar if is_tar(name) else _in_zip)(archive, path, name):
+        if _NOISE.search(file.name):
+            continue
+        full = prefix + file.name
+        if full in found:
+            raise SourceError(
+                f"{name} holds two members named {file.member}. Unpack it, keep the one you mean, and name the directory."
+            )
+        found[full] = dataclasses.replace(file, name=full, checksum=checksum)
+        if wanted(full, include):
+            _check_content(f"{file.member} in {name}", packed, file.bytes, is_encrypted=is_encrypted)
+    return [file for full, file in found.items() if wanted(full, include)], list(found)
+
+
+def _in_zip(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, int, bool]]:
+    """Yield each file in a zip, how many bytes it has packed, and whether it is encrypted."""
+    with _whole(name, "zip"), zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             _check_name(info, name)
-            if info.is_dir() or _NOISE.search(info.filename):
-                continue
-            full = prefix + info.filename.replace("\\", "/")  # some archivers on Windows write backslashes
-            if full in seen:
-                raise SourceError(
-                    f"{name} holds two members named {info.filename}. Unpack it, keep the one you mean, and name the directory."
-                )
-            seen.add(full)
-            offered.append(full)
-            if wanted(full, include):
-                _check_content(info, name)
-                bounds.check(f"{info.filename} in {name}", packed=info.compress_size, unpacked=info.file_size)
-                members.append(RawFile(full, path, info.file_size, member=info.filename, checksum=checksum))
-    return members, offered
+            if not info.is_dir():
+                own = info.filename.replace("\\", "/")  # some archivers on Windows write backslashes
+                file = RawFile(own, path, info.file_size, member=info.filename)
+                yield file, info.compress_size, bool(info.flag_bits & ENCRYPTED)
 
 
 def open_member(archive: BinaryIO, member: str, name: str) -> tuple[BinaryIO, int]:
     """Return a stream of one member's unpacked bytes, and the number of its packed bytes. Raises SourceError."""
-    with _readable(name):
+    with _whole(name, "zip"):
         opened = zipfile.ZipFile(archive)
     try:
         info = opened.getinfo(member)
     except KeyError:
         raise SourceError(f"{name} has no member {member}; it was changed since it was listed.") from None
     _check_name(info, name)
-    _check_content(info, name)
-    limits().check(f"{member} in {name}", packed=info.compress_size, unpacked=info.file_size)
-    with _readable(name):
+    encrypted = bool(info.flag_bits & ENCRYPTED)
+    _check_content(f"{member} in {name}", info.compress_size, info.file_size, is_encrypted=encrypted)
+    with _whole(name, "zip"):
         return opened.open(info), info.compress_size  # type: ignore[return-value]
 
 
 @contextmanager
-def _opened(archive: BinaryIO, name: str) -> Iterator[zipfile.ZipFile]:
-    with _readable(name), zipfile.ZipFile(archive) as opened:
-        yield opened
-
-
-@contextmanager
-def _readable(name: str) -> Iterator[None]:
+def _whole(name: str, kind: str) -> Iterator[None]:
+    """Raise SourceError for what reading a damaged zip or tar raises."""
     try:
         yield
-    except (zipfile.BadZipFile, EOFError, ValueError, OSError) as error:
-        raise SourceError(f"{name} is not a whole zip archive ({error}). Fetch it again.") from error
     except NotImplementedError as error:
         raise SourceError(f"{name} is packed in a way that cannot be read ({error}). Unpack it yourself.") from error
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, ValueError, OSError, zlib.error, lzma.LZMAError) as error:
+        raise SourceError(f"{name} is not a whole {kind} archive ({error}). Fetch it again.") from error
 
 
 def _check_name(info: zipfile.ZipInfo, name: str) -> None:
@@ -188,11 +186,11 @@ def _refuse(spelled: str, wrong: str, name: str) -> None:
         raise SourceError(f'{name} is refused: its member "{spelled}" {wrong}. Ask its publisher for a sound archive.')
 
 
-def _check_content(info: zipfile.ZipInfo, name: str) -> None:
-    if info.flag_bits & ENCRYPTED:
-        raise SourceError(
-            f"{info.filename} in {name} is encrypted. Unpack it with its password, and name the directory."
-        )
+def _check_content(member: str, packed: int, unpacked: int, *, is_encrypted: bool) -> None:
+    """Raise SourceError for a member that is encrypted, or unpacks to more than the limits allow."""
+    if is_encrypted:
+        raise SourceError(f"{member} is encrypted. Unpack it with its password, and name the directory.")
+    limits().check(member, packed=packed, unpacked=unpacked)
 
 
 # Tar archives. A member begins at an offset and is read from there; a packed archive is first unpacked to an unnamed
@@ -203,32 +201,20 @@ _UNPACKED: dict[tuple[Any, ...], BinaryIO] = {}
 _UNPACKING = threading.Lock()
 
 
-def _members_of_tar(
-    archive: BinaryIO, *, path: str, name: str, include: Sequence[str], prefix: str, checksum: str
-) -> tuple[list[RawFile], list[str]]:
-    """Return what `members` returns, of a tar archive."""
-    found: dict[str, RawFile] = {}
-    with _whole_tar(name):
+def _in_tar(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, int, bool]]:
+    """Yield what `_in_zip` yields, of a tar archive."""
+    with _whole(name, "tar"):
         content = _content_of_tar(archive, path=path, name=name)
         content.seek(0)
         with tarfile.open(fileobj=content, mode="r:") as opened:
             for info in opened:
                 _refuse(info.name, _no_file(info), name)
-                if info.isdir() or _NOISE.search(info.name):
-                    continue
-                full = prefix + info.name.removeprefix("./")
-                if full in found:
-                    raise SourceError(
-                        f"{name} holds two members named {info.name}. Unpack it, keep the one you mean, and name the "
-                        "directory."
-                    )
-                limits().check(f"{info.name} in {name}", packed=info.size, unpacked=info.size)
-                member = RawFile(full, path, info.size, info.name, checksum=checksum, offset=info.offset_data)
-                found[full] = member
+                if not info.isdir():
+                    own = info.name.removeprefix("./")
+                    yield RawFile(own, path, info.size, info.name, offset=info.offset_data), info.size, False
             content.seek(opened.offset)
             if content.read(_BLOCK) != bytes(_BLOCK):  # tarfile ends without a word where an archive was cut
                 raise tarfile.ReadError("its end is missing")
-    return [file for full, file in found.items() if wanted(full, include)], list(found)
 
 
 def _no_file(info: tarfile.TarInfo) -> str:
@@ -243,7 +229,7 @@ def _no_file(info: tarfile.TarInfo) -> str:
 def open_member_of_tar(archive: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
     """Return a stream of one member's bytes, and their number. Raises SourceError."""
     name = file.name.removesuffix(file.member.removeprefix("./")).rstrip("/") or file.path
-    with _whole_tar(name):
+    with _whole(name, "tar"):
         content = _content_of_tar(archive, path=file.path, name=name)
     return cast(BinaryIO, io.BufferedReader(_Slice(content, file.offset, file.bytes), 1 << 20)), file.bytes
 
@@ -278,14 +264,6 @@ _PACKED_TAR: dict[bytes, Any] = {
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ\0": lzma.LZMAFile,
 }
-
-
-@contextmanager
-def _whole_tar(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (tarfile.TarError, EOFError, ValueError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise SourceError(f"{name} is not a whole tar archive ({error}). Fetch it again.") from error
 
 
 class _Slice(RangedFile):

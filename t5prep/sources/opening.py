@@ -19,7 +19,7 @@ from t5prep.sources.raw import RawFile, quiet_logs
 _UNPACK: dict[str, Callable[[BinaryIO], BinaryIO]] = {
     ".gz": cast(Callable[[BinaryIO], BinaryIO], lambda raw: gzip.GzipFile(fileobj=raw)),
     ".bz2": cast(Callable[[BinaryIO], BinaryIO], bz2.BZ2File),
-    ".zst": cast(Callable[[BinaryIO], BinaryIO], lambda raw: _Zstd(raw)),
+    ".zst": cast(Callable[[BinaryIO], BinaryIO], lambda raw: _zstd(raw)),
     ".xz": cast(Callable[[BinaryIO], BinaryIO], lzma.LZMAFile),
 }
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
@@ -173,26 +173,11 @@ def _check_status(file: RawFile, status: os.stat_result) -> None:
         )
 
 
-class _Zstd:
+def _zstd(raw: BinaryIO) -> BinaryIO:
     """Unpack a stream that Zstandard packed, by Arrow: Python has no reader of it before 3.14."""
+    import pyarrow
 
-    def __init__(self, raw: BinaryIO) -> None:
-        import pyarrow
-
-        self._raw = raw
-        self._stream = pyarrow.CompressedInputStream(raw, "zstd")
-
-    def read(self, size: int = -1) -> bytes:
-        """Return at most `size` bytes. Raises EOFError for a stream that is damaged or ends too early."""
-        try:
-            return bytes(self._stream.read(size))
-        except OSError as error:
-            raise EOFError(str(error)) from error
-
-    def close(self) -> None:
-        """Close the packed stream too."""
-        self._stream.close()
-        self._raw.close()
+    return cast(BinaryIO, pyarrow.CompressedInputStream(raw, "zstd"))
 
 
 class _Bounded(io.RawIOBase):
@@ -211,7 +196,7 @@ class _Bounded(io.RawIOBase):
         except _DAMAGE as error:
             raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.") from error
         except OSError as error:
-            if error.errno is None:  # bz2 says so what is wrong with its bytes
+            if error.errno is None:  # bz2 and Arrow say so what is wrong with the bytes
                 raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.") from error
             raise SourceError(f"{self._name} cannot be read ({error.strerror}).") from error
         self._count += len(data)
