@@ -5,7 +5,6 @@
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from t5prep.sources import raw
 from t5prep.sources.archives import is_archive
@@ -18,7 +17,7 @@ from t5prep.sources.opening import (
     sha256,
     unpacked_name,
 )
-from t5prep.sources.raw import RawFile, Resolved, parse, patterns
+from t5prep.sources.raw import RawFile, Resolved, parse
 
 __all__ = [
     "RawFile",
@@ -34,22 +33,11 @@ __all__ = [
 ]
 
 
-def resolve(
-    uri: str,
-    *,
-    cache: Path | None = None,
-    include: str | Iterable[str] = (),
-    token: str | None = None,
-    progress: bool | None = None,
-    stream: bool | None = None,
-) -> Resolved:
+def resolve(uri: str, *, include: str | Iterable[str] = (), progress: bool | None = None) -> Resolved:
     """Return a source as pinned raw files, in the order of their names.
 
-    cache: the folder of downloads (default: below $T5PREP_CACHE, or t5prep in the user's cache directory)
     include: fnmatch patterns over the files' names, or over the last parts of them; none means every file
-    token: a Hugging Face token for this call only; workers that stream use HF_TOKEN or the login of their machine
     progress: draw a bar on stderr; None draws it on a terminal only
-    stream: read a Hub corpus by range (True), download it (False), or decide by its size (None)
 
     Raises SourceError, one sentence: what is wrong, and what to type next.
     """
@@ -58,7 +46,7 @@ def resolve(
         return _sample()
     if os.path.isfile(uri) and not is_archive(uri):
         include = ()  # one file that the user names is read whatever its name
-    place, include = parse(uri), patterns(include)
+    place, include = parse(uri), (include,) if isinstance(include, str) and include else tuple(include)
     match place.scheme:
         case "":
             from t5prep.sources import local
@@ -71,19 +59,19 @@ def resolve(
         case "hf":
             from t5prep.sources import hub
 
-            return hub.resolve(place, cache=cache, include=include, token=token, progress=progress, stream=stream)
+            return hub.resolve(place, include=include, progress=progress)
         case "kaggle":
             from t5prep.sources import kaggle
 
-            return kaggle.resolve(place, cache=cache, include=include, progress=progress)
+            return kaggle.resolve(place, include=include, progress=progress)
         case "zenodo":
             from t5prep.sources import web
 
-            return web.resolve_zenodo(place, cache=cache, include=include, progress=progress)
+            return web.resolve_zenodo(place, include=include, progress=progress)
         case _:
             from t5prep.sources import web
 
-            return web.resolve(place, url=uri, cache=cache, include=include, progress=progress)
+            return web.resolve(place, url=uri, include=include, progress=progress)
 
 
 def _sample() -> Resolved:

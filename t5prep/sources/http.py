@@ -401,18 +401,13 @@ class Blob:
     sha256: str
 
 
-def root(cache: Path | None) -> Path:
-    """Return the folder of downloads: `cache` if given, else `sources` in t5prep's cache folder."""
-    return Path(cache).expanduser() if cache else cache_folder.root() / "sources"
-
-
-def fetch(key: str, download: Download, *, cache: Path | None) -> Blob:
+def fetch(key: str, download: Download) -> Blob:
     """Return the bytes of `key` from the cache; if they are not there, `download` them.
 
     `key` must name a version ("zenodo:1/a.zip md5:..."), so that a cached file never becomes outdated.
     Raises SourceError when the cache cannot be written, and what `download` raises.
     """
-    place, name = root(cache), hashlib.sha256(key.encode()).hexdigest()[:40]
+    place, name = cache_folder.root() / "sources", hashlib.sha256(key.encode()).hexdigest()[:40]
     try:
         for folder in ("blobs", "refs", "parts", "locks"):
             (place / folder).mkdir(parents=True, exist_ok=True)

@@ -5,17 +5,21 @@ because `hf_hub_download` restarts from zero when a process dies and does not ch
 """
 
 import dataclasses
+import io
+import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
+
+import requests
 
 from t5prep.errors import SourceError, did_you_mean
+from t5prep.io.ranges import RangedFile
 from t5prep.sources import archives, local
-from t5prep.sources.http import STATUSES, Download, Refused, Retries, digests, fetch
+from t5prep.sources.http import STATUSES, Broken, Download, Refused, Retries, connection_errors, digests, fetch, get
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
-from t5prep.sources.remote import hub_endpoint
 
 T = TypeVar("T")
 PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps its Parquet conversions, mainly of script datasets
@@ -58,30 +62,22 @@ class Listed:
         return "" if other else sha256
 
 
-def resolve(
-    place: Place,
-    *,
-    cache: Path | None,
-    include: Sequence[str],
-    token: str | None,
-    progress: bool | None,
-    stream: bool | None,
-) -> Resolved:
+def resolve(place: Place, *, include: Sequence[str], progress: bool | None) -> Resolved:
     """Return the data files of a dataset (of its `#config`) at one commit. Raises SourceError."""
-    info = _info(place, place.revision or None, token)
+    info = _info(place, place.revision or None)
     names = (info.card_data.to_dict() if info.card_data else {}).get("license") or ""
     licence = ", ".join(map(str, names)) if isinstance(names, list) else str(names)
     citation = _citation(info)
     converted = place.revision == PARQUET
-    if not place.revision and is_script(place.name, [file.rfilename for file in info.siblings]):
-        script, info = info, _info(place, PARQUET, token, absent=info)
+    script_name = f"{place.name.partition('/')[2]}.py"  # at its top, as `datasets` before 4.0 ran it
+    if not place.revision and any(file.rfilename == script_name for file in info.siblings):
+        script, info = info, _info(place, PARQUET, absent=info)
         converted = info is not script
     card = None if converted else info.card_data  # the card lists the files of the main branch only
     every = [Listed.of(file) for file in info.siblings]
     listed = choose(every, card, place=place, converted=converted, named=bool(include))
     chosen = [file for file in listed if archives.is_archive(file.name) or wanted(file.name, include)]
-    total = sum(file.bytes for file in chosen)
-    far = stream if stream is not None else total > STREAM_BYTES or len(chosen) > STREAM_FILES
+    far = sum(file.bytes for file in chosen) > STREAM_BYTES or len(chosen) > STREAM_FILES
     files: list[RawFile] = []
     offered = [file.name for file in listed]
     for file in chosen:
@@ -89,7 +85,7 @@ def resolve(
             path = f"hf://datasets/{place.name}@{info.sha}/{file.name}"
             files.append(RawFile(file.name, path, file.bytes, sha256=file.sha256, checksum=file.checksum))
             continue
-        local_path, sha256 = _fetch(place, file, info.sha, cache=cache, token=token, progress=progress)
+        local_path, sha256 = _fetch(place, file, info.sha, progress=progress)
         some, names = local.expand(local_path, name=file.name, include=include, sha256=sha256, checksum=file.checksum)
         files += some
         offered += names
@@ -101,12 +97,12 @@ def resolve(
     return Resolved(place.uri, info.sha, raw_files, licence=licence, citation=citation, class_names=labels)
 
 
-def _info(place: Place, revision: str | None, token: str | None, *, absent: Any = None) -> Any:
+def _info(place: Place, revision: str | None, *, absent: Any = None) -> Any:
     """Return the Hub's entry of a dataset at a revision, with sizes and checksums of its files; `absent` if none."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RevisionNotFoundError
 
-    api = HfApi(endpoint=hub_endpoint(), token=token)
+    api = HfApi(endpoint=_endpoint())
     try:
         info = _call(lambda: api.dataset_info(place.name, revision=revision, files_metadata=True, timeout=30), place)
     except RevisionNotFoundError:
@@ -120,21 +116,18 @@ def _info(place: Place, revision: str | None, token: str | None, *, absent: Any 
     return info
 
 
-def _fetch(
-    place: Place, file: Listed, revision: str, *, cache: Path | None, token: str | None, progress: bool | None
-) -> tuple[Path, str]:
+def _fetch(place: Place, file: Listed, revision: str, *, progress: bool | None) -> tuple[Path, str]:
     """Return one file and its SHA-256: from the Hub's own cache if it is sound there, else downloaded."""
-    from huggingface_hub import hf_hub_url, try_to_load_from_cache
+    from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     cached = try_to_load_from_cache(place.name, file.name, revision=revision, repo_type="dataset")
     if isinstance(cached, str) and (sha256 := file.sound(Path(cached))):
         return Path(cached), sha256
-    url = hf_hub_url(place.name, file.name, repo_type="dataset", revision=revision, endpoint=hub_endpoint())
-    headers = build_hf_headers(token=token)
-    download = Download(lambda: url, file.name, file.checksum, file.bytes, headers, progress)
+    url = _url(place.name, file.name, revision)
+    download = Download(lambda: url, file.name, file.checksum, file.bytes, build_hf_headers(), progress)
     try:
-        blob = fetch(f"hf:{place.name}/{file.name} {file.checksum or revision}", download, cache=cache)
+        blob = fetch(f"hf:{place.name}/{file.name} {file.checksum or revision}", download)
     except Refused as refused:
         raise SourceError(f"{place.uri}: {_advice(refused.status, place)}") from None
     return blob.path, blob.sha256
@@ -192,11 +185,6 @@ def _citation(info: Any) -> str:
         if kind in ("arxiv", "doi")
     ]
     return (info.citation or "").strip() or " ".join([address, *cited])
-
-
-def is_script(repo: str, names: Iterable[str]) -> bool:
-    """Check whether a dataset is a loading script: `name.py` at its top, as `datasets` before 4.0 ran it."""
-    return f"{repo.partition('/')[2]}.py" in set(names)
 
 
 def choose(
@@ -288,3 +276,110 @@ def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[st
         elif isinstance(names, list):
             names_of[str(feature["name"])] = tuple(map(str, names))
     return names_of
+
+
+# Read a file of the Hub by ranges, seekable.
+#
+# HfFileSystem is not used: in every thread it first asks the Hub's API for the repository and for the listing of each folder,
+# then for the address of every range again, and it accepts a range of any length as the one asked for. Here the Hub is asked
+# once per file, and the storage host after that, so hundreds of workers do not reach the Hub's rate limits.
+
+_SMALL = 32 << 20  # bytes: the largest file that is read whole from a host that does not serve ranges
+_FILE = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<revision>[^/]+)/(?P<file>.+)")
+_ADVICE = "Set HF_TOKEN in the environment of every worker to a token that may read it."
+
+
+def open_range(path: str, *, size: int, ahead: int) -> BinaryIO:
+    """Return a seekable file of `size` bytes, `hf://datasets/OWNER/NAME@COMMIT/FILE`.
+
+    A request costs a round trip, so each asks for at least `ahead` bytes. Raises SourceError here and while reading; broken
+    connections, 429 and 5xx are retried without an error.
+    """
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    match = _FILE.fullmatch(path)
+    assert match, "resolve makes such names"
+    url = _url(match["repo"], match["file"], match["revision"])
+    return cast(BinaryIO, io.BufferedReader(_Ranges(url, build_hf_headers(), what=path, size=size), ahead))
+
+
+def _url(repo: str, file: str, revision: str) -> str:
+    """Return the address of a file of a dataset."""
+    from huggingface_hub import hf_hub_url
+
+    return hf_hub_url(repo, file, repo_type="dataset", revision=revision, endpoint=_endpoint())
+
+
+def _endpoint() -> str | None:
+    """Return the Hub's address in HF_ENDPOINT, or None for the usual one."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
+
+
+class _Ranges(RangedFile):
+    """Read by one request each, sent to the last redirect as long as that signed address works."""
+
+    def __init__(self, url: str, headers: dict[str, str], *, what: str, size: int):
+        self._url, self._headers, self._what = url, headers, what
+        self._session = requests.Session()  # one connection for all reads
+        self._redirected = ""
+        self._whole = b""  # the content of a small file whose host does not serve ranges
+        super().__init__(size)
+
+    def range(self, start: int, length: int) -> bytes:
+        """Return exactly these bytes. Raises SourceError."""
+        retries = Retries(self._what)
+        while True:
+            if self._whole:
+                return self._whole[start : start + length]
+            response = self._get(f"bytes={start}-{start + length - 1}", retries)
+            is_whole = response.status_code == 200 and response.headers.get("Content-Length") == str(self._size)
+            if self._size <= _SMALL and is_whole:
+                self._whole = self._content(response, self._size, retries)
+                continue
+            if response.status_code != 206:
+                response.close()
+                raise SourceError(f"{self._what}: its host does not send parts of it. Download it: name a local copy.")
+            whole = re.fullmatch(
+                rf"bytes {start}-{start + length - 1}/(\d+)", response.headers.get("Content-Range", "")
+            )
+            if not whole or int(whole.group(1)) != self._size:
+                response.close()
+                raise SourceError(
+                    f"{self._what} is not the {self._size:,} bytes that were listed: it changed. "
+                    "Run this again from the start."
+                )
+            if data := self._content(response, length, retries):
+                return data
+
+    def _content(self, response: requests.Response, length: int, retries: Retries) -> bytes:
+        """Return a body of this length, or wait and return b"" when fewer bytes came."""
+        try:
+            with connection_errors(), response:
+                data = response.raw.read(length, decode_content=False)
+        except Broken as broken:
+            retries.wait(str(broken))
+            return b""
+        if len(data) == length:
+            return bytes(data)
+        retries.wait("less came than was asked for")
+        return b""
+
+    def close(self) -> None:
+        self._session.close()
+        super().close()
+
+    def _get(self, asked: str, retries: Retries) -> requests.Response:
+        if self._redirected:
+            try:
+                return self._ask(self._redirected, {"Range": asked}, retries)
+            except Refused:
+                self._redirected = ""  # signed addresses expire: ask for a new one
+        try:
+            response = self._ask(self._url, {**self._headers, "Range": asked}, retries)
+        except Refused as refused:
+            raise SourceError(f"{refused} {_ADVICE if refused.status in (401, 403) else ''}".rstrip()) from None
+        self._redirected = response.url if response.history else ""
+        return response
+
+    def _ask(self, url: str, headers: dict[str, str], retries: Retries) -> requests.Response:
+        return get(url, what=self._what, headers=headers, stream=True, retries=retries, session=self._session)

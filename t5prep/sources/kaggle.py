@@ -10,7 +10,6 @@ import dataclasses
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import requests
@@ -27,7 +26,7 @@ _WHERE = (
 )
 
 
-def resolve(place: Place, *, cache: Path | None, include: Sequence[str], progress: bool | None) -> Resolved:
+def resolve(place: Place, *, include: Sequence[str], progress: bool | None) -> Resolved:
     """Fetch a dataset (or with `#file` one file of it) at its latest or the given version. Raises SourceError."""
     with _client() as client:
         from kagglesdk.datasets.types.dataset_api_service import ApiGetDatasetRequest
@@ -38,7 +37,7 @@ def resolve(place: Place, *, cache: Path | None, include: Sequence[str], progres
         version = int(place.revision or dataset.current_version_number or 0)
         if place.revision and dataset.current_version_number and version > dataset.current_version_number:
             raise SourceError(f"{place.uri}: the latest version is {dataset.current_version_number}.")
-        blob, arrived, checksum = _fetch(client, place, version, cache=cache, progress=progress)
+        blob, arrived, checksum = _fetch(client, place, version, progress=progress)
     files: list[RawFile] = []
     if archives.is_zip(arrived):
         # A dataset comes as one zip, and a large file may. The zip is only for transport, so names do not contain it.
@@ -61,9 +60,7 @@ def resolve(place: Place, *, cache: Path | None, include: Sequence[str], progres
     )
 
 
-def _fetch(
-    client: Any, place: Place, version: int, *, cache: Path | None, progress: bool | None
-) -> tuple[Blob, str, str]:
+def _fetch(client: Any, place: Place, version: int, *, progress: bool | None) -> tuple[Blob, str, str]:
     """Return the cached bytes, the name they came under (`data.csv` or `data.csv.zip`), and the published MD5."""
     from kagglesdk.datasets.types.dataset_api_service import ApiDownloadDatasetRequest
 
@@ -90,7 +87,7 @@ def _fetch(
     size = int(answer.headers["Content-Length"]) if answer.headers.get("Content-Length", "").isdigit() else None
     download = Download(lambda: asked().url, arrived, checksum, size, progress=progress)
     try:
-        return fetch(key, download, cache=cache), arrived, checksum
+        return fetch(key, download), arrived, checksum
     except Refused as refused:
         raise SourceError(f"{place.uri}: {refused} Run this again later.") from None
 

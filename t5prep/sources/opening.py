@@ -118,11 +118,11 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
         from t5prep.sources.google_storage import open_blob
 
         return open_blob(file.path)
-    if scheme in ("hf", "http", "https"):
-        from t5prep.sources.remote import open_range  # loads requests, which a file of this machine does not need
+    if scheme == "hf":
+        from t5prep.sources.hub import open_range  # loads requests, which a file of this machine does not need
 
         quiet_logs()  # a worker reads without calling resolve, which does this elsewhere
-        return open_range(file.path, size=None if file.member else file.bytes, ahead=ahead)
+        return open_range(file.path, size=file.bytes, ahead=ahead)
     if (content := content_of_small(file)) is not None:
         return io.BytesIO(content)
     try:

@@ -144,7 +144,7 @@ class RawFile:
     """Describe one file, or one member of an archive, from which rows are read.
 
     name: its name inside the source: unique, `/`-separated, stable across machines (row ids and the manifest hold it)
-    path: the place of the bytes: a local path, or a URL readable by range (`hf://`, `gs://`, `https://`)
+    path: the place of the bytes: a local path, or what is read by range (`hf://`, `gs://`)
     bytes: its size; for a member the unpacked size
     member: the member inside the archive at `path`; "" means the file itself
     sha256: hex, where it is already known
@@ -186,11 +186,6 @@ def wanted(name: str, include: Sequence[str]) -> bool:
     False
     """
     return not include or any(fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}") for pattern in include)
-
-
-def patterns(include: str | Iterable[str]) -> tuple[str, ...]:
-    """Return one pattern or several as a tuple."""
-    return (include,) if isinstance(include, str) and include else tuple(include)
 
 
 def glob_pattern(pattern: str) -> re.Pattern[str]:

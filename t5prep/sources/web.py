@@ -5,7 +5,7 @@ import os
 import re
 import uuid
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -24,7 +24,7 @@ _PAGES = {
 }
 
 
-def resolve(place: Place, *, url: str, cache: Path | None, include: Sequence[str], progress: bool | None) -> Resolved:
+def resolve(place: Place, *, url: str, include: Sequence[str], progress: bool | None) -> Resolved:
     """Download the file, or take it from the cache while its host says (ETag, Last-Modified) that it is unchanged.
 
     `url` may hold credentials: it is sent to its host and written nowhere. Raises SourceError.
@@ -37,11 +37,7 @@ def resolve(place: Place, *, url: str, cache: Path | None, include: Sequence[str
             etag, date = answer.headers.get("ETag", ""), answer.headers.get("Last-Modified", "")
             name = _name(url, answer)
             version = etag or (date and f"{date} {answer.headers.get('Content-Length', '')}")
-        blob = fetch(
-            f"{url} {version or uuid.uuid4().hex}",
-            Download(lambda: url, name, progress=progress),
-            cache=cache,
-        )
+        blob = fetch(f"{url} {version or uuid.uuid4().hex}", Download(lambda: url, name, progress=progress))
     except http.Refused as refused:
         raise SourceError(f"{refused} {_advice(refused.status)}") from None
     checksum = f"etag:{etag}" if etag else ""
@@ -72,7 +68,7 @@ def _advice(status: int) -> str:
 API = "https://zenodo.org/api/records"
 
 
-def resolve_zenodo(place: Place, *, cache: Path | None, include: Sequence[str], progress: bool | None) -> Resolved:
+def resolve_zenodo(place: Place, *, include: Sequence[str], progress: bool | None) -> Resolved:
     """Fetch the files of a record that are asked for, and every zip that may hold one. Raises SourceError."""
     record = _record(place)
     entries = [entry for entry in record.get("files") or [] if not place.part or _key(entry) == place.part]
@@ -87,7 +83,7 @@ def resolve_zenodo(place: Place, *, cache: Path | None, include: Sequence[str], 
     for entry in entries:
         key = _key(entry)
         if archives.is_archive(key) or wanted(key, include):
-            blob, checksum = _fetch(place, entry, cache=cache, progress=progress)
+            blob, checksum = _fetch(place, entry, progress=progress)
             some, names = local.expand(blob.path, name=key, include=include, sha256=blob.sha256, checksum=checksum)
             files += some
             offered += names
@@ -118,7 +114,7 @@ def _record(place: Place) -> dict[str, Any]:
         raise SourceError(str(refused)) from None
 
 
-def _fetch(place: Place, entry: dict[str, Any], *, cache: Path | None, progress: bool | None) -> tuple[Blob, str]:
+def _fetch(place: Place, entry: dict[str, Any], *, progress: bool | None) -> tuple[Blob, str]:
     key, checksum = _key(entry), str(entry.get("checksum") or "")
     link = (entry.get("links") or {}).get("self") or f"{API}/{place.name}/files/{quote(key)}/content"
     size = entry.get("size", entry.get("filesize"))
@@ -126,7 +122,7 @@ def _fetch(place: Place, entry: dict[str, Any], *, cache: Path | None, progress:
     checksum = checksum if ":" in checksum or not checksum else f"md5:{checksum}"
     download = Download(lambda: link, key, checksum, size, headers=_token(), progress=progress)
     try:
-        return fetch(f"zenodo:{place.name}/{key} {checksum}", download, cache=cache), checksum
+        return fetch(f"zenodo:{place.name}/{key} {checksum}", download), checksum
     except http.Refused as refused:
         raise SourceError(f"{refused} {_WHERE if refused.status in (401, 403) else 'Run this again later.'}") from None
 

@@ -11,7 +11,7 @@ from servers.http import Answer, Fault
 from servers.internet import Internet
 
 from t5prep.errors import SourceError
-from t5prep.sources import http, open_random, raw, resolve
+from t5prep.sources import http, hub, open_random, raw, resolve
 
 PLANTED = {
     "HF_TOKEN": "hf_planted0hub",
@@ -71,8 +71,11 @@ def test_planted_credentials_are_nowhere(
     with all_logs() as lines:
         for source in everything:
             said.append(repr(resolve(source, progress=True)))
-        far = resolve(everything[0], stream=True)
+        with monkeypatch.context() as small:
+            small.setattr(hub, "STREAM_BYTES", -1)
+            far = resolve(everything[0])
         said.append(repr((far, open_random(far.files[0]).read())))
+        monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "other"))
         for answer in (
             Answer(401, body=b"Invalid credentials: hf_planted0hub"),
             Answer(403),
@@ -87,15 +90,16 @@ def test_planted_credentials_are_nowhere(
                     Fault("", times=9, answer=answer, method=method) for method in ("GET", "POST")
                 ]
                 try:
-                    resolve(source, cache=tmp_path / "other")
+                    resolve(source)
                 except SourceError:
                     said.append(traceback.format_exc())
                 except Exception:
                     pytest.fail(f"{answer.status}: {traceback.format_exc()}")
         internet.server.close()
+        monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "third"))
         for source in everything:
             with pytest.raises(SourceError) as error:
-                resolve(source, cache=tmp_path / "third")
+                resolve(source)
             said.append("".join(traceback.format_exception(error.value)))
     assert any("HTTP" in line for line in lines), "the libraries did not log: the test sees nothing"
     out, err = capfd.readouterr()

@@ -13,7 +13,7 @@ from servers.http import Answer, Fault
 from servers.internet import Internet
 
 from t5prep.errors import SourceError
-from t5prep.sources import hub, open_random, open_stream, resolve
+from t5prep.sources import Resolved, hub, open_random, open_stream, resolve
 
 
 def parquet(rows: int = 1000, start: int = 0) -> bytes:
@@ -105,6 +105,13 @@ def test_a_script_without_parquet_falls_back_to_its_data(internet: Internet):
     assert [file.name for file in resolve(source).files] == ["part-0.json.gz"]
 
 
+def resolved_by(source: str, *, stream: bool, include: str = "") -> Resolved:
+    """A source that is read by range, or downloaded, whatever its size."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(hub, "STREAM_BYTES", -1 if stream else 1 << 60)
+        return resolve(source, include=include)
+
+
 def test_a_large_corpus_is_not_downloaded_but_read_by_range(internet: Internet, monkeypatch: pytest.MonkeyPatch):
     files = {f"data/train-{i:05}.parquet": parquet(start=i * 1000) for i in range(hub.STREAM_FILES + 1)}
     source = internet.hub.publish("allenai/big", files)
@@ -119,14 +126,14 @@ def test_a_large_corpus_is_not_downloaded_but_read_by_range(internet: Internet, 
 
 
 def test_streamed_and_downloaded_bytes_are_the_same(internet: Internet, glue: str):
-    near, far = resolve(f"{glue}#sst2", stream=False), resolve(f"{glue}#sst2", stream=True)
+    near, far = resolved_by(f"{glue}#sst2", stream=False), resolved_by(f"{glue}#sst2", stream=True)
     assert [(a.name, a.bytes, a.sha256) for a in near.files] == [(b.name, b.bytes, b.sha256) for b in far.files]
     for one, two in zip(near.files, far.files, strict=True):
         assert open_stream(one).read() == open_stream(two).read() == GLUE[one.name]
 
 
 def test_faults_while_reading_by_range_pass(internet: Internet, glue: str):
-    (file,) = resolve(f"{glue}#sst2", include="train-*", stream=True).files
+    (file,) = resolved_by(f"{glue}#sst2", include="train-*", stream=True).files
     internet.server.faults = [
         Fault("/resolve/", answer=Answer(429, {"Retry-After": "0"})),
         Fault("/lfs/", cut=100),
@@ -145,7 +152,7 @@ def test_faults_while_reading_by_range_pass(internet: Internet, glue: str):
     ],
 )
 def test_a_host_that_sends_something_else_is_not_believed(answer: Answer, says: str, internet: Internet, glue: str):
-    (file,) = resolve(f"{glue}#sst2", include="train-*", stream=True).files
+    (file,) = resolved_by(f"{glue}#sst2", include="train-*", stream=True).files
     internet.server.faults = [Fault("/lfs/", answer=answer, times=9)]
     with pytest.raises(SourceError, match=says):
         open_random(file).read(10)
@@ -196,14 +203,13 @@ def test_private_and_gated_datasets_want_the_users_own_token(internet: Internet,
         resolve(private)
     for stream in (True, False):
         with pytest.raises(SourceError, match=r"is gated\. Accept its terms at .*HF_TOKEN"):
-            resolve(gated, stream=stream)
-    assert len(resolve(private, token=internet.hub.token).files) == 1
+            resolved_by(gated, stream=stream)
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     with pytest.raises(SourceError, match="your token is wrong"):
         resolve(private)
     monkeypatch.setenv("HF_TOKEN", internet.hub.token)
     for source in (private, gated):
-        (file,) = resolve(source, stream=True).files
+        (file,) = resolved_by(source, stream=True).files
         assert open_stream(file).read() == b"1"
     assert all("authorization" not in said.headers for said in internet.server.asked("localhost"))
 
@@ -254,13 +260,13 @@ def test_folders_are_configs_where_nothing_else_says_so(internet: Internet):
 def test_an_empty_file_is_empty(internet: Internet):
     source = internet.hub.publish("a/b", {"train.csv": b""})
     for stream in (True, False):
-        (file,) = resolve(source, stream=stream).files
+        (file,) = resolved_by(source, stream=stream).files
         assert open_stream(file).read() == b""
 
 
 def test_a_small_file_of_a_host_that_sends_no_parts_is_read_whole(internet: Internet):
     source = internet.hub.publish("a/b", {"train.csv": b"a,b\n1,2\n"})
-    (file,) = resolve(source, stream=True).files
+    (file,) = resolved_by(source, stream=True).files
     internet.server.faults = [Fault("train.csv", cut=3), Fault("train.csv", answer=Answer(body=b"a,b\n1,2\n"))]
     with open_random(file) as stream:
         assert (stream.read(4), stream.read(), stream.seek(4), stream.read(1)) == (b"a,b\n", b"1,2\n", 4, b"1")

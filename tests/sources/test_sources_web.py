@@ -194,10 +194,11 @@ def test_a_spoiled_cache_mends_itself(internet: Internet):
     assert fetched(source) == BODY
 
 
-def test_a_cache_that_cannot_be_written_is_said(internet: Internet, tmp_path: Path):
+def test_a_cache_that_cannot_be_written_is_said(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "file").write_text("")
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "file"))
     with pytest.raises(SourceError, match="T5PREP_CACHE"):
-        resolve(internet.page("example.org/a.csv", b"1"), cache=tmp_path / "file")
+        resolve(internet.page("example.org/a.csv", b"1"))
 
 
 def test_progress_goes_to_stderr(

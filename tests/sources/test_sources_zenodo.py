@@ -68,11 +68,12 @@ def test_a_cut_is_continued_and_the_md5_holds(internet: Internet, record: str):
     ],
 )
 def test_what_is_not_as_published_is_deleted_and_said(
-    internet: Internet, record: str, fault: Fault, says: str, tmp_path
+    internet: Internet, record: str, fault: Fault, says: str, tmp_path, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "c"))
     internet.server.faults = [fault]
     with pytest.raises(SourceError, match=says) as error:
-        resolve(f"{record}#README.txt", cache=tmp_path / "c")
+        resolve(f"{record}#README.txt")
     assert "deleted" in str(error.value)
     assert [path for path in (tmp_path / "c").rglob("*") if path.is_file() and path.suffix != ".lock"] == []
 
