@@ -5,33 +5,41 @@ TensorFlow or transformers, so that `--help` stays fast.
 """
 
 import atexit
+import contextlib
 import dataclasses
 import faulthandler
 import gc
 import importlib
 import io
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from t5prep.cli import _failing, _terminal, _versions
+from t5prep import __version__
+from t5prep.cli import _failing, _terminal
 from t5prep.errors import did_you_mean
 from t5prep.io import signals
 
 # Each command and its module in this package, in the order in which a user needs them.
 COMMANDS = {
     **{"tasks": "tasks", "filter": "tasks", "prepare": "prepare"},
-    **dict.fromkeys(("verify", "inspect", "table", "report", "diff", "upload"), "dataset"),
-    **{"why": "why", "explore": "explore"},
+    **dict.fromkeys(("verify", "inspect", "table", "report", "diff", "upload", "why", "explore"), "dataset"),
     **{"tokenizer": "tokenizer", "plan": "plan", "train": "train"},
     **dict.fromkeys(("eval", "predict", "serve"), "predict"),
     "embed": "embed",
     **dict.fromkeys(("export", "push"), "publish"),
     **dict.fromkeys(("doctor", "cache", "completion"), "doctor"),
 }
+
+# Packages in the order that is useful in a bug report; those that are not installed are left out of `--version`.
+_NAMED = (
+    *("apache-beam", "sentencepiece", "numpy", "pyarrow", "tensorflow", "tensorflow-cpu", "transformers"),
+    *("jax", "libtpu"),
+)
 
 _GIVEN = "t5prep.arguments"  # in a context's `meta`: the command line, for advice
 
@@ -148,8 +156,29 @@ def _advised(error: click.UsageError, group: click.Context) -> str:
     return error.message
 
 
+def _show_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print the version of t5prep on the first line, and those of Python and the packages that it depends on on the second."""
+    if not wanted or ctx.resilient_parsing:
+        return
+    import importlib.metadata  # imported here because loading it takes as long as loading click
+
+    versions = [f"Python {platform.python_version()}"]
+    for name in _NAMED:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+    click.echo(f"t5prep {__version__}\n{', '.join(versions)}")
+    ctx.exit()
+
+
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@_versions.option
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_versions,
+    help="Show versions and exit.",
+)
 def main() -> None:
     """Text in, a trained T5 out: prepare verified TFRecord shards, stream them to a TPU.
 

@@ -1,8 +1,9 @@
-"""Define what is done with a prepared dataset: `t5prep verify`, `inspect`, `table`, `report`, `diff` and `upload`."""
+"""Define what is done with a prepared dataset: `verify`, `inspect`, `table`, `report`, `why`, `explore`, `diff` and `upload`."""
 
 import dataclasses
 import functools
 import hashlib
+import os
 import shlex
 import shutil
 import sys
@@ -142,6 +143,93 @@ def report_command(data: str, out: Path | None, tokenizer: str | None, answers: 
     size = path.stat().st_size
     text = f"{path}: {byte_sizes.text(size)}, open it in any browser"
     _output.show({"out": str(path), "bytes": size}, text, as_json=as_json)
+
+
+_WIDTH = 100  # of a terminal line
+_LONGEST = 2_000  # characters of one text; --json has all
+
+
+@click.command("why")
+@click.argument("id")
+@click.option("--data", required=True, help="The prepared dataset.")
+@click.option("--run", default="", help="A run on it: the steps that saw the record, its loss and its answer.")
+@click.option("--source", default="", help="Where its source lies now, if it was moved.")
+@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
+@_model_options.trust_code
+@_output.as_json
+def why_command(id: str, as_json: bool, **given: Any) -> None:
+    """Tell the life of one row: ID is that of a record or a rejected row, or a row of the source as FILE:ROW.
+
+    In the order of the data flow: where it stands in its source, what the task made of it, what filters changed, its
+    tokens and what was cut, the split and the number that drew it, its shard, its duplicates; or where it left, and why.
+
+    \b
+    Example:
+      t5prep why 12 --data data/sample
+      t5prep why mine.csv:12 --data data/sample --run runs/sample
+    """
+    import t5prep
+    from t5prep.report.why import told
+
+    life = t5prep.why(id, **given)
+    if as_json:
+        _output.print_json(life)
+        return
+    for title, lines in told(life):
+        for number, line in enumerate(lines):
+            label = _output.colour(f"{title:<10}" if not number else " " * 10, bold=True)
+            click.echo(label + _wrapped(line))
+    for note in life["notes"]:
+        _output.say(note)
+
+
+def _wrapped(line: str) -> str:
+    line = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}… ({len(line):,} characters; all: --json)"
+    if len(line) <= _WIDTH - 10:
+        return line
+    return click.wrap_text(line, width=_WIDTH - 10, subsequent_indent="  ").replace("\n", "\n" + " " * 10)
+
+
+@click.command("explore")
+@click.argument("data")
+@click.option("--run", default="", help="A run on it, whose answers (RUN/eval.json) are shown beside the records.")
+@click.option("--predictions", metavar="FILE", help="What `t5prep eval --predictions` wrote, if it is elsewhere.")
+@click.option(
+    "--map",
+    "vectors",
+    metavar="VECTORS",
+    help="What `t5prep embed ... --pooling mean` wrote: a map of the texts, by Embedding Atlas, for a browser with WebGPU.",
+)
+@click.option("--port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
+@click.option("--source", default="", help="Where its source lies now, if it was moved.")
+@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
+@_model_options.trust_code
+def explore_command(data: str, run: str, predictions: str | None, vectors: str | None, port: int, **given: Any) -> None:
+    """Look at DATA in a browser: search, filter and sort its records and rejected rows; a row's tokens, and its life.
+
+    The page is served on this machine, to this machine. The table behind it is made once and kept in the cache.
+
+    \b
+    Example:
+      t5prep explore data/sample
+      t5prep explore data/sample --map vectors/sample
+    """
+    if vectors is not None:
+        from t5prep.report import text_map
+        from t5prep.report.explore import answers_of
+
+        answers = answers_of(run, predictions)
+        command = text_map.command(data, vectors, port=port, predictions=answers, tokenizer=given["tokenizer"])
+        os.execv(command[0], command)  # what this process holds of the table is not needed any more
+    from t5prep.report.explore import Explorer, Server, answers_of
+
+    with Progress("making the table") as line:
+        explorer = Explorer(
+            data, predictions=answers_of(run, predictions), made=lambda rows: line.add(bytes=0, rows=rows), **given
+        )
+    server = Server(explorer, port=port, run=run)
+    _output.say(f"{data} is shown at {server.url}. Ctrl-C stops it.")
+    server.until_stopped()
 
 
 @click.command("diff")
