@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.dataset.manifest import NAME as MANIFEST
-from t5prep.dataset.manifest import Manifest, Split, json_pieces
+from t5prep.dataset.manifest import Manifest, json_pieces
 from t5prep.dataset.shard_files import Shard
 from t5prep.tasks.options import spelled
 
@@ -165,7 +165,7 @@ def _body(manifest: Manifest) -> Iterator[str]:
                         len(split.shards),
                     )
                 ),
-                f"{_bytes(split):,}",
+                f"{sum(shard.bytes for shard in split.shards):,}",
             )
             for name, split in manifest.splits.items()
         ],
@@ -204,10 +204,6 @@ def _body(manifest: Manifest) -> Iterator[str]:
         yield f"\n{near.clusters:,} clusters of texts that are nearly the same; {near.across_splits:,} rows stood in another split."
     for warning in manifest.warnings:
         yield f"\n> {literal(warning)}"
-
-
-def _bytes(split: Split) -> int:
-    return sum(shard.bytes for shard in split.shards)
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -73,15 +73,15 @@ class BlockExamples:
             left = np.ones(len(read.numbers), bool)
             if names is not None and set(self._template.columns) <= names.keys():
                 text = {name: columns.text_of(read.table[name]) for name in read.table.column_names}
-                filled = example_table.fill(
+                examples, described = example_table.fill(
                     self._template,
                     {first: text[name] for first, name in names.items()},
                     read.numbers - block.first_row,
                     record_id=text.get(self._columns.id_name),
                     group=text.get(self._group),
                 )
-                tables, left = [filled.examples], ~filled.described
-                empty = left & np.logical_and.reduce([example_table.byte_lengths(each) == 0 for each in text.values()])
+                tables, left = [examples], ~described
+                empty = left & np.logical_and.reduce([pc.binary_length(each).to_numpy() == 0 for each in text.values()])
                 if empty.sum() > 1:  # the task says the same of all rows with nothing in any column
                     tables.append(self._alike(read._replace(others=[]).rows(_first(empty)), read.numbers[empty], block))
                     left &= ~empty

@@ -167,7 +167,10 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
             raise OutputError(
                 f"{out} holds a manifest that cannot be read. Choose another --out, or remove it."
             ) from None
-        if others := _differences(identity(dataset), same):
+        there = identity(dataset)
+        facts = {"tokenizer": "another tokenizer", "task_sha256": "another file of the task", "files": "another source"}
+        others = [words for name, words in facts.items() if getattr(there, name) != getattr(same, name)]
+        if others := [*settings.differences(there.settings, same.settings), *others]:
             records = sum(split.records for split in dataset.splits.values())
             instead = (
                 "remove it." if gcs.is_gs(out) else "replace it: --overwrite"
@@ -181,13 +184,6 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
             f"{out} is not empty and holds no dataset of t5prep (it holds {(foreign or sorted(entries))[0]}). "
             "Choose another --out."
         )
-
-
-def _differences(there: Identity, here: Identity) -> list[str]:
-    """Return in which of its choices a dataset that is there differs from one that is asked for."""
-    facts = {"tokenizer": "another tokenizer", "task_sha256": "another file of the task", "files": "another source"}
-    others = [words for name, words in facts.items() if getattr(there, name) != getattr(here, name)]
-    return [*settings.differences(there.settings, here.settings), *others]
 
 
 def is_of_dataset(name: str) -> bool:

@@ -100,9 +100,11 @@ def plan_shards(
         raise UsageError(f"--shards {shards}: the largest split has only {most:,} examples. Ask for at most that many.")
     specs = []
     for split in sorted(records):
-        count = (
-            _chosen(records[split], sizes[split]) if shards is None else max(1, round(shards * records[split] / most))
-        )
+        if shards is not None:
+            count = max(1, round(shards * records[split] / most))
+        else:  # a power of two: hosts that are one get equal parts
+            wanted = max(-(-sizes[split] // SHARD_BYTES), min(FEWEST_SHARDS, records[split] // RECORDS_A_SHARD), 1)
+            count = 1 << (wanted - 1).bit_length()
         before = () if drawn else tuple(other for other in sorted(records) if _order(other) < _order(split))
         every = shard_files.spacing(records[split])
         measured = records[split] <= shard_files.MOST_RECORDS
@@ -123,12 +125,6 @@ def of_splits(specs: Iterable[ShardSpec]) -> dict[str, list[ShardSpec]]:
 def _order(split: str) -> tuple[int, str]:
     """Return what splits are ordered by: of two that have one id, the first keeps it."""
     return precedence(split), split
-
-
-def _chosen(records: int, size: int) -> int:
-    """Return a power of two as the number of shards: hosts that are a power of two get equal parts."""
-    wanted = max(-(-size // SHARD_BYTES), min(FEWEST_SHARDS, records // RECORDS_A_SHARD), 1)
-    return 1 << (wanted - 1).bit_length()
 
 
 def write(

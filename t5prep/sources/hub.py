@@ -129,7 +129,7 @@ def _fetch(place: Place, file: Listed, revision: str, *, progress: bool | None) 
     try:
         blob = fetch(f"hf:{place.name}/{file.name} {file.checksum or revision}", download)
     except Refused as refused:
-        raise SourceError(f"{place.uri}: {_advice(refused.status, place)}") from None
+        raise SourceError(f"{place.uri}: {_advice(refused.status)}") from None
     return blob.path, blob.sha256
 
 
@@ -148,11 +148,11 @@ def _call(ask: Callable[[], T], place: Place) -> T:
                 f"{place.uri} is gated. Accept its terms at https://huggingface.co/datasets/{place.name}. {_WHERE}"
             ) from None
         except errors.RepositoryNotFoundError:
-            raise SourceError(f"{place.uri}: {_advice(404, place)}") from None
+            raise SourceError(f"{place.uri}: {_advice(404)}") from None
         except errors.HfHubHTTPError as error:
             status = error.response.status_code
             if status not in STATUSES:
-                raise SourceError(f"{place.uri}: {_advice(status, place)}") from None
+                raise SourceError(f"{place.uri}: {_advice(status)}") from None
             retries.wait(f"the Hub answers {status}", headers=error.response.headers)
         except errors.OfflineModeIsEnabled:
             raise SourceError(f"{place.uri} needs the network, and HF_HUB_OFFLINE forbids it. Unset it.") from None
@@ -164,7 +164,7 @@ def _call(ask: Callable[[], T], place: Place) -> T:
             ) from None
 
 
-def _advice(status: int, place: Place) -> str:
+def _advice(status: int) -> str:
     from huggingface_hub import get_token
 
     if status in (401, 403):

@@ -125,11 +125,6 @@ def byte_edges(texts: pa.LargeStringArray) -> tuple[np.ndarray, pa.Buffer]:
     return edges, data if data is not None else pa.py_buffer(b"")
 
 
-def byte_lengths(texts: pa.LargeStringArray) -> np.ndarray:
-    """Return how many bytes each text has: int64[texts]."""
-    return np.diff(byte_edges(texts)[0])
-
-
 def inputs_of(table: pa.Table) -> Inputs:
     """Return the inputs of a table of examples (SCHEMA)."""
     parts, kinds = (table[name].combine_chunks() for name in ("inputs", "kinds"))
@@ -239,13 +234,6 @@ _NOTHING = Example(None, "", "")
 SPACES = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 
-class Filled(NamedTuple):
-    """The examples of rows that a template describes (example_table.SCHEMA), and which rows these are: bool[rows]."""
-
-    examples: pa.Table
-    described: np.ndarray
-
-
 def fill(
     template: Template,
     columns: Mapping[str, pa.LargeStringArray],
@@ -253,10 +241,10 @@ def fill(
     *,
     record_id: pa.LargeStringArray | None,
     group: pa.LargeStringArray | None,
-) -> Filled:
-    """Return the examples of rows, given by their columns of text (no nulls) and their numbers, int64[rows].
+) -> tuple[pa.Table, np.ndarray]:
+    """Return the examples of the rows that a template describes (SCHEMA), and which rows these are, bool[rows].
 
-    record_id, group: as a table of examples has them.
+    Rows are given by their columns of text (no nulls) and their numbers, int64[rows]; record_id, group: as the table has them.
     """
     described = np.logical_or.reduce([visible(columns[column.name]) for column in template.input_columns])
     target = _joined(template.target, columns) if template.target else None
@@ -280,7 +268,7 @@ def fill(
         else pc.if_else(pc.equal(group, ""), pa.scalar(None, pa.large_string()), group).cast(pa.string()),
     }
     every_row = of_columns(made, len(numbers))
-    return Filled(every_row if described.all() else every_row.filter(pa.array(described)), described)
+    return every_row if described.all() else every_row.filter(pa.array(described)), described
 
 
 def _inputs(template: Template, columns: Mapping[str, pa.LargeStringArray], rows: int) -> dict[str, pa.ListArray]:

@@ -28,6 +28,7 @@ from t5prep.tokens.model_proto import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFIN
 from t5prep.tokens.tokenizer import SENTINEL_TEXTS, Tokenizer
 
 SPACE = "▁"
+_RUNS_OF_SPACES = ({"Regex": " {2,}"}, {"String": "  "})
 
 
 class _Unlike(Exception):  # noqa: N818 - its message is the end of a TokenizerError's sentence
@@ -89,7 +90,7 @@ def _normalization(normalizer: Any, splitter: Any) -> Normalization:
             charsmap = base64.b64decode(step["precompiled_charsmap"] or "")
         elif kind in ("Nmt", "NFKC"):
             rules.append(kind)
-        elif kind == "Replace" and _squeezes(step):
+        elif kind == "Replace" and step["pattern"] in _RUNS_OF_SPACES and step["content"] in (" ", SPACE):
             continue
         elif kind != "Strip":
             raise _Unlike(f"its normalizer {kind} is none of SentencePiece's")
@@ -111,11 +112,6 @@ def rule(name: str) -> bytes:
     """Return the compiled character map of one of SentencePiece's own rules."""
     spec = sentencepiece.SentencePieceNormalizer(rule_name=name).serialized_model_proto()
     return model_proto.charsmap(spec)
-
-
-def _squeezes(step: Mapping[str, Any]) -> bool:
-    """Check whether a replacement turns runs of spaces into one space."""
-    return step["pattern"] in ({"Regex": " {2,}"}, {"String": "  "}) and step["content"] in (" ", SPACE)
 
 
 def _check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:

@@ -16,7 +16,6 @@ batches, blocks or workers. No token is dropped; only the very last row is short
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,17 +119,12 @@ def corrupt(
 ROWS = 1024  # rows that are given out at once: some MB of tokens
 
 
-class Chunks(NamedTuple):
-    """Some rows of one length, `int32[n, length]`, and their names."""
-
-    ids: list[str]
-    tokens: NDArray[np.int32]
-
-
-def chunks(documents: Iterable[tuple[Sequence[str], Ragged]], *, length: int) -> Iterator[Chunks]:
+def chunks(
+    documents: Iterable[tuple[Sequence[str], Ragged]], *, length: int
+) -> Iterator[tuple[list[str], NDArray[np.int32]]]:
     """Yield documents (some at a time: their names, and their ids, which end in EOS), concatenated, in rows of `length`.
 
-    The last row holds the rest.
+    Some rows at a time: their names, and int32[n, length]. The last row holds the rest.
 
     >>> two = Ragged(np.array([5, 6, 7, 1, 8, 1], np.int32), np.array([0, 4, 6]))
     >>> [(ids, tokens.tolist()) for ids, tokens in chunks([(["a", "b"], two)], length=4)]
@@ -148,7 +142,7 @@ def chunks(documents: Iterable[tuple[Sequence[str], Ragged]], *, length: int) ->
         whole = len(tokens) // length
         for at in range(0, whole, ROWS):
             part = slice(at, min(at + ROWS, whole))
-            yield Chunks(rows[part], tokens[part.start * length : part.stop * length].reshape(-1, length))
+            yield rows[part], tokens[part.start * length : part.stop * length].reshape(-1, length)
         rest, name = tokens[whole * length :], rows[whole] if len(rows) > whole else ""
     if len(rest):
-        yield Chunks([name], rest.reshape(1, -1))
+        yield [name], rest.reshape(1, -1)

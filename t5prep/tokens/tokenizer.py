@@ -185,7 +185,12 @@ class BlockEncoder:
 
     def __init__(self, model: bytes, processor: sentencepiece.SentencePieceProcessor) -> None:
         self._processor = processor
-        self._native, self.slow = _load(model)
+        self._native: _native.Unigram | None = None
+        self.slow = ""
+        try:
+            self._native = _native.Unigram(model)
+        except ValueError as error:
+            self.slow = str(error)
         self._is_cut = self._native is None and _has_words(model, processor)
         if self._native is not None and not self._agree():
             self._native = None
@@ -213,10 +218,7 @@ class BlockEncoder:
 
         Raises ValueError if a text is longer than 32 MB.
         """
-        if self._native is None:
-            view, ends = memoryview(data), offsets.tolist()
-            pairs = itertools.pairwise(ends)
-            return self._by_sentencepiece([str(view[start:end], "utf-8") for start, end in pairs])
+        assert self._native is not None, "`encode` asks where there is one"
         ids, starts = self._native.encode(data, np.ascontiguousarray(offsets, np.int64))
         return Ragged(np.frombuffer(ids, np.int32), np.frombuffer(starts, np.int64))
 
@@ -242,14 +244,6 @@ def _has_words(model: bytes, processor: sentencepiece.SentencePieceProcessor) ->
         return False
     pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
     return not any("▁" in piece.lstrip("▁") for piece in pieces)
-
-
-def _load(model: bytes) -> tuple["_native.Unigram | None", str]:
-    """Return a model for what encodes in C, or None and the reason why there is none."""
-    try:
-        return _native.Unigram(model), ""
-    except ValueError as error:
-        return None, str(error)
 
 
 # Keep newlines as tokens: T5's normalization turns each into a space, so lines of code, verse or a dialogue are lost.

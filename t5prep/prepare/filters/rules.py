@@ -240,7 +240,7 @@ class GopherRepetition:
             grams = _grams(words, n)
             if len(set(grams)) == len(grams):
                 break  # what repeats no n words repeats no longer run either
-            share = _repeated(words, grams, n) / len(text)
+            share = _repeated(grams, n) / len(text)
             if share > most * self.factor:
                 raise Reject(f"repeated {n}-grams: {share:.0%} of the characters, at most {most * self.factor:.0%}")
         return text
@@ -268,7 +268,7 @@ def _top(words: Sequence[str], n: int) -> int:
     )
 
 
-def _repeated(words: Sequence[str], grams: list[tuple[str, ...]], n: int) -> int:
+def _repeated(grams: list[tuple[str, ...]], n: int) -> int:
     """Return the characters of n-grams that stood there before; overlapping ones count once."""
     known: set[tuple[str, ...]] = set()
     characters = at = 0
