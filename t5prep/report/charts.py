@@ -16,13 +16,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 # Placeholder colours that no drawing has by chance; `_svg` replaces them by the page's variables.
 _INK, _QUIET, _GRID = "#010203", "#010204", "#010205"
-SERIES = ("#010206", "#010207", "#010208", "#010209")
-_VARIABLES = {
-    _INK: "ink",
-    _QUIET: "quiet",
-    _GRID: "grid",
-    **dict(zip(SERIES, ("one", "two", "three", "four"), strict=True)),
-}
+SERIES = ("#010206", "#010207")
+_VARIABLES = {_INK: "ink", _QUIET: "quiet", _GRID: "grid", SERIES[0]: "one", SERIES[1]: "two"}
 # Inches and points, for a column of about 500 pixels; still readable at half the size, on a telephone.
 _SIZE, _FONT = (5.6, 2.7), 10
 _LOW = (5.6, 1.7)  # for charts that only show whether values are even
@@ -84,7 +79,7 @@ def curves(
     `log` makes the scale logarithmic; `zero` begins it at 0, for quantities such as a speed.
     """
     figure, axes = _axes()
-    colours = dict(zip(("training", "evaluation"), SERIES, strict=False))
+    colours = dict(zip(("training", "evaluation"), SERIES, strict=True))
     for name, (steps, values) in lines.items():
         every = max(1, len(steps) // 600)
         at = sorted({*range(0, len(steps), every), len(steps) - 1} - {-1})
