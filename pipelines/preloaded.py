@@ -7,11 +7,15 @@ import sys
 
 gc.disable()  # all that is imported stays, and workers collect garbage themselves
 
+import pyarrow  # noqa: E402
+
 import pipelines.steps  # noqa: E402, F401
 from pipelines import pool  # noqa: E402
 from t5prep.errors import T5prepError  # noqa: E402
 from t5prep.tokens import loading  # noqa: E402
 
+# With its first array pyarrow imports pandas, where that is installed: here once, and not in each worker.
+pyarrow.array([0])
 if tokenizer := os.environ.get(pool.TOKENIZER):
     with contextlib.suppress(T5prepError):  # said by the process that asks for it
         loading.load(tokenizer)

@@ -11,10 +11,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
-
-import cattrs
-from cattrs.gen import make_dict_structure_fn
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from t5prep import __version__
 from t5prep.dataset.rejected_rows import RejectedFile, Rows
@@ -22,6 +19,9 @@ from t5prep.dataset.settings import OF_HEADS, Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins, Shard
 from t5prep.errors import DatasetError
 from t5prep.io import gcs, paths
+
+if TYPE_CHECKING:  # only what reads a manifest needs it: workers read none
+    import cattrs
 
 # 2: the settings as they were given, in one place; the task's metrics and classes.
 SCHEMA = 2
@@ -328,6 +328,8 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
 
     Raises DatasetError when it is not JSON, not a manifest, of a newer schema, or altered since it was written.
     """
+    import cattrs
+
     try:
         facts = json.loads(text)
         if not isinstance(facts, dict) or "schema" not in facts:
@@ -367,11 +369,14 @@ def _names(manifest: Manifest) -> Iterator[str]:
     yield from (file.name for file in beside if file is not None)
 
 
-def converter() -> cattrs.Converter:
+def converter() -> "cattrs.Converter":
     """Return a converter that takes no choice that it does not know, and no value of another type: a guess would train on wrong data.
 
     Other fields that a later version says beside those of this schema are passed over.
     """
+    import cattrs
+    from cattrs.gen import make_dict_structure_fn
+
     strict = cattrs.Converter()
     for kind in (bool, int, float, str):
         strict.register_structure_hook(kind, _plain)

@@ -207,17 +207,19 @@ class HiddenSpans:
                 yield columns.ids, Ragged(columns.inputs.ids.astype(np.int32), columns.inputs.starts)
 
         for ids, sizes, inputs, labels in self.hide(documents()):
-            columns = Columns(Names.of(ids), inputs, labels, Names.of([""] * len(ids)))
+            columns = Columns(Names.of(ids), inputs, labels, Names(b"", np.zeros(len(ids) + 1, np.int64)))
             entries = np.zeros(len(ids), ENTRY)
             entries["inputs"] = entries["tokens"] = inputs.lengths
             entries["targets"] = entries["target_tokens"] = labels.lengths
             unknown = np.concatenate([[0], np.cumsum(inputs.ids == self.unk_id)])
             entries["unknown"] = unknown[inputs.starts[1:]] - unknown[inputs.starts[:-1]]
-            for number, size in enumerate(sizes):
+            places = []
+            for size in sizes:
                 while waiting[0][0] <= begun:
                     waiting.popleft()
-                entries["file"][number], entries["row"][number] = waiting[0][1:]
+                places.append(waiting[0][1:])
                 begun += size
+            entries["file"], entries["row"] = zip(*places, strict=True)
             counts = record_counts.count(entries, labels=None, marked=False)
             counts, taken = dataclasses.replace(counts, examples=taken), 0
             yield Built(self.frame(columns), counts, _lengths(entries), _origins(entries, False))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet
 
 from t5prep import sources
 from t5prep.errors import UsageError
@@ -159,6 +158,8 @@ def of_source(source: Resolved, column: str) -> list[str]:
     """
     first = source.files[0]
     if unpacked(first.name).endswith(".parquet"):
+        import pyarrow.parquet
+
         with sources.open_random(first) as file:
             try:
                 schema = pyarrow.parquet.read_schema(file)

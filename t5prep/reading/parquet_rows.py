@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet
 
 from t5prep import sources
 from t5prep.errors import SourceError
@@ -40,6 +39,8 @@ class Part(NamedTuple):
 
 def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
     """Return the columns of an open Parquet file, and the parts in which it is read. Raises SourceError."""
+    import pyarrow.parquet
+
     try:
         opened = pyarrow.parquet.ParquetFile(file)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
@@ -67,7 +68,7 @@ class _Group:
 
     of: tuple[RawFile, int]
     opened: BinaryIO
-    reader: pyarrow.parquet.ParquetFile
+    reader: "pa.parquet.ParquetFile"
     columns: tuple[str, ...] | None = None
     batches: Iterator[pa.RecordBatch] = dataclasses.field(init=False)
     at: int = 0
@@ -99,6 +100,8 @@ _LAST = threading.local()
 @contextlib.contextmanager
 def _group(file: RawFile, number: int) -> Iterator[_Group]:
     """Yield a row group. It stays open for the next call, which is likely to want the same one. Raises SourceError."""
+    import pyarrow.parquet
+
     group = _LAST.__dict__.pop("group", None)
     try:
         if group is None or group.of != (file, number):

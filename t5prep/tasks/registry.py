@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import hashlib
 import importlib
-import importlib.metadata
 import inspect
 import pkgutil
 import re
@@ -178,6 +177,8 @@ def _built_in() -> frozenset[str]:
 @functools.cache
 def _offered() -> dict[str, str]:
     """Return the tasks that installed packages offer: name → module."""
+    import importlib.metadata
+
     return {entry.name: entry.module for entry in importlib.metadata.entry_points(group=GROUP)}
 
 

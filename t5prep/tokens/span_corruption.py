@@ -132,12 +132,12 @@ def chunks(
     """
     rest, name = np.zeros(0, np.int32), ""  # tokens that do not fill a row yet, and the name of the first of them
     for names, (ids, starts) in documents:
-        tokens = np.concatenate([rest, ids])
+        tokens, every = np.concatenate([rest, ids]), list(names)  # a document may begin many rows
         # Where rows begin, counted from the first of these documents: the first row may begin before it.
         begins = np.arange(-len(rest), len(ids), length)
         holding = np.searchsorted(starts[1:], begins, side="right")
         into = begins - starts[np.minimum(holding, len(starts) - 1)]
-        rows = [f"{names[at]}@{ahead}" for at, ahead in zip(holding.tolist(), into.tolist(), strict=True) if ahead >= 0]
+        rows = [f"{every[at]}@{ahead}" for at, ahead in zip(holding.tolist(), into.tolist(), strict=True) if ahead >= 0]
         rows = [name, *rows] if len(rest) else rows
         whole = len(tokens) // length
         for at in range(0, whole, ROWS):
