@@ -6,6 +6,8 @@ make bench ARGS="reader step"          some parts of it
 
 import argparse
 import importlib
+import os
+import sys
 from collections.abc import Iterator
 
 from tests.benchmarks import processor_time
@@ -21,12 +23,15 @@ def main() -> None:
 
 
 def lines(parts: list[str]) -> Iterator[Line]:
-    """Yield the lines of some parts; one that lacks a package (PyTorch) is left out."""
+    """Yield the lines of some parts, and say on stderr what each took; one that lacks a package (PyTorch) is left out."""
     for part in parts:
+        began = os.times()
         try:
             yield from importlib.import_module(f"tests.benchmarks.bench_{part}").lines()
         except ImportError as error:
             print(f"| {part} | left out: {error} | | | |", flush=True)
+        *spent, clock = (after - before for after, before in zip(os.times(), began, strict=True))
+        print(f"{part} took {clock:.0f} s by the clock, {sum(spent):.0f} s of the processors", file=sys.stderr)
 
 
 if __name__ == "__main__":
