@@ -37,7 +37,7 @@ def _browsed(*arguments: str) -> "subprocess.CompletedProcess[str]":
             ],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
     assert "CONSOLE" not in ran.stderr

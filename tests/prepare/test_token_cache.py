@@ -1,5 +1,6 @@
 """Tokenized blocks of earlier runs: found when nothing that made them has changed, and bounded on disk."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +36,7 @@ from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile, sample
 
+KILLS = 6
 SAMPLE = sample.tokenizer_path()
 
 
@@ -253,53 +256,45 @@ def test_cache_shows_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         byte_sizes.parse("lots", name="--memory")
 
 
-def killed(command: list[str], env: dict[str, str], *, after: float) -> bool:
-    """Starts a command and kills it and what it started after so many seconds; whether it was done before."""
-    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        return process.wait(after) == 0
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        return False
+def killed(command: list[str], env: dict[str, str], *, when: Callable[[], bool]) -> bool:
+    """Start a command and kill it and what it started as soon as `when` holds; whether it was done before."""
+    process = subprocess.Popen(
+        command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    while process.poll() is None and not when():
+        time.sleep(0.002)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait() == 0
 
 
 @pytest.mark.slow
-def test_a_run_killed_again_and_again_finishes_with_the_same_bytes(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_run_killed_again_and_again_finishes_with_the_same_bytes(tmp_path: Path) -> None:
     rows = [dict(row, Id=str(i)) for i, row in enumerate(questions(400, words=400) * 20)]
     source = write_csv(tmp_path / "rows.csv", rows)
     env = os.environ | {"T5PREP_CACHE": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "t5prep.cli", "prepare", "so_quality", "--source", str(source), "--workers", "2"]
     command += ["--tokenizer", str(SAMPLE), "--shards", "3", "--memory", "1GiB"]
-    began = time.monotonic()
     subprocess.run([*command, "--out", str(tmp_path / "whole")], env=env, check=True, capture_output=True)
-    alone = time.monotonic() - began
-    whole = len(files_of(tmp_path / "cache" / "tokenized"))
-    for path in files_of(tmp_path / "cache" / "tokenized"):
+    blocks = files_of(tmp_path / "cache" / "tokenized")
+    assert len(blocks) > KILLS
+    for path in blocks:
         path.unlink()
-    draw, progress = random.Random(20), []
-    began = time.monotonic()
-    done, longest = 0, alone
-    while len(progress) < 20 and done < 20:
-        started = time.monotonic()
-        latest = longest * min(1.0, (len(progress) + 3) / 20)  # early first, that there be something left to kill
-        if killed([*command, "--out", str(tmp_path / "out")], env, after=draw.uniform(0.05, 1.0) * latest):
-            done, longest = done + 1, time.monotonic() - started  # with so much found, the rest takes no longer
-            shutil.rmtree(tmp_path / "out")
-            continue
+    draw, out, progress = random.Random(20), tmp_path / "out", [0]
+    for _ in range(KILLS):
+        wanted = progress[-1] + draw.randint(0, 2)
+
+        def when(wanted: int = wanted) -> bool:
+            """Return whether work is under way, and so many blocks are kept."""
+            return out.exists() and len(files_of(tmp_path / "cache" / "tokenized")) >= wanted
+
+        assert not killed([*command, "--out", str(out)], env, when=when) or progress[-1] == len(blocks)
         progress.append(len(files_of(tmp_path / "cache" / "tokenized")))
-        if (tmp_path / "out" / "manifest.json").exists():  # written just before the kill
-            verify(tmp_path / "out")
-    assert len(progress) == 20
-    last = subprocess.run([*command, "--out", str(tmp_path / "out")], env=env, capture_output=True, text=True)
+        if (out / "manifest.json").exists():  # written just before the kill
+            verify(out)
+            shutil.rmtree(out)
+    last = subprocess.run([*command, "--out", str(out)], env=env, capture_output=True, text=True)
     assert last.returncode == 0, last.stderr
-    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+    assert bytes_of(out) == bytes_of(tmp_path / "whole")
     assert progress == sorted(progress)  # what was tokenized stays
-    seconds = time.monotonic() - began
-    with capsys.disabled():
-        print(
-            f"\nkilled {len(progress)} times, done {done} times: {seconds / alone:.1f} times the seconds of one whole run; "
-            f"blocks kept after each kill: {progress} of {whole}; only those being tokenized were lost"
-        )
+    assert progress[-1] > 0

@@ -45,7 +45,7 @@ taskmanager.memory.network.min: 256m
 taskmanager.memory.network.max: 256m
 taskmanager.memory.managed.size: 128m
 heartbeat.interval: 1000
-heartbeat.timeout: 8000
+heartbeat.timeout: 120000
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 5
 restart-strategy.fixed-delay.delay: 1 s
@@ -88,7 +88,7 @@ class Cluster:
 
     def ask(self, what: str) -> Any:
         """Return an answer of the job manager's REST API."""
-        with urllib.request.urlopen(f"http://localhost:{self.rest}/{what}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://localhost:{self.rest}/{what}", timeout=300) as answer:
             return json.load(answer)
 
     def lose_one_at_work(self) -> None:
@@ -118,7 +118,7 @@ class Cluster:
     def _tasks(self) -> list[dict[str, Any]]:
         return [task for place, _ in self._steps() for task in self.ask(place)["subtasks"]]
 
-    def until(self, true: Any, *, seconds: float = 120) -> None:
+    def until(self, true: Any, *, seconds: float = 600) -> None:
         """Wait for something that the cluster says."""
         end = time.monotonic() + seconds
         while True:
