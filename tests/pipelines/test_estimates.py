@@ -104,8 +104,9 @@ def dry(*arguments: str | Path, task: str = "so_quality") -> tuple[int, str]:
 
 
 def numbers(said: str, name: str) -> list[float]:
-    """The numbers of a line of what is said; sizes in kB."""
+    """The numbers of a line of what is said, but for those of its path: pytest's folders are numbered."""
     (line,) = re.findall(rf"^  {name} +(.*)$", said, re.MULTILINE)
+    line = re.sub(r"(?<!\S)/\S+", "", line)
     return [float(number.replace(",", "")) for number in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", line)]
 
 
