@@ -1,6 +1,7 @@
 """What can happen to the processes and the disk of a local run: it goes on, or says in a sentence why it cannot."""
 
 import collections
+import contextlib
 import functools
 import os
 import shutil
@@ -85,10 +86,12 @@ def test_a_worker_that_is_killed_is_replaced_and_its_work_done_again(two: pool.P
     stop = threading.Event()
 
     def kill() -> None:
-        for _ in range(2):
-            if stop.wait(0.4):
-                return
-            os.kill(next(iter(two.executor._processes)), signal.SIGKILL)
+        kills = 2
+        while kills and not stop.wait(0.2):
+            for process in list(two.executor._processes or ())[:1]:  # none while they are being replaced
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+                    kills -= 1
 
     killer = threading.Thread(target=kill)
     killer.start()
