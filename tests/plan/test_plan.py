@@ -470,26 +470,23 @@ def test_lengths_are_planned_from_the_manifest_and_each_shape_is_compiled(answer
 @real
 @pytest.mark.slow
 def test_memory_is_planned_without_code(tiny):
-    """The same temporaries as of the compiled step, but for some constants; and the compiler is stopped before its code."""
-    question = planner.questions(model=tiny, tpus=["v5e"], batches=[16], lengths=(256, 64))[0]
-    shape = dataclasses.replace(question.shape, num_layers=1, num_decoder_layers=1)
-    question = dataclasses.replace(question, shape=shape)
-    compiled, planned = (ask(dataclasses.replace(question, memory_alone=alone)).compiled for alone in (False, True))
-    assert planned.fits
-    assert planned.program_bytes == 0
-    assert compiled.temp_bytes > 2**20  # far more than these constants
-    assert compiled.temp_bytes - 2**17 <= planned.temp_bytes <= compiled.temp_bytes
+    """The same temporaries as of the compiled step, but for some constants; and the compiler is stopped before its code.
 
-
-@real
-@pytest.mark.slow
-def test_attention_row_by_row_compiles(tiny):
-    """Of packed rows, whose masks are the larger ones, and long enough: the compiler runs in another process."""
+    Of packed rows, whose masks are the larger ones, and long enough for attention row by row.
+    """
     from t5prep.train.model.attention import Heads
 
     length = 1024
     assert Heads.of(TINY["num_heads"], queries=length, keys=length).by_rows
-    assert ask(planner.questions(model=tiny, tpus=["v5e"], batches=[2], lengths=(length, 8), packed=True)[0]).fits
+    question = planner.questions(model=tiny, tpus=["v5e"], batches=[2], lengths=(length, 8), packed=True)[0]
+    shape = dataclasses.replace(question.shape, num_layers=1, num_decoder_layers=1)
+    question = dataclasses.replace(question, shape=shape)
+    compiled, planned = (ask(dataclasses.replace(question, memory_alone=alone)).compiled for alone in (False, True))
+    assert compiled.fits
+    assert planned.fits
+    assert planned.program_bytes == 0
+    assert compiled.temp_bytes > 2**20  # far more than these constants
+    assert compiled.temp_bytes - 2**17 <= planned.temp_bytes <= compiled.temp_bytes
 
 
 @pytest.mark.slow
