@@ -1,4 +1,4 @@
-"""Commands that meet a fault of the disk or of a bucket, and are given again: 200 seeds of `faults`, which says what must hold."""
+"""Commands that meet a fault of the disk or of a bucket, and are given again: 105 seeds of `faults`, which says what must hold."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 # `train` and `eval` compile, so they meet few.
 SEEDS = {"train": 2, "eval": 3}
-OTHERS = 39
+OTHERS = 20
 
 
 @pytest.fixture(scope="module")
