@@ -83,8 +83,8 @@ def test_a_stopped_preparation_is_a_sentence_and_the_same_command_goes_on(tmp_pa
 def test_a_signal_during_an_import_or_in_tensorflow_is_obeyed_after_it(tmp_path: Path, how: str, number: int) -> None:
     """Of a KeyboardInterrupt there, jax's C++ made an error of its own, and TensorFlow's crashed while it traced a model."""
     (tmp_path / "heavy.py").write_text(
-        "import time\nprint('begun', flush=True)\nuntil = time.monotonic() + 0.5\n"
-        "while time.monotonic() < until:\n    time.sleep(0.01)\nprint('ended', flush=True)"
+        "import os, time\nprint('begun', flush=True)\n"
+        f"while not os.path.exists({str(tmp_path / 'sent')!r}):\n    time.sleep(0.01)\nprint('ended', flush=True)"
     )
     code = (
         f"import sys, time; sys.path.append({str(tmp_path)!r}); heavy = {str(tmp_path / 'heavy.py')!r}\n"
@@ -95,6 +95,7 @@ def test_a_signal_during_an_import_or_in_tensorflow_is_obeyed_after_it(tmp_path:
     assert run.stdout is not None
     assert run.stdout.readline() == "begun\n"
     run.send_signal(number)
+    (tmp_path / "sent").touch()
     said = run.communicate(timeout=300)
     assert (run.returncode, *said) == (1, "ended\n", "Error: Stopped. The same command begins again.\n")
 
