@@ -1,8 +1,12 @@
 """What every test may ask for: the real data of the seeds where it is, and the hosts that text comes from."""
 
+import dataclasses
+import functools
+import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -20,6 +24,9 @@ hypothesis.settings.load_profile("steady")
 
 # It is read when jax is first asked for a device.
 os.environ.setdefault("XLA_FLAGS", f"{xla_flags.DEVICES} {xla_flags.QUICK}")
+
+# PyTorch's toys are computed by one thread: two wait for each other in a loop, for minutes where the cores are busy.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The job server and the clusters of Flink live for seconds: Java's second compiler costs them more than it gives.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -50,6 +57,43 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A list of code that was run which no test shares with the user."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def lowered_once() -> Iterator[None]:
+    """Lower no program twice in this process: of a toy's run that is four seconds of five."""
+    if not all(importlib.util.find_spec(name) for name in ("tensorflow", "jax")):
+        yield
+        return
+    from t5prep.train.runtime import compiling, programs, rows
+    from t5prep.train.settings import config as configs
+
+    made: dict[str, Any] = {}
+    # What changes no loss, and what is said by a step's argument, its rate.
+    free = {*configs.FREE, *configs.OF_EVALUATION, "steps", "epochs", "schedule", "warmup", "learning_rate"}
+    unasked = {name: getattr(configs.TrainConfig(), name) for name in free}
+
+    def once(key: str, make: Callable[[], Any]) -> Any:
+        if "0x" in key:  # it would say an address, which is no meaning
+            return make()
+        if key not in made:
+            made[key] = make()
+        return made[key]
+
+    def step_program(shape: Any, config: Any, **how: Any) -> Any:
+        key = repr((shape, dataclasses.replace(config, **unasked), sorted(how.items())))
+        return once(key, lambda: programs.step_program(shape, config, **how))
+
+    def rows_program(name: str, function: Any, **how: Any) -> Any:
+        if not isinstance(function, functools.partial):
+            return programs.rows_program(name, function, **how)
+        key = repr((name, function.func.__qualname__, function.args, function.keywords, sorted(how.items())))
+        return once(key, lambda: programs.rows_program(name, function, **how))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "step_program", step_program)
+        patch.setattr(rows, "rows_program", rows_program)
         yield
 
 

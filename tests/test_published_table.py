@@ -168,6 +168,7 @@ def test_the_upload_arrives(published: Internet, bucket: str) -> None:
     assert there.digest == manifest.load("data/so_quality").digest
 
 
+@pytest.mark.usefixtures("lowered_once")
 @pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_command_runs(system: str, published: Internet) -> None:

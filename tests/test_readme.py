@@ -103,6 +103,7 @@ def test_commands_run_as_they_are_written(here: Path, internet: Internet) -> Non
     assert Path("data/mine/report.html").exists()
 
 
+@pytest.mark.usefixtures("lowered_once")
 @pytest.mark.slow
 def test_the_trained_model_is_loaded_as_it_is_written(here: Path, internet: Internet) -> None:
     """The own table's block trains a tiny model that has the files of the published one."""

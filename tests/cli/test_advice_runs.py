@@ -19,7 +19,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep import cli
 
-pytestmark = pytest.mark.slow  # in all, half a minute of one core
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("lowered_once")]
 
 # What an advice leaves open, by the word before it.
 OPEN = {

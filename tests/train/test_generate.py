@@ -206,7 +206,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     batch = {"input_ids": ids[:1], "attention_mask": mask[:1], "labels": np.array([[2]], np.int32)}
     logits = forward(_sharp(config, 3), config, {k: tf.constant(v) for k, v in batch.items()}).numpy()[0, 0]
     uniform = np.random.default_rng(0).random((4000, 1), np.float32)
-    for temperature, top_k, top_p in ((1.0, 0, 1.0), (0.7, 0, 1.0), (1.0, 5, 1.0), (1.0, 0, 0.5), (2.0, 8, 0.8)):
+    for temperature, top_k, top_p in ((1.0, 0, 0.5), (0.7, 5, 1.0), (2.0, 8, 0.8)):  # each is compiled
         options = Generation(max_length=1, sample=True, temperature=temperature, top_k=top_k, top_p=top_p, scores=True)
         tokens, scores = _drawn(options, uniform)
         shares = np.exp(logits / temperature - (logits / temperature).max())

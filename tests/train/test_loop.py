@@ -367,14 +367,11 @@ def test_signals_at_random_moments_end_the_loop() -> None:
         assert said == b"saved\n" or b"KeyboardInterrupt" in error, (said, error[-2000:])
 
 
-@pytest.mark.parametrize(
-    "busy", ["for _ in range(6000): time.sleep(0.1)", "hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"]
-)
-def test_a_second_signal_ends_at_once(busy: str) -> None:
+def test_a_second_signal_ends_at_once() -> None:
     """Also in a call that comes back to Python only after minutes, as that of an evaluation's program."""
     code = (
-        "import hashlib, time\nfrom t5prep.train.loop import Signals\n"
-        f"with Signals():\n    print('begun', flush=True)\n    {busy}\n"
+        "import hashlib\nfrom t5prep.train.loop import Signals\n"
+        "with Signals():\n    print('begun', flush=True)\n    hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"
     )
     quiet = {
         **os.environ,

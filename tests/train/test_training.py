@@ -31,12 +31,6 @@ from t5prep.train.run import run  # noqa: E402
 from t5prep.train.runtime import devices  # noqa: E402
 
 
-@pytest.fixture(scope="module")
-def done(toys: Path, data: str, shape: str) -> trainer.Result:
-    """A run that nothing disturbed."""
-    return trainer.train(training.config(data, shape, toys / "done"))
-
-
 def test_a_run_ends_with_its_best_checkpoint_scored(done: trainer.Result, data: str) -> None:
     assert done.steps == 12
     assert done.evaluation

@@ -3,6 +3,7 @@
 import collections
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,9 +54,8 @@ def test_the_steps_are_those_whose_batches_have_the_id(tmp_path: Path, how: str)
         assert seen
 
 
-def test_a_run_says_what_it_did_with_a_row(data: str, shape: str, tmp_path: Path) -> None:
-    out = str(tmp_path / "run")
-    trainer.train(training.config(data, shape, out))
+def test_a_run_says_what_it_did_with_a_row(data: str, done: trainer.Result, tmp_path: Path) -> None:
+    out = str(shutil.copytree(done.run, tmp_path / "run"))
     scores = t5prep.evaluate(out, split="validation", worst=1000)
     wrong = {one.id: one for one in scores.worst}
     lives = Lives(data)

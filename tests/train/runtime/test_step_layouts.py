@@ -1,11 +1,12 @@
 """One step, many layouts: 20 steps on one device, in parts, on replicas, split, and both, beside PyTorch's."""
 
 import dataclasses
+import functools
 import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,12 +14,15 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 pytest.importorskip("jax", reason="jax is not installed")
 
+import tensorflow as tf
+
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weights import random_weights, save_weights
 from t5prep.train.runtime import compiling
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
-from t5prep.train.runtime.programs import METRICS, step_program
+from t5prep.train.runtime.lowering import lower
+from t5prep.train.runtime.programs import METRICS, StepProgram, step_program
 from t5prep.train.runtime.state import Variables, copies_of, put_rows, put_weights, step_zero, zero_slots
 from t5prep.train.settings.config import TrainConfig
 
@@ -39,8 +43,13 @@ MODELS = {
     ),
     "tied gated": ModelConfig(**SHAPE, feed_forward_proj="gated-gelu"),
 }
-# Replicas, devices of each, and the parts whose gradients are accumulated.
-LAYOUTS = [(1, 1, 1), (1, 1, 4), (8, 1, 1), (1, 8, 1), (2, 2, 2), (2, 4, 1)]
+# Replicas, devices of each, and the parts whose gradients are accumulated. Each takes seconds to compile: every layout is run
+# with one model, and every model on one device and on several that are replicas, split, and accumulate.
+LAYOUTS = {
+    "t5": [(1, 1, 1), (1, 8, 1), (2, 2, 2)],
+    "t5_1_1": [(1, 1, 1), (1, 1, 4), (8, 1, 1), (1, 8, 1), (2, 2, 2), (2, 4, 1)],
+    "tied gated": [(1, 1, 1), (2, 2, 2)],
+}
 CONFIG = TrainConfig(batch=ROWS, optimizer="adamw", dtype="float32", dropout=0.0, z_loss=0.0)
 RATE = 1e-3
 
@@ -59,10 +68,15 @@ def batches() -> list[dict[str, np.ndarray]]:
     return made
 
 
-def losses(shape: ModelConfig, layout: Layout, config: TrainConfig = CONFIG, *, resumed: int = 0) -> list[float]:
+@functools.cache
+def compiled(model: str, layout: Layout, config: TrainConfig) -> tuple[StepProgram, Callable]:
+    made = step_program(MODELS[model], config, layout=layout, input_length=INPUT, target_length=TARGET)
+    return made, compiling.compile_program(made.program)
+
+
+def losses(model: str, layout: Layout, config: TrainConfig = CONFIG, *, resumed: int = 0) -> list[float]:
     """Train, and begin again with the same variables before step `resumed`."""
-    made = step_program(shape, config, layout=layout, input_length=INPUT, target_length=TARGET)
-    step = compiling.compile_program(made.program)
+    shape, (made, step) = MODELS[model], compiled(model, layout, config)
     variables = Variables(
         put_weights(random_weights(shape), shape, layout),
         zero_slots(made.slot_shapes, shape, layout),
@@ -85,42 +99,48 @@ THEIRS = """
 import json, sys
 import numpy as np, torch
 from transformers import AutoModelForSeq2SeqLM
-model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1]).eval()
-optimizer = torch.optim.AdamW(model.parameters(), lr=float(sys.argv[3]), weight_decay=0.0)
-losses = []
-for batch in json.load(open(sys.argv[2])):
-    optimizer.zero_grad()
-    loss = model(**{name: torch.tensor(value) for name, value in batch.items()}).loss
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
-print(json.dumps(losses))
+batches, rate, *places = sys.argv[1:]
+found = []
+for place in places:
+    model = AutoModelForSeq2SeqLM.from_pretrained(place).eval()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=float(rate), weight_decay=0.0)
+    found.append([])
+    for batch in json.load(open(batches)):
+        optimizer.zero_grad()
+        loss = model(**{name: torch.tensor(value) for name, value in batch.items()}).loss
+        loss.backward()
+        optimizer.step()
+        found[-1].append(loss.item())
+print(json.dumps(found))
 """
 
 
-def losses_of_torch(shape: ModelConfig, place: Path) -> list[float]:
-    save_weights(place, shape, random_weights(shape))
-    (place / "config.json").write_text(json.dumps(shape.to_json() | {"dropout_rate": 0.0}))
-    (place / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in one.items()} for one in batches()]))
-    command = [sys.executable, "-c", THEIRS, str(place), str(place / "batches.json"), str(RATE)]
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
+    """PyTorch's losses of each model; none where it is not installed."""
+    if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
+        return {}
+    folder = tmp_path_factory.mktemp("models")
+    for model, shape in MODELS.items():
+        save_weights(folder / model, shape, random_weights(shape))
+        (folder / model / "config.json").write_text(json.dumps(shape.to_json() | {"dropout_rate": 0.0}))
+    (folder / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in one.items()} for one in batches()]))
+    command = [sys.executable, "-c", THEIRS, folder / "batches.json", str(RATE), *(folder / model for model in MODELS)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return list(json.loads(done.stdout.splitlines()[-1]))
+    return dict(zip(MODELS, json.loads(done.stdout.splitlines()[-1]), strict=True))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
-def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, tmp_path: Path) -> None:
-    shape = MODELS[model]
-    # Each layout takes seconds to compile: the third model, which differs from the second in one matrix, is run in three.
-    layouts = LAYOUTS if model != "tied gated" else [LAYOUTS[0], LAYOUTS[1], LAYOUTS[-1]]
+def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, theirs: dict[str, list[float]]) -> None:
     found: dict[object, list[float]] = {
         (replicas, shard, parts): losses(
-            shape, open_layout(replicas=replicas, shard=shard), dataclasses.replace(CONFIG, accumulate=parts)
+            model, open_layout(replicas=replicas, shard=shard), dataclasses.replace(CONFIG, accumulate=parts)
         )
-        for replicas, shard, parts in layouts
+        for replicas, shard, parts in LAYOUTS[model]
     }
-    if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers"):
-        found["torch"] = losses_of_torch(shape, tmp_path)
+    if theirs:
+        found["torch"] = theirs[model]
     for name, own in found.items():
         assert own == pytest.approx(found[1, 1, 1], abs=3e-6), name  # of losses above 5: six units of float32
 
@@ -128,23 +148,22 @@ def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, 
 @pytest.mark.slow
 def test_with_dropout_a_layout_makes_the_same_losses_again_bit_by_bit() -> None:
     dropping = dataclasses.replace(CONFIG, dropout=0.1, optimizer="adafactor")
-    for replicas, shard in ((2, 4), (8, 1)):
-        layout = open_layout(replicas=replicas, shard=shard)
-        once, again = (losses(MODELS["t5"], layout, dropping) for _ in range(2))
-        assert once == again
-        assert once != losses(MODELS["t5"], layout)
+    layout = open_layout(replicas=2, shard=4)
+    once = losses("t5", layout, dropping)
+    assert once == losses("t5", layout, dropping)
+    assert once[0] != losses("t5", open_layout(replicas=2, shard=2), dataclasses.replace(CONFIG, accumulate=2))[0]
 
 
 @pytest.mark.slow
 def test_copies_in_bfloat16_are_the_rounded_weights_bit_by_bit() -> None:
     """So a run that goes on, with new copies, makes the losses of one that was never stopped."""
-    layout, rounding = open_layout(replicas=1), dataclasses.replace(CONFIG, dtype="bfloat16", optimizer="adafactor")
-    made = step_program(MODELS["t5"], rounding, layout=layout, input_length=INPUT, target_length=TARGET)
+    layout, rounding = open_layout(replicas=1), dataclasses.replace(CONFIG, dtype="bfloat16")
+    made, _ = compiled("t5", layout, rounding)
     assert {"encoder.q", "decoder.cross_kv", "decoder.wo"} < made.copies.keys()
     assert not {"shared", "encoder.norms", "encoder.relative_bias"} & made.copies.keys()
-    found = losses(MODELS["t5"], layout, rounding)
-    assert found == losses(MODELS["t5"], layout, rounding, resumed=9)
-    assert found == pytest.approx(losses(MODELS["t5"], layout, dataclasses.replace(rounding, dtype="float32")), abs=0.1)
+    found = losses("t5", layout, rounding)
+    assert found == losses("t5", layout, rounding, resumed=9)
+    assert found == pytest.approx(losses("t5", layout), abs=0.1)
 
 
 def test_each_device_holds_its_part() -> None:
@@ -175,12 +194,9 @@ def test_a_program_has_the_same_digest_in_another_process() -> None:
     )
     from t5prep.train.runtime import probe
 
+    for _ in range(3):
+        lower(tf.nn.relu, tf.TensorSpec([2], tf.float32))
     layout = open_layout(replicas=2, shard=2)
-    made = [
-        step_program(
-            probe.TOY, TrainConfig(batch=4), layout=layout, input_length=length, target_length=4
-        ).program.digest
-        for length in (9, 8)
-    ]
+    made = step_program(probe.TOY, TrainConfig(batch=4), layout=layout, input_length=8, target_length=4)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.split()[-1] == made[1] != made[0]
+    assert ran.stdout.split()[-1] == made.program.digest
