@@ -193,8 +193,11 @@ def test_inspect_of_records_that_are_none(data: Path) -> None:
     chooser = random.Random(5)
     shard = data / "train.tfrecord-00000-of-00002"
     (whole, *_) = tfrecord.read(io.BytesIO(shard.read_bytes()))
-    refusals = set()
-    for _ in range(400):
+    said, refusals = f"Record 0 of the split train in {data} is none that t5prep wrote", set()
+    wanted = {(said, "ValueError"), (said, "KeyError"), (said, "UnicodeDecodeError")}
+    for case in range(400):
+        if case > 60 and wanted <= refusals:
+            break
         record = bytearray(whole)
         for _ in range(chooser.choice([1, 1, 2, 4])):
             record[chooser.randrange(len(record))] = chooser.randrange(256)
@@ -203,8 +206,7 @@ def test_inspect_of_records_that_are_none(data: Path) -> None:
             list(inspect_records.records(Dataset(data), split="train", count=1))
         except DatasetError as error:
             refusals.add((str(error).partition(" (")[0], type(error.__cause__).__name__))
-    said = f"Record 0 of the split train in {data} is none that t5prep wrote"
-    assert {(said, "ValueError"), (said, "KeyError"), (said, "UnicodeDecodeError")} <= refusals
+    assert wanted <= refusals
     assert {words for words, _ in refusals} == {said}
 
 
