@@ -25,7 +25,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(HERE.parent))
 
 # A busy machine takes its time until the step that is under way is done and saved.
-LOST_AFTER_SECONDS = 240
+LOST_AFTER_SECONDS = 600
 
 
 def lay(folder: Path) -> None:

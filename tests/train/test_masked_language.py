@@ -101,8 +101,9 @@ def test_gradients_and_training_steps_are_those_of_pytorch_and_it_loads_the_expo
         real = kept["mask"] > 0  # padding has positions of its own in PyTorch's RoBERTa, and no targets
         wanted, logits = kept["logits"][real], forward(weights, config, batch).numpy()[real]
         np.testing.assert_allclose(logits, wanted, atol=1e-5 * np.abs(wanted).max(), err_msg=name)
-        losses, gradients = adamw_steps.train(config, weights, batch)
-        np.testing.assert_allclose(losses, kept["losses"], rtol=1e-4, err_msg=name)
+        steps = adamw_steps.STEPS if name == NAMES[0] else 1
+        losses, gradients = adamw_steps.train(config, weights, batch, steps=steps)
+        np.testing.assert_allclose(losses, kept["losses"][:steps], rtol=1e-4, err_msg=name)
         save_weights(tmp_path, config, gradients)
         with safe_open(tmp_path / "model.safetensors", "np") as file:
             for tensor in file.keys():  # noqa: SIM118 - it is no dict

@@ -72,8 +72,9 @@ def test_logits_are_those_of_pytorch(model):
 def test_gradients_and_training_steps_are_those_of_pytorch(model, tmp_path):
     kept, batch = reference(model)
     config, weights = load_weights(model)
-    losses, gradients = adamw_steps.train(config, weights, batch)
-    np.testing.assert_allclose(losses, kept["losses"], atol=1e-4)
+    steps = adamw_steps.STEPS if model.name == "t5gemma" else 1
+    losses, gradients = adamw_steps.train(config, weights, batch, steps=steps)
+    np.testing.assert_allclose(losses, kept["losses"][:steps], atol=1e-4)
     save_weights(tmp_path, config, gradients)
     with safe_open(tmp_path / "model.safetensors", "np") as file:
         names = [*file.keys()]
