@@ -40,8 +40,9 @@ def test_logits_gradients_and_training_steps_are_those_of_transformers(published
     there = kept["texts"] > 0  # what stands at padding is nobody's
     own, theirs = (logits[there], kept["logits"][there]) if target == "tags" else (logits[:, 0], kept["logits"])
     np.testing.assert_allclose(own, theirs, atol=1e-5)
-    losses, gradients = adamw_steps.train(config, weights, batch)
-    np.testing.assert_allclose(losses, kept["losses"], rtol=1e-4)
+    steps = adamw_steps.STEPS if name.startswith("bert-") else 1
+    losses, gradients = adamw_steps.train(config, weights, batch, steps=steps)
+    np.testing.assert_allclose(losses, kept["losses"][:steps], rtol=1e-4)
     save_weights(tmp_path, config, gradients)
     with safe_open(tmp_path / "model.safetensors", "np") as file:
         assert {f"gradient/{tensor}" for tensor in file.keys()} == {one for one in kept if one.startswith("gradient")}  # noqa: SIM118
