@@ -1,11 +1,12 @@
 """Read tensors of a `pytorch_model.bin`: PyTorch's zip archive since 1.6, and the older file of pickles.
 
 Of a pickle only dicts, lists, numbers, text and tensors can be built, nothing else. Python's own unpickler calls
-whatever a pickle names. This one reads the instructions with `pickletools`, keeps a stack of plain values, and accepts
-three functions and PyTorch's storages by name; any other name is an error.
+whatever a pickle names. So its instructions are read first, and may be only those that tensors need; and it finds three
+functions of this file and PyTorch's storages by name, any other name is an error.
 """
 
 import dataclasses
+import pickle
 import pickletools
 import zipfile
 from collections.abc import Callable
@@ -25,6 +26,14 @@ STORAGES = {
 }
 # A model has some hundred tensors; a pickle with far more values is not a model.
 MOST_INSTRUCTIONS = 5_000_000
+INSTRUCTIONS = frozenset(
+    (
+        *("PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BINPUT", "LONG_BINPUT", "MEMOIZE"),
+        *("EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "BINGET", "LONG_BINGET"),
+        *("APPEND", "APPENDS", "SETITEM", "SETITEMS", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "BINPERSID"),
+        *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "SHORT_BINSTRING"),
+    )
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,115 +59,59 @@ class Cut:
     strides: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Name:
-    """The name of a function or class in a pickle: it is compared, never imported."""
-
-    module: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
-
-
-class _Mark:
-    """Mark the place on the stack where a list of values begins."""
-
-
-MARK = _Mark()
-
-
 def load_pickle(file: BinaryIO) -> Any:
     """Return the value of the pickle at the file's position, and leave the position after the pickle.
 
     Raises UnreadableError when it names anything but a tensor's parts, or is damaged. Nothing it names is called.
     """
-    reader = _Reader()
+    begin = file.tell()
     try:
         for number, (instruction, argument, _) in enumerate(pickletools.genops(file)):
             if number > MOST_INSTRUCTIONS:
                 raise UnreadableError("it holds far more than tensors")
-            step = _STEPS.get(instruction.name)
-            if step is None:
+            if instruction.name not in INSTRUCTIONS:
                 raise UnreadableError(f"it wants to do what no tensor needs ({instruction.name})")
-            step(reader, argument)
-        return reader.stack.pop()
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError, EOFError) as error:
+            if instruction.name == "LONG_BINPUT" and int(argument or 0) > MOST_INSTRUCTIONS:
+                raise IndexError  # the unpickler would make room for as many values
+        file.seek(begin)
+        return _Unpickler(file, encoding="latin1").load()
+    except (
+        *(ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError, EOFError),
+        pickle.UnpicklingError,
+    ) as error:
         raise UnreadableError(f"its pickle is damaged or cut short ({type(error).__name__})") from error
 
 
-class _Reader:
-    """The stack and the memo of one pickle."""
+class _Unpickler(pickle.Unpickler):
+    """Build dicts, lists, numbers, text and tensors of a pickle, in place of PyTorch's classes `Storage` and `Cut`."""
 
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what stands for a name: the dtype of a storage, or a function of this file. Nothing is imported."""
+        if module == "torch" and name in STORAGES:
+            return STORAGES[name]
+        named = f"{module}.{name}"
+        if (call := _CALLS.get(named)) is None:
+            kind = "holds other values than floats" if named.startswith("torch.") else "wants to run code"
+            raise UnreadableError(f"it {kind} ({named[:60]}), and only tensors are read; nothing of it was run")
+        return lambda *arguments: call(*arguments)  # a new one, whose attributes the pickle may set in vain
 
-    def pop_to_mark(self) -> list[Any]:
-        """Remove and return the values that were pushed since the last mark; remove the mark too."""
-        at = len(self.stack) - 1
-        while self.stack[at] is not MARK:
-            at -= 1
-            if at < 0:
-                raise IndexError
-        values = self.stack[at + 1 :]
-        del self.stack[at:]
-        return values
-
-    def pop_two(self) -> tuple[Any, Any]:
-        """Remove and return the two topmost values, the lower one first."""
-        upper = self.stack.pop()
-        return self.stack.pop(), upper
+    def persistent_load(self, pid: Any) -> Storage:
+        """Return the storage that a persistent id names: `("storage", type, key, device, size[, view])`."""
+        kind, dtype, key, _, size, *view = pid
+        if kind != "storage" or dtype not in DTYPES:
+            raise UnreadableError(f"it has a part that is not a storage of tensors ({str(kind)[:40]!r})")
+        begin = int(view[0][1]) if view and view[0] else 0
+        return Storage(str(key), dtype, int(view[0][2] if begin else size), begin)
 
 
-def _push(reader: _Reader, argument: Any) -> None:
-    reader.stack.append(argument)
+class _Dict(dict[str, Any]):
+    """A dict of a pickle, without the state that it may have: transformers' `_metadata` does not affect the weights."""
 
+    def __init__(self, items: Any = ()) -> None:
+        super().__init__((str(key), value) for key, value in items)
 
-def _constant(make: Callable[[], Any]) -> Callable[[_Reader, Any], None]:
-    return lambda reader, _: reader.stack.append(make())
-
-
-def _name(reader: _Reader, argument: str) -> None:
-    module, _, name = argument.partition(" ")
-    reader.stack.append(_known(_Name(module, name)))
-
-
-def _stack_name(reader: _Reader, _: Any) -> None:
-    module, name = reader.pop_two()
-    reader.stack.append(_known(_Name(str(module), str(name))))
-
-
-def _known(name: _Name) -> _Name:
-    storage = name.module == "torch" and name.name in STORAGES
-    if not storage and str(name) not in _CALLS:
-        kind = "holds other values than floats" if str(name).startswith("torch.") else "wants to run code"
-        raise UnreadableError(f"it {kind} ({str(name)[:60]}), and only tensors are read; nothing of it was run")
-    return name
-
-
-def _call(reader: _Reader, _: Any) -> None:
-    function, arguments = reader.pop_two()
-    if not isinstance(function, _Name) or str(function) not in _CALLS:
-        raise UnreadableError(f"it wants to call {str(function)[:60]!r}; nothing of it was run")
-    reader.stack.append(_CALLS[str(function)](*arguments))
-
-
-def _build(reader: _Reader, _: Any) -> None:
-    """Ignore the state of a dict: transformers' `_metadata`, which does not affect the weights."""
-    target, _ = reader.pop_two()
-    if not isinstance(target, dict):
-        raise UnreadableError("it sets the state of something that is not a dict; nothing of it was run")
-    reader.stack.append(target)
-
-
-def _storage(reader: _Reader, _: Any) -> None:
-    """Push the storage that a persistent id names: `("storage", type, key, device, size[, view])`."""
-    kind, type_, key, _, size, *view = reader.stack.pop()
-    if kind != "storage" or not isinstance(type_, _Name) or type_.name not in STORAGES:
-        raise UnreadableError(f"it has a part that is not a storage of tensors ({str(kind)[:40]!r})")
-    begin = int(view[0][1]) if view and view[0] else 0
-    reader.stack.append(Storage(str(key), STORAGES[type_.name], int(view[0][2] if begin else size), begin))
+    def __setstate__(self, _: Any) -> None:
+        pass
 
 
 def _rebuilt(storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any) -> Cut:
@@ -167,82 +120,11 @@ def _rebuilt(storage: Storage, offset: int, shape: tuple[int, ...], strides: tup
     return Cut(storage, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
 
 
-def _parameter(tensor: Cut, *_: Any) -> Cut:
-    if not isinstance(tensor, Cut):
-        raise TypeError
-    return tensor
-
-
-def _dict(items: Any = ()) -> dict:
-    return {str(key): value for key, value in items}
-
-
 _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor_v2": _rebuilt,
     "torch._utils._rebuild_tensor": _rebuilt,
-    "torch._utils._rebuild_parameter": _parameter,
-    "collections.OrderedDict": _dict,
-}
-
-
-def _set_items(reader: _Reader, _: Any) -> None:
-    values = reader.pop_to_mark()
-    reader.stack[-1].update(zip(values[::2], values[1::2], strict=True))
-
-
-def _set_item(reader: _Reader, _: Any) -> None:
-    key, value = reader.pop_two()
-    reader.stack[-1][key] = value
-
-
-def _tuple_of(count: int) -> Callable[[_Reader, Any], None]:
-    def step(reader: _Reader, _: Any) -> None:
-        values = tuple(reader.stack[-count:]) if count else ()
-        if len(values) < count:
-            raise IndexError
-        del reader.stack[len(reader.stack) - count :]
-        reader.stack.append(values)
-
-    return step
-
-
-def _memoize(reader: _Reader, argument: int | None) -> None:
-    reader.memo[len(reader.memo) if argument is None else argument] = reader.stack[-1]
-
-
-_STEPS: dict[str, Callable[[_Reader, Any], Any]] = {
-    "PROTO": lambda reader, _: None,
-    "FRAME": lambda reader, _: None,
-    "STOP": lambda reader, _: None,
-    "MARK": _constant(lambda: MARK),
-    "NONE": _constant(lambda: None),
-    "NEWTRUE": _constant(lambda: True),
-    "NEWFALSE": _constant(lambda: False),
-    "EMPTY_DICT": _constant(dict),
-    "EMPTY_LIST": _constant(list),
-    "EMPTY_TUPLE": _constant(tuple),
-    "TUPLE": lambda reader, _: reader.stack.append(tuple(reader.pop_to_mark())),
-    "TUPLE1": _tuple_of(1),
-    "TUPLE2": _tuple_of(2),
-    "TUPLE3": _tuple_of(3),
-    "APPEND": lambda reader, _: reader.stack[-2].append(reader.stack.pop()),
-    "APPENDS": lambda reader, _: reader.stack[-1].extend(values) if (values := reader.pop_to_mark()) else None,
-    "SETITEM": _set_item,
-    "SETITEMS": _set_items,
-    "BINPUT": _memoize,
-    "LONG_BINPUT": _memoize,
-    "MEMOIZE": _memoize,
-    "BINGET": lambda reader, at: reader.stack.append(reader.memo[at]),
-    "LONG_BINGET": lambda reader, at: reader.stack.append(reader.memo[at]),
-    "GLOBAL": _name,
-    "STACK_GLOBAL": _stack_name,
-    "REDUCE": _call,
-    "BUILD": _build,
-    "BINPERSID": _storage,
-    **dict.fromkeys(
-        ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "SHORT_BINSTRING"),
-        _push,
-    ),
+    "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
+    "collections.OrderedDict": _Dict,
 }
 
 
@@ -310,7 +192,8 @@ def _legacy(file: BinaryIO) -> tuple[Any, Place]:
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise UnreadableError("its numbers are big-endian")
     state, keys = load_pickle(file), load_pickle(file)
-    itemsizes = _itemsizes(state)
+    cuts = [cut for cut in state.values() if isinstance(cut, Cut)] if isinstance(state, dict) else []
+    itemsizes = {cut.storage.key: DTYPES[cut.storage.dtype].itemsize for cut in cuts}
     begins = {}
     for key in keys:
         count = int.from_bytes(file.read(8), "little", signed=True)
@@ -325,12 +208,6 @@ def _legacy(file: BinaryIO) -> tuple[Any, Place]:
         return begins[storage.key]
 
     return state, place
-
-
-def _itemsizes(state: Any) -> dict[str, int]:
-    """Return the bytes of one value of each storage."""
-    cuts = [cut for cut in state.values() if isinstance(cut, Cut)] if isinstance(state, dict) else []
-    return {cut.storage.key: DTYPES[cut.storage.dtype].itemsize for cut in cuts}
 
 
 def _tensor(path: Path, cut: Cut, place: Place) -> Stored:
