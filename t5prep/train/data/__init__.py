@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.errors import UsageError
-from t5prep.train.data import features, tensorflow_rows
+from t5prep.train.data import tensorflow_rows
 from t5prep.train.data.batches import Host, Reading, WholeSplit, read_ahead
 from t5prep.train.data.opening import Opened, open_all, with_index
 from t5prep.train.model.forward import with_mask
@@ -76,9 +76,8 @@ def train_batches(
     reading = Reading(
         opened, seed=seed, global_batch=global_batch, rates=rates, host=part, buckets=buckets, masks=masks
     )
-    texts = features.texts(opened[0], ["id"]) if with_ids else None
     finish = functools.partial(with_mask, padding=Padding.of_dataset(opened[0].manifest)) if masks else dict
-    served = tensorflow_rows.batches(reading, finish, start_step=start_step, texts=texts)
+    served = tensorflow_rows.batches(reading, finish, start_step=start_step, with_ids=with_ids)
     options = tf.data.Options()
     options.deterministic = True
     return served.prefetch(tf.data.AUTOTUNE).with_options(options)
@@ -105,7 +104,7 @@ def train_arrays(
     reading = Reading(
         opened, seed=seed, global_batch=global_batch, rates=rates, host=part, buckets=buckets, masks=False
     )
-    return tensorflow_rows.explained(read_ahead(reading.arrays, itertools.count(start_step)))
+    return read_ahead(reading.arrays, itertools.count(start_step))
 
 
 def eval_batches(opened: Opened, *, batch: int, limit: int = 0) -> Iterator[dict[str, np.ndarray]]:
@@ -117,7 +116,7 @@ def eval_batches(opened: Opened, *, batch: int, limit: int = 0) -> Iterator[dict
     """
     with_index(opened)
     split = WholeSplit(opened, rows=batch, limit=limit)
-    return tensorflow_rows.explained(read_ahead(split, range(len(split))))
+    return read_ahead(split, range(len(split)))
 
 
 def steps_per_epoch(data: str | Sequence[str | Opened], *, split: str = "train", global_batch: int) -> int:

@@ -7,13 +7,13 @@ import collections
 import concurrent.futures
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from t5prep.dataset import shard_files, tfrecord
 from t5prep.dataset.tfrecord import Records
-from t5prep.errors import DatasetError, UsageError
+from t5prep.errors import UsageError
 from t5prep.train.data import features, order
 from t5prep.train.data.features import RecordDecoder
 from t5prep.train.data.opening import Opened
@@ -304,7 +304,7 @@ class WholeSplit:
     def __init__(self, opened: Opened, *, rows: int, limit: int = 0) -> None:
         """Take the first `limit` records (0: all): records lie in random order. Raises DatasetError."""
         self._reader, self._decoder = PageReader(opened), features.decoder([opened], masks=False)
-        self._ends, self._rows, self._data = np.cumsum(self._reader.sizes), rows, opened.data
+        self._ends, self._rows = np.cumsum(self._reader.sizes), rows
         self._records = min(limit, sum(opened.counts)) or sum(opened.counts)
         self._fills, self._eos = features.fills_of(opened), opened.manifest.tokenizer.eos_id
         self._packed = opened.manifest.settings.layout == "packed"
@@ -331,20 +331,11 @@ class WholeSplit:
         """Return the ids and references of records as bytes; those of packed records are left out."""
         if self._packed:
             return {}
-        try:
-            raw = [tfrecord.raw_features(one, wanted=("id", "references")) for one in read.serialized()]
-            texts = {"id": _texts([one["id"][0] for one in raw] + [b""] * left)}
-        except (IndexError, KeyError, UnicodeDecodeError) as error:
-            raise DatasetError(f"A record of {self._data} cannot be read: t5prep verify {self._data}") from error
+        ids, references = features.texts_of(read, "id", "references")
+        texts = {"id": features.filled([*ids, *[[b""]] * left])[:, 0]}
         if self._references:
-            lists = [*(one.get("references", []) for one in raw), *[[]] * left]
-            most = max(map(len, lists))
-            texts["references"] = _texts([some + [b""] * (most - len(some)) for some in lists])
+            texts["references"] = features.filled([*references, *[[]] * left])
         return texts
-
-
-def _texts(values: Sequence[Any]) -> np.ndarray:
-    return np.array(values, object)
 
 
 # Batches that are read ahead.

@@ -1,17 +1,13 @@
-"""Parse serialized records to the trainer's tensors, a whole batch at a time.
+"""Parse serialized records to the trainer's arrays, a whole batch at a time: in C, or an unusual record in Python."""
 
-Ids are read in C; if a record is unusual, TensorFlow's parser does it.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from t5prep._native import decode_rows
 from t5prep.dataset import tfrecord
 from t5prep.dataset.tfrecord import Records
+from t5prep.errors import DatasetError
 from t5prep.train.data.opening import Opened
 from t5prep.train.settings.config import Lengths
 from t5prep.train.settings.padding import Padding
@@ -25,10 +21,9 @@ class RecordDecoder:
     """Read features of records as int32[records, length of the feature], in the order of `lengths`.
 
     `lengths` and `fills` are by the features' names: a row's ids, and what it is filled up with. `counts` are the ids that
-    a record must have, of which a row takes the first ones; a feature that it does not name has at most a row's. `parse`
-    reads records that are not as `prepare` writes them: `string[n]` → tensors by name, with the same values, or an error
-    that says what is wrong. With a `pad_id`, the `attention_mask` of the first feature is added, as `model.token_mask`
-    computes it for rows that are neither packed nor pairs.
+    a record must have, of which a row takes the first ones; a feature that it does not name has at most a row's. With a
+    `pad_id`, the `attention_mask` of the first feature is added, as `model.token_mask` computes it for rows that are neither
+    packed nor pairs.
     """
 
     def __init__(
@@ -37,30 +32,57 @@ class RecordDecoder:
         lengths: Mapping[str, int],
         fills: Mapping[str, int],
         counts: Mapping[str, int],
-        parse: Callable[[Any], Mapping[str, Any]],
         pad_id: int | None = None,
     ) -> None:
         mask = {} if pad_id is None else {"attention_mask": next(iter(lengths.values()))}
         self.names, self.lengths = (*lengths, *mask), (*lengths.values(), *mask.values())
-        self._own = tuple(lengths)
         self._how = [
             (name.encode(), length, fills.get(name, 0), counts.get(name, -1)) for name, length in lengths.items()
         ]
-        self._parse, self._pad_id = parse, pad_id
+        self._pad_id = pad_id
 
     def __call__(self, records: Records) -> list[np.ndarray]:
-        """Return one array for each feature from serialized records. Raises tf.errors.OpError for a damaged record."""
-        rows, lengths = len(records.places), self.lengths[: len(self._own)]
+        """Return one array for each feature from serialized records. Raises DatasetError for a damaged record."""
+        rows = len(records.places)
         arrays = [_aligned(rows, length) for length in self.lengths]
-        masks = arrays[len(lengths) :]
         features = tuple((how[0], ids, *how[1:]) for how, ids in zip(self._how, arrays, strict=False))
-        mask, pad = (masks[0] if masks else None), self._pad_id or 0
+        mask, pad = (None, 0) if self._pad_id is None else (arrays[-1], self._pad_id)
         pages, places = tuple(records.pages), np.ascontiguousarray(records.places)
         if decode_rows(pages, places, features, mask, pad) == rows:
             return arrays
-        parsed = self._parse(records.serialized())
-        read = [np.asarray(parsed[name])[:, :length] for name, length in zip(self._own, lengths, strict=True)]
-        return [*read, *(np.not_equal(read[0], pad, out=mask) for mask in masks)]
+        for row, record in enumerate(records.serialized()):
+            _read_one(record, row, features)
+        if mask is not None:
+            np.not_equal(arrays[0], pad, out=mask)
+        return arrays
+
+
+def _read_one(record: bytes, row: int, features: Sequence[tuple[bytes, np.ndarray, int, int, int]]) -> None:
+    """Read a record that may not be as `prepare` writes it into the `row` of each feature's array. Raises DatasetError."""
+    try:
+        said = tfrecord.parse(record)
+        for key, ids, length, fill, count in features:
+            values = np.array(said.get(key.decode(), []), np.int64)
+            if len(values) != count if count >= 0 else len(values) > length:
+                raise ValueError(f"it has {len(values)} {key.decode()}")
+            ids[row], ids[row, : len(values)] = fill, values[:length]
+    except ValueError as error:
+        raise DatasetError(f"A record cannot be read ({error}). Check the data: t5prep verify DATA") from error
+
+
+def texts_of(records: Records, *names: str) -> list[list[list[bytes]]]:
+    """Return the texts that each record has of the byte features of these names, none of one that it lacks. Raises DatasetError."""
+    try:
+        raw = [tfrecord.raw_features(record, wanted=names) for record in records.serialized()]
+    except (IndexError, UnicodeDecodeError, ValueError) as error:
+        raise DatasetError("A record cannot be read. Check the data: t5prep verify DATA") from error
+    return [[one.get(name, []) for one in raw] for name in names]
+
+
+def filled(texts: Sequence[Sequence[bytes]]) -> np.ndarray:
+    """Return texts as bytes[rows, most], b"" where a row has fewer."""
+    most = max(map(len, texts))
+    return np.array([[*some, *[b""] * (most - len(some))] for some in texts], object).reshape(len(texts), most)
 
 
 def _aligned(rows: int, length: int) -> np.ndarray:
@@ -80,20 +102,13 @@ def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths |
     dataset = datasets[0].manifest
     padding, packed = Padding.of_dataset(dataset), dataset.settings.layout == "packed"
     plain = masks and padding.separator is None and not packed
-    parse = tf.function(_parser(datasets, text=()), input_signature=[tf.TensorSpec([None], tf.string)])
     lengths = _lengths(datasets)
     return RecordDecoder(
         lengths=dict(zip(("input_ids", "labels"), bucket, strict=True)) if bucket else lengths,
         fills=fills_of(datasets[0]),
         counts={} if _ragged(datasets) else lengths,
-        parse=parse,
         pad_id=padding.pad_id if plain else None,
     )
-
-
-def texts(opened: Opened, names: Sequence[str]) -> Any:
-    """Return a function from `string[n]` to the byte features of these names: `string[n]`, or `string[n, most]` of several."""
-    return _parser([opened], text=names, ids=False)
 
 
 def _lengths(datasets: Sequence[Opened]) -> dict[str, int]:
@@ -116,32 +131,3 @@ def _ragged(datasets: Sequence[Opened]) -> bool:
     """Return whether records may have fewer ids than a row."""
     shapes = {(one.manifest.settings.layout, one.input_length, one.target_length) for one in datasets}
     return len(shapes) > 1 or datasets[0].manifest.settings.layout == "ragged"
-
-
-def _parser(datasets: Sequence[Opened], *, text: Sequence[str], ids: bool = True) -> Any:
-    """Return a function from `string[n]` to `ids` by name, int32[n, length], and to the byte features named in `text`."""
-    dataset, ragged, fills = datasets[0].manifest, _ragged(datasets), fills_of(datasets[0])
-    lengths = _lengths(datasets) if ids else {}
-    single = [name for name in text if dataset.features[name].shape in ([1], [])]
-    spec: dict[str, Any] = {
-        name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
-        if ragged
-        else tf.io.FixedLenFeature([length], tf.int64)
-        for name, length in lengths.items()
-    }
-    spec |= {
-        name: tf.io.FixedLenFeature([], tf.string) if name in single else tf.io.RaggedFeature(tf.string)
-        for name in text
-    }
-
-    def parse(records: Any) -> dict[str, Any]:
-        read = tf.io.parse_example(records, spec)
-        batch = {}
-        for name, length in lengths.items():
-            dense = read[name].to_tensor(fills.get(name, 0), shape=[None, length]) if ragged else read[name]
-            batch[name] = tf.cast(dense, tf.int32)
-        for name in text:
-            batch[name] = read[name] if name in single else read[name].to_tensor("")
-        return batch
-
-    return parse

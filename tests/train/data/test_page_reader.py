@@ -12,9 +12,8 @@ from t5prep.dataset import tfrecord
 from t5prep.errors import DatasetError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
-from t5prep.train.data import opening, page_reader, train_batches
+from t5prep.train.data import opening, page_reader, train_arrays, train_batches
 from t5prep.train.data.features import RecordDecoder
-from t5prep.train.data.tensorflow_rows import arrays
 
 COUNTS = [19, 23, 0, 17, 31, 11]
 
@@ -150,7 +149,7 @@ def test_what_was_altered_is_one_sentence(tmp_path, spoil, message):
     write(tmp_path, {"train": [6]}, every=8)
     spoil(tmp_path)
     with pytest.raises(DatasetError, match=message) as error:
-        next(arrays(train_batches(str(tmp_path), global_batch=2, seed=0)))
+        next(train_arrays([str(tmp_path)], global_batch=2, seed=0))
     assert len(str(error.value).splitlines()) == 1
 
 

@@ -9,13 +9,12 @@ from t5prep.io import gcs
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.errors import DatasetError
-from t5prep.train.data import eval_batches, opening, train_batches
-from t5prep.train.data.tensorflow_rows import arrays
+from t5prep.train.data import eval_batches, opening, train_arrays, train_batches
 
 
 def ids(data, steps, **options):
     batches = train_batches(data, global_batch=8, seed=7, with_ids=True, **options).take(steps)
-    return [[name.decode() for name in batch["id"].tolist()] for batch in arrays(batches)]
+    return [[name.decode() for name in batch["id"].tolist()] for batch in batches.as_numpy_iterator()]
 
 
 def reads(front):
@@ -69,7 +68,7 @@ def test_nothing_is_read_of_what_is_not_whole(front, bucket, tmp_path, gone, sai
 def test_a_shard_that_goes_away_is_one_sentence(bucket, tmp_path):
     write(tmp_path / "data", {"train": [20]}, every=8)
     upload(tmp_path / "data", f"{bucket}/data")
-    batches = train_batches(f"{bucket}/data", global_batch=8, seed=7)
+    opened = opening.open_all([f"{bucket}/data"], split="train")
     gcs.delete(f"{bucket}/data/train.tfrecord-00000-of-00001")
     with pytest.raises(DatasetError, match=r"00000-of-00001 cannot be read any more \(not found"):
-        next(arrays(batches))
+        next(train_arrays(opened, global_batch=8, seed=7))
