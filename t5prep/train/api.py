@@ -180,7 +180,8 @@ def evaluate(
         print(scores.metrics["accuracy"], scores.worst[0].prediction)
     """
     need_tensorflow()
-    from t5prep.train.evaluate.splits import mean_of, score_splits
+    from t5prep.train.evaluate import validation
+    from t5prep.train.evaluate.splits import score_splits
     from t5prep.train.model.generation import Generation
 
     name, scored = score_splits(
@@ -214,7 +215,8 @@ def evaluate(
     ]
     if len(each) == 1:
         return each[0]
-    return Scores(name, mean_of(scored), [], [], each=each)
+    mean = validation.mean([evaluation.numbers() for *_, evaluation in scored])
+    return Scores(name, mean, [], [], each=each)
 
 
 def predict(

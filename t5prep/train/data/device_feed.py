@@ -1,6 +1,7 @@
 """Move training batches from the shards to the devices, and decide how often each dataset of a mixture is drawn."""
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -33,7 +34,8 @@ def cost_of_padding(opened: Sequence[Opened], shares: Sequence[float]) -> str:
     lengths = [(one.input_length, one.target_length) for one in opened]
     if len(set(lengths)) == 1:
         return ""
-    factor = padding_factor([sum(pair) for pair in lengths], shares)
+    tokens = [sum(pair) for pair in lengths]
+    factor = max(tokens) / math.fsum(map(operator.mul, tokens, shares))  # by which a row is longer than it need be
     longest = " + ".join(str(max(side)) for side in zip(*lengths, strict=True))
     return (
         f"The datasets have rows of {', '.join(f'{a} + {b}' for a, b in lengths)} tokens, and all are padded to {longest}: "
@@ -86,14 +88,3 @@ def rates(
     weights = list(given) or [min(count, cap or count) ** (1 / temperature) for count in records]
     total = math.fsum(weights)
     return [weight / total for weight in weights]
-
-
-def padding_factor(lengths: Sequence[int], shares: Sequence[float]) -> float:
-    """Return how many times the tokens a mixture's rows have when each is as long as the longest dataset's.
-
-    `lengths` are the tokens of a row of each dataset, inputs and targets together.
-
-    >>> padding_factor([512, 128], [0.5, 0.5])
-    1.6
-    """
-    return max(lengths) / math.fsum(length * share for length, share in zip(lengths, shares, strict=True))

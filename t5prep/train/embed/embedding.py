@@ -30,6 +30,7 @@ from t5prep.train.predict import rows as rows_of
 from t5prep.train.predict.predictions import Reading
 from t5prep.train.predict.predictor import WINDOW, bucket
 from t5prep.train.predict.rows import Question, Rows
+from t5prep.train.published.safetensors_file import BYTES
 from t5prep.train.run import run
 from t5prep.train.runtime import hosts
 
@@ -201,7 +202,7 @@ class Embedding:
 
     def _windows(self, inputs: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
         """Yield the vectors of some texts after the other, in order; the next ones are begun before these are awaited."""
-        row = self.width * self.output.numpy_dtype.itemsize
+        row = self.width * BYTES[_DTYPES[self.output.dtype]]
         row *= self.length if self.output.pooling == "none" else 1
         batches = max(1, min(WINDOW, _WINDOW_BYTES // (row * self._batch)))
         before = None

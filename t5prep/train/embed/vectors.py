@@ -54,11 +54,6 @@ class Output:
                 f"--padded keeps the vectors of padding, and --pooling {self.pooling} makes one of a text."
             )
 
-    @property
-    def numpy_dtype(self) -> Any:
-        """Return the type of the vectors for numpy."""
-        return np.dtype(tf.as_dtype(self.dtype).as_numpy_dtype)
-
 
 class Encoder:
     """Make vectors of `rows` texts at a time. Raises UsageError as `predict.device.Device` does.

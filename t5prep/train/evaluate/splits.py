@@ -9,7 +9,6 @@ from t5prep.dataset import manifest
 from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import paths
-from t5prep.train.evaluate import validation
 from t5prep.train.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.train.log import say
 from t5prep.train.model.generation import Generation
@@ -121,16 +120,6 @@ def score_split(
             "checkpoint (--checkpoint), or export the model again."
         )
     return result
-
-
-def mean_of(scored: Sequence[Scored]) -> dict[str, Any]:
-    """Return the metrics of a single evaluation unchanged; of several, the mean of each number that all have.
-
-    Records are added up.
-    """
-    if len(scored) == 1:
-        return scored[0].evaluation.metrics
-    return dict(validation.mean([one.evaluation.numbers() for one in scored]))
 
 
 def datasets_of(model: str, *, which: str = "best") -> list[str]:

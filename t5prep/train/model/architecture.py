@@ -123,11 +123,6 @@ class ModelConfig:
     computed_decoder_layers: int = 0
 
     @property
-    def inner_dim(self) -> int:
-        """Return the width of all heads together: num_heads * d_kv, which need not be d_model."""
-        return self.num_heads * self.d_kv
-
-    @property
     def gated(self) -> bool:
         """Check whether the feed-forward layer multiplies two projections (T5 1.1) or has one (T5 1.0)."""
         return self.feed_forward_proj != "relu"

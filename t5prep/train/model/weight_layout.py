@@ -179,7 +179,7 @@ def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
 
 
 def _add_stack(made: Layouts, config: ModelConfig, stack: str, inside: str) -> None:
-    width, inner = config.d_model, config.inner_dim
+    width, inner = config.d_model, config.num_heads * config.d_kv  # which need not be equal
     own, cross = "0.SelfAttention", ("1.EncDecAttention",) if stack == "decoder" else ()
     last = 1 + len(cross)
     dense, biases = f"{last}.DenseReluDense", f"{own}.relative_attention_bias"

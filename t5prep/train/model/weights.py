@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, model_files
@@ -187,11 +186,6 @@ def draw(layouts: Mapping[str, WeightLayout], *, seed: int) -> dict[str, np.ndar
             generator.standard_normal(dtype=np.float32, out=values)
         weights[name] = (drawn * np.float32(layout.stddev)).reshape(layout.shape)
     return weights
-
-
-def create_variables(weights: Mapping[str, Array]) -> dict[str, tf.Variable]:
-    """Return a variable of TensorFlow for each weight. Raises UsageError for values that are not finite."""
-    return {name: tf.Variable(finite(weights, name), name=name.replace(".", "_")) for name in weights}
 
 
 def finite(weights: Mapping[str, Any], name: str) -> np.ndarray:

@@ -40,7 +40,7 @@ class Writer:
     `columns` are the input's, `scores` adds each answer's score. Raises UsageError for an unknown format.
     """
 
-    def __init__(self, kind: str, *, columns: Sequence[str] = (), scores: bool = False, goes_on: bool = False) -> None:
+    def __init__(self, kind: str, *, columns: Sequence[str] = (), scores: bool = False) -> None:
         if kind not in FORMATS:
             raise UsageError(f'--to "{kind}": it is one of {", ".join(FORMATS)}.{did_you_mean(kind, FORMATS)}')
         self.kind, self._scores, self._first = kind, scores, True

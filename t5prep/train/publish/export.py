@@ -19,7 +19,7 @@ from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.search import generate
-from t5prep.train.model.weights import create_variables, save_for_orbax, save_weights
+from t5prep.train.model.weights import finite, save_for_orbax, save_weights
 from t5prep.train.predict.predictor import answer_length
 from t5prep.train.publish import card
 from t5prep.train.run import adapters, run
@@ -98,7 +98,9 @@ def export_saved_model(
         raise UsageError(f"{model} tells classes apart, and a SavedModel writes texts: export it with --format hf")
     inputs, length = opened.settings.input_length, answer_length(opened.settings.target_length)
     module = tf.Module()
-    module.weights = create_variables(opened.weights)
+    module.weights = {
+        name: tf.Variable(finite(opened.weights, name), name=name.replace(".", "_")) for name in opened.weights
+    }
 
     def group(ids: tf.Tensor) -> tf.Tensor:
         ids = tf.ensure_shape(ids, [rows, inputs])

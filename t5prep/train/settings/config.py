@@ -363,14 +363,14 @@ _PRECISION = {"fp16": ("bfloat16", "float32"), "bf16": ("bfloat16", "float32"), 
 
 def recipes() -> dict[str, str]:
     """Return the first comment line of every built-in recipe, by its name."""
-    found = sorted(
-        importlib.resources.files("t5prep.train.settings").joinpath("recipes").iterdir(), key=lambda file: file.name
-    )
-    return {
-        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        for file in found
-        if file.name.endswith(".toml")
-    }
+    texts = _built_in()
+    return {name: texts[name].splitlines()[0].lstrip("# ") for name in sorted(texts)}
+
+
+def _built_in() -> dict[str, str]:
+    """Return the text of every built-in recipe, by its name."""
+    files = importlib.resources.files("t5prep.train.settings").joinpath("recipes").iterdir()
+    return {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in files}
 
 
 def read_recipe(name: str) -> dict[str, Any]:
@@ -383,11 +383,7 @@ def read_recipe(name: str) -> dict[str, Any]:
         except UnicodeDecodeError as error:
             raise UsageError(f"The recipe {name} is not text in UTF-8 ({error.reason}). Save it as UTF-8.") from error
     elif name in recipes():
-        text = (
-            importlib.resources.files("t5prep.train.settings")
-            .joinpath("recipes", f"{name}.toml")
-            .read_text(encoding="utf-8")
-        )
+        text = _built_in()[name]
     else:
         raise UsageError(
             f'No recipe is named "{name}".{did_you_mean(name, recipes())} There are {", ".join(recipes())}; '
@@ -515,12 +511,12 @@ def _without_ineffective(values: Mapping[str, Any], changed: Mapping[str, Any]) 
     """Return `values` without those that `changed` makes ineffective: AdamW's settings, when a recipe for AdamW is run
     with Adafactor.
     """
-
-    def stays(key: str) -> bool:
+    kept = {}
+    for key, value in values.items():
         by, counts = FIELDS[key].metadata["only_with"] or ("", ())
-        return by not in changed or changed[by] in counts
-
-    return {key: value for key, value in values.items() if stays(key)}
+        if by not in changed or changed[by] in counts:
+            kept[key] = value
+    return kept
 
 
 def _check_effect(config: TrainConfig) -> None:
