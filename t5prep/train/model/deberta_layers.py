@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.train.model import encoder
-from t5prep.train.model.attention import Heads, attend_together, product
+from t5prep.train.model.attention import Heads, product
 from t5prep.train.model.deberta import DebertaConfig
 from t5prep.train.model.layers import How, layer_norm
 from t5prep.train.model.positions import in_buckets
@@ -41,8 +41,8 @@ def encode(weights: Weights, config: DebertaConfig, batch: Mapping[str, tf.Tenso
         epsilon=config.layer_norm_epsilon,
     )
     table = how.dropout(tf.cast(table[first : last + 1], how.dtype), site=DISTANCE_SITE)
-    attention = functools.partial(disentangled, reach=reach, rows=rows - first, scale=config.score_scale)
-    return encoder.run_layers(weights, config, x, table, mask=key_mask(texts), how=how, attention=attention)
+    bias = functools.partial(bias_of, length=length, reach=reach, rows=rows - first, scale=config.score_scale)
+    return encoder.run_layers(weights, config, x, table, mask=key_mask(texts), how=how, bias_of=bias)
 
 
 def rows_of(distances: np.ndarray, *, buckets: int, farthest: int) -> np.ndarray:
@@ -58,30 +58,25 @@ def rows_of(distances: np.ndarray, *, buckets: int, farthest: int) -> np.ndarray
     return np.clip(buckets - np.sign(distances) * bucket, 0, 2 * buckets - 1)
 
 
-def disentangled(
+def bias_of(
     heads: Heads,
     query: tf.Tensor,
     key: tf.Tensor,
-    value: tf.Tensor,
     w: LayerWeights,
     table: tf.Tensor,
     *,
+    length: int,
     reach: np.ndarray,
     rows: np.ndarray,
     scale: float,
-    mask: tf.Tensor,
-    dropped: tf.Tensor | None,
 ) -> tf.Tensor:
-    """Return what each query attends to by its content and its distance; `rows` are those of the table for each of `reach`."""
+    """Return what distances add to the scores, [batch, heads, queries, keys]; `rows` are those of the table for each of `reach`."""
     of_query, of_key = (
         tf.reshape(tf.matmul(table, w[name]) + bias, [table.shape[0], heads.number, -1])
         for name, bias in zip(("query", "key"), w["qkv_bias"], strict=False)
     )
     q, k = ("bhdq" if heads.queries_last else "bqhd"), ("bhdk" if heads.keys_last else "bkhd")
-    length = mask.shape[-1]
     chosen = in_buckets(table[0, 0], reach, rows, buckets=int(table.shape[0]), queries=length, keys=length)
     to_position = tf.cast(product(f"{q},rhd->bhqr", query, of_key), table.dtype)
     from_position = tf.cast(product(f"{k},rhd->bhkr", key, of_query * tf.constant(scale, table.dtype)), table.dtype)
-    bias = tf.einsum("bhqr,rqk->bhqk", to_position, chosen) + tf.einsum("bhkr,rqk->bhqk", from_position, chosen)
-    attended, _ = attend_together(heads, query, key, value, bias, mask=mask, dropped=dropped)
-    return attended
+    return tf.einsum("bhqr,rqk->bhqk", to_position, chosen) + tf.einsum("bhkr,rqk->bhqk", from_position, chosen)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import EncoderConfig
-from t5prep.train.model.attention import Heads, attend
+from t5prep.train.model.attention import Heads, attend, attend_together
 from t5prep.train.model.layers import (
     ACTIVATIONS,
     Dropout,
@@ -81,20 +81,8 @@ def embed(weights: Weights, config: EncoderConfig, ids: tf.Tensor, texts: tf.Ten
     return x
 
 
-def plain_attention(
-    heads: Heads,
-    query: tf.Tensor,
-    key: tf.Tensor,
-    value: tf.Tensor,
-    w: LayerWeights,
-    *shared: tf.Tensor,
-    **how: tf.Tensor,
-) -> tf.Tensor:
-    """Return what each query attends to, by the products of queries and keys alone."""
-    return attend(heads, query, key, value, bias=None, **how)[0]
-
-
-Attention = Callable[..., tf.Tensor]
+# What is added to a layer's scores: (heads, query, key, the layer's weights, *shared) → [batch, heads, queries, keys].
+Bias = Callable[..., tf.Tensor]
 
 
 def run_layers(
@@ -104,10 +92,10 @@ def run_layers(
     *shared: tf.Tensor,
     mask: tf.Tensor,
     how: How,
-    attention: Attention = plain_attention,
+    bias_of: Bias | None = None,
 ) -> tf.Tensor:
-    """Apply all layers to x, [batch, length, d_model]; `shared` is what the attention of every layer takes."""
-    layer = functools.partial(run_layer, config=config, mask=mask, dropout=how.dropout, attention=attention)
+    """Apply all layers to x, [batch, length, d_model]; `shared` is what every layer's bias of scores is made of."""
+    layer = functools.partial(run_layer, config=config, mask=mask, dropout=how.dropout, bias_of=bias_of)
     layers = range(config.own_layers)
     stacked = {name: cast_weight(weights[f"layers.{name}"], x.dtype) for name in _BIASES}
     stacked |= {name: tf.convert_to_tensor(weights[f"layers.{name}"]) for name in _NORMS}
@@ -135,7 +123,7 @@ def run_layer(
     config: EncoderConfig,
     mask: tf.Tensor,
     dropout: Dropout,
-    attention: Attention,
+    bias_of: Bias | None,
     number: int | tf.Tensor,
 ) -> tf.Tensor:
     """Apply one layer to x, [batch, length, d_model]: each of its two sums is normed after it is made."""
@@ -149,7 +137,11 @@ def run_layer(
     )
     query *= tf.constant(config.score_scale, x.dtype)
     dropped = dropout.mask(heads.shape_of_keys(x.shape[0], x.shape[1]), x.dtype, site=site)
-    attended = attention(heads, query, key, value, w, *shared, mask=mask, dropped=dropped)
+    if bias_of:  # of each row, so that no few rows are computed at a time
+        bias = bias_of(heads, query, key, w, *shared)
+        attended, _ = attend_together(heads, query, key, value, bias, mask=mask, dropped=dropped)
+    else:
+        attended, _ = attend(heads, query, key, value, bias=None, mask=mask, dropped=dropped)
     out = heads.join(attended, w["attended"]) + w["out_bias"]
     epsilon = config.layer_norm_epsilon
     x = layer_norm(x + dropout(out, site=site + 1), w["norms"][0], w["norms_bias"][0], epsilon=epsilon)
