@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import ModelConfig
-from t5prep.train.model.decoding import decode_step, decoder_layers, init_cache, reorder_cache
-from t5prep.train.model.forward import encode, forward
+from t5prep.train.model.decoding import Decoder, reorder_cache
+from t5prep.train.model.forward import forward
 from t5prep.train.model.layers import Dropout
 from t5prep.train.model.positions import relative_bias, relative_buckets
 from t5prep.train.model.t5 import shift_right
@@ -159,32 +159,20 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole_row(small_weights):
     batch = {"input_ids": tf.constant(rng.integers(2, 96, (2, 9)), tf.int32), "attention_mask": mask, "labels": labels}
     whole = forward(small_weights, SMALL, batch)
     fed = shift_right(labels, SMALL)
-    layers = decoder_layers(small_weights, SMALL, dtype=tf.float32)
-    cache = init_cache(layers, SMALL, encode(small_weights, SMALL, batch, dtype=tf.float32), length=5)
-
-    @tf.function(jit_compile=True, autograph=False)
-    def step(tokens, cache, position):
-        return decode_step(small_weights, layers, SMALL, tokens, cache, position=position, attention_mask=mask)
-
+    decoder = Decoder(small_weights, SMALL, batch["input_ids"], mask, max_length=5, beams=1, dtype=tf.float32)
+    step, cache = tf.function(decoder, jit_compile=True, autograph=False), decoder.cache
     for position in range(5):
-        logits, cache = step(fed[:, position], cache, tf.constant(position))
+        logits, cache = step(fed[:, position, None], cache, tf.constant(position))
         np.testing.assert_allclose(logits, tf.transpose(whole[:, position]), atol=1e-5)
 
 
 def test_a_reordered_cache_goes_on_as_the_other_beam(small_weights):
-    batch = {"input_ids": tf.constant([[5, 6, 7]]), "attention_mask": tf.ones([1, 3], tf.int32)}
-    encoded = tf.repeat(encode(small_weights, SMALL, batch, dtype=tf.float32), 2, axis=0)
-    mask = tf.ones([2, 3], tf.int32)
-    layers = decoder_layers(small_weights, SMALL, dtype=tf.float32)
-    cache = init_cache(layers, SMALL, encoded, length=4)
-
-    def step(tokens, cache, position):
-        return decode_step(small_weights, layers, SMALL, tokens, cache, position=position, attention_mask=mask)
-
-    _, cache = step(tf.constant([0, 9]), cache, 0)
+    ids, mask = tf.constant([[5, 6, 7]]), tf.ones([1, 3], tf.int32)
+    step = Decoder(small_weights, SMALL, ids, mask, max_length=4, beams=2, dtype=tf.float32)
+    _, cache = step(tf.constant([[0, 9]]), step.cache, 0)
     swapped = reorder_cache(cache, tf.constant([1, 0]))
-    plain, _ = step(tf.constant([4, 4]), cache, 1)
-    other, _ = step(tf.constant([4, 4]), swapped, 1)
+    plain, _ = step(tf.constant([[4, 4]]), cache, 1)
+    other, _ = step(tf.constant([[4, 4]]), swapped, 1)
     np.testing.assert_allclose(plain[:, 0], other[:, 1], atol=1e-6)
     assert np.abs(plain[:, 0] - other[:, 0]).max() > 1e-3
 

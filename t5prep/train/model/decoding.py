@@ -1,32 +1,25 @@
 """Run the decoder one step at a time, with the keys and values of earlier positions in a cache of static shape; choose tokens.
 
-    encoded = encode(weights, config, batch, How(dtype))
-    layers = decoder_layers(weights, config, dtype=dtype)
-    cache = init_cache(layers, config, encoded, length=target_length)
-    tokens = tf.fill([batch], config.decoder_start_token_id)
+    decoder = Decoder(weights, config, input_ids, attention_mask, max_length=target_length, beams=1, dtype=dtype)
+    cache, tokens = decoder.cache, tf.fill([batch, 1], config.decoder_start_token_id)
     for position in range(target_length):  # a tf.while_loop in a compiled program: every shape stays as it is
-        logits, cache = decode_step(
-            weights, layers, config, tokens, cache, position=position, attention_mask=batch["attention_mask"]
-        )
-        tokens = tf.argmax(logits, axis=0, output_type=tf.int32)
+        logits, cache = decoder(tokens, cache, position)
+        tokens = tf.argmax(logits, axis=0, output_type=tf.int32)[:, None]
 
-For beams, the batch is rows * beams: repeat `encoded` and `attention_mask` row by row (tf.repeat), and after choosing
-beams bring the cache into their order with `reorder_cache`.
+After choosing beams, bring the cache into their order with `reorder_cache`.
 """
 
 import functools
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from t5prep.train.model.architecture import FEED_FORWARDS, ModelConfig
+from t5prep.train.model.architecture import FEED_FORWARDS, ModelConfig, Traits
 from t5prep.train.model.attention import MASKED, capped, product
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.layers import How, feed_forward
 from t5prep.train.model.positions import relative_bias, rotate
 from t5prep.train.model.t5 import (
-    LayerWeights,
     Weights,
     angles_of,
     around,
@@ -132,109 +125,6 @@ class Cache(NamedTuple):
     cross_values: tuple[tf.Tensor, ...]
 
 
-def decoder_layers(weights: Weights, config: ModelConfig, *, dtype: tf.DType) -> list[LayerWeights]:
-    """Return each decoder layer's weights. Take them before the loop: inside it, every step would copy them."""
-    return unstack_layers(stacked_weights(weights, config, "decoder", dtype=dtype))
-
-
-def init_cache(layers: Sequence[LayerWeights], config: ModelConfig, encoded: tf.Tensor, *, length: int) -> Cache:
-    """Return a cache with `length` empty target positions, and the keys and values of the input, computed once.
-
-    encoded: dtype[batch, input_length, d_model], of `t5.encode`; the cache has the same dtype.
-    """
-    number, name = config.sizes("decoder").kv_heads, "kv" if config.traits.merged else "cross_kv"
-    pairs = [[heads_first(tf.matmul(encoded, part), number) for part in w[name]] for w in layers]
-    if config.traits.merged:
-        norm = norm_of(config)
-        pairs = [[norm(key, w["head_norms"][1]), value] for w, (key, value) in zip(layers, pairs, strict=True)]
-    return cache_of(pairs, length=length)
-
-
-def cache_of(pairs: Sequence[Sequence[tf.Tensor]], *, length: int) -> Cache:
-    """Return a cache with `length` empty target positions, and each layer's key and value of the input."""
-    cross_keys, cross_values = zip(*pairs, strict=True)
-    rows, heads, _, width = cross_keys[0].shape
-    none = (tf.zeros([rows, heads, length, width], cross_keys[0].dtype),) * len(pairs)
-    return Cache(none, none, cross_keys, cross_values)
-
-
-def heads_first(x: tf.Tensor, heads: int) -> tf.Tensor:
-    """Return [batch, length, heads * d_kv] as [batch, heads, length, d_kv]."""
-    batch, length, inner = x.shape
-    return tf.transpose(tf.reshape(x, [batch, length, heads, inner // heads]), [0, 2, 1, 3])
-
-
-def decode_step(
-    weights: Weights,
-    layers: Sequence[LayerWeights],
-    config: ModelConfig,
-    tokens: tf.Tensor,
-    cache: Cache,
-    *,
-    position: tf.Tensor | int,
-    attention_mask: tf.Tensor,
-) -> tuple[tf.Tensor, Cache]:
-    """Return the logits of the next token, float32[vocab_size, batch], and the cache with this position written.
-
-    The vocabulary comes first, because on a CPU XLA multiplies the table by a few columns three times as fast as a few
-    rows by the table's transpose. Work on the logits as they are: XLA turns a transpose that follows into that product.
-
-    tokens: int32[batch], the previous token (the start token at position 0); position: int32 scalar, the same for all
-    rows; attention_mask: int32[batch, input_length]; layers: of `decoder_layers`.
-    """
-    length, dtype, traits = cache.keys[0].shape[2], cache.keys[0].dtype, config.traits
-    offered = key_mask(attention_mask)
-    bias_of = functools.partial(
-        relative_bias,
-        queries=1,
-        keys=length,
-        first_query=position,
-        bidirectional=False,
-        max_distance=config.relative_attention_max_distance,
-    )
-    table = "decoder.relative_bias"
-    shared_bias = bias_of(tf.convert_to_tensor(weights[table])) if has_shared_bias(config) else None
-    places = tf.range(length)
-    here, seen = (places == position)[None, None, :, None], places <= position
-    # Of full layers, and of those that look back as far as the window.
-    masks = [mask[None, None, None] for mask in (seen, seen & (places >= position - traits.decoder_window[0]))]
-    angles = [[one[position][None] for one in kind] for kind in angles_of(config, length)]
-    split = functools.partial(in_heads, heads=config.sizes("decoder").kv_heads, width=config.d_kv)
-    attend_to = functools.partial(attend_step, scale=traits.score_scale, cap=traits.score_cap)
-    norm = norm_of(config)
-    x = embed(weights, config, "decoder", tokens[:, None], dtype=dtype)
-    all_keys, all_values = [], []
-    for number, w in enumerate(layers):
-        before, after = around(w["norms"], config)
-        kind = 0 if traits.is_full(number) else 1
-        normed = norm(x, before[0])
-        query, key, value = (split(tf.matmul(normed, matrix)) for matrix in (w["q"], *w["kv"]))
-        if "head_norms" in w:
-            query, key = (norm(one, own) for one, own in zip((query, key), w["head_norms"], strict=True))
-        if angles:
-            query, key = (rotate(one, *angles[kind], axis=3) for one in (query, key))
-        all_keys.append(tf.where(here, key, cache.keys[number]))
-        all_values.append(tf.where(here, value, cache.values[number]))
-        bias = bias_of(w["relative_bias"]) if config.bias_in_every_layer else shared_bias
-        of_targets = Source(all_keys[-1], all_values[-1], masks[kind], bias)
-        of_input = Source(cache.cross_keys[number], cache.cross_values[number], offered)
-        attended = attend_to(query, of_targets, *([of_input] if traits.merged else []))
-        x += after[0](tf.matmul(attended, w["out"][0]))
-        if not traits.merged:
-            query = split(tf.matmul(norm(x, before[1]), w["cross_q"]))
-            x += after[1](tf.matmul(attend_to(query, of_input), w["out"][1]))
-        activation = FEED_FORWARDS[config.feed_forward_proj]
-        x += after[-1](feed_forward(norm(x, before[-1]), w["wi"], w["wo"], activation=activation))
-    x = before_logits(config, norm(x, weights["decoder.final_norm"])[:, 0])
-    written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
-    return capped(tf.matmul(output_table(weights, config), x, transpose_b=True), traits.logit_cap), written
-
-
-def in_heads(x: tf.Tensor, heads: int, width: int) -> tf.Tensor:
-    """Return [batch, 1, heads of queries * d_kv] as [batch, heads of keys, those of queries that share one, d_kv]; width: d_kv."""
-    return tf.reshape(x, [x.shape[0], heads, -1, width])
-
-
 class Source(NamedTuple):
     """Hold what a step attends to: [batch, heads, length, d_kv], a mask, and any bias of scores, float32[heads, 1, length]."""
 
@@ -244,15 +134,113 @@ class Source(NamedTuple):
     bias: tf.Tensor | None = None
 
 
-def attend_step(query: tf.Tensor, *sources: Source, scale: float, cap: float) -> tf.Tensor:
+class Decoder:
+    """Run decoder steps for all beams of a batch, whose inputs are encoded once.
+
+    `cache` has `max_length` empty target positions, and each layer's keys and values of the input.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        config: ModelConfig,
+        input_ids: tf.Tensor,
+        attention_mask: tf.Tensor,
+        *,
+        max_length: int,
+        beams: int,
+        dtype: tf.DType,
+    ) -> None:
+        self.weights, self.config, self.norm = weights, config, norm_of(config)
+        self.batch, self.beams, self.length = input_ids.shape[0], beams, max_length
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
+        encoded = tf.repeat(encode(weights, config, batch, How(dtype)), beams, axis=0)
+        self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
+        # Taken before the loop: inside it, every step would copy them.
+        self.layers = unstack_layers(stacked_weights(weights, config, "decoder", dtype=dtype))
+        number, name = config.sizes("decoder").kv_heads, "kv" if config.traits.merged else "cross_kv"
+        pairs = [[heads_first(tf.matmul(encoded, part), number) for part in w[name]] for w in self.layers]
+        if config.traits.merged:
+            pairs = [
+                [self.norm(key, w["head_norms"][1]), value] for w, (key, value) in zip(self.layers, pairs, strict=True)
+            ]
+        cross_keys, cross_values = zip(*pairs, strict=True)
+        rows, heads, _, width = cross_keys[0].shape
+        none = (tf.zeros([rows, heads, max_length, width], dtype),) * len(pairs)
+        self.cache = Cache(none, none, cross_keys, cross_values)
+
+    def __call__(self, tokens: tf.Tensor, cache: Cache, at: tf.Tensor | int) -> tuple[tf.Tensor, Cache]:
+        """Return the logits after `tokens`, float32[vocab_size, batch * beams], and the cache with these tokens in it.
+
+        tokens: int32[batch, beams], all at position `at`: the previous ones, or the start token at position 0.
+
+        The vocabulary comes first, because on a CPU XLA multiplies the table by a few columns three times as fast as a few
+        rows by the table's transpose. Work on the logits as they are: XLA turns a transpose that follows into that product.
+        """
+        weights, config, traits, norm = self.weights, self.config, self.config.traits, self.norm
+        dtype, offered = cache.keys[0].dtype, key_mask(self.attention_mask)
+        bias_of = functools.partial(
+            relative_bias,
+            queries=1,
+            keys=self.length,
+            first_query=at,
+            bidirectional=False,
+            max_distance=config.relative_attention_max_distance,
+        )
+        table = "decoder.relative_bias"
+        shared_bias = bias_of(tf.convert_to_tensor(weights[table])) if has_shared_bias(config) else None
+        places = tf.range(self.length)
+        here, seen = (places == at)[None, None, :, None], places <= at
+        # Of full layers, and of those that look back as far as the window.
+        masks = [mask[None, None, None] for mask in (seen, seen & (places >= at - traits.decoder_window[0]))]
+        angles = [[one[at][None] for one in kind] for kind in angles_of(config, self.length)]
+        x = embed(weights, config, "decoder", tf.reshape(tokens, [self.batch * self.beams])[:, None], dtype=dtype)
+        all_keys, all_values = [], []
+        for number, w in enumerate(self.layers):
+            before, after = around(w["norms"], config)
+            kind = 0 if traits.is_full(number) else 1
+            normed = norm(x, before[0])
+            query, key, value = (self._in_heads(tf.matmul(normed, matrix)) for matrix in (w["q"], *w["kv"]))
+            if "head_norms" in w:
+                query, key = (norm(one, own) for one, own in zip((query, key), w["head_norms"], strict=True))
+            if angles:
+                query, key = (rotate(one, *angles[kind], axis=3) for one in (query, key))
+            all_keys.append(tf.where(here, key, cache.keys[number]))
+            all_values.append(tf.where(here, value, cache.values[number]))
+            bias = bias_of(w["relative_bias"]) if config.bias_in_every_layer else shared_bias
+            of_targets = Source(all_keys[-1], all_values[-1], masks[kind], bias)
+            of_input = Source(cache.cross_keys[number], cache.cross_values[number], offered)
+            attended = attend_step(query, traits, of_targets, *([of_input] if traits.merged else []))
+            x += after[0](tf.matmul(attended, w["out"][0]))
+            if not traits.merged:
+                query = self._in_heads(tf.matmul(norm(x, before[1]), w["cross_q"]))
+                x += after[1](tf.matmul(attend_step(query, traits, of_input), w["out"][1]))
+            activation = FEED_FORWARDS[config.feed_forward_proj]
+            x += after[-1](feed_forward(norm(x, before[-1]), w["wi"], w["wo"], activation=activation))
+        x = before_logits(config, norm(x, weights["decoder.final_norm"])[:, 0])
+        written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
+        return capped(tf.matmul(output_table(weights, config), x, transpose_b=True), traits.logit_cap), written
+
+    def _in_heads(self, x: tf.Tensor) -> tf.Tensor:
+        """Return [batch, 1, heads of queries * d_kv] as [batch, heads of keys, those of queries that share one, d_kv]."""
+        return tf.reshape(x, [x.shape[0], self.config.sizes("decoder").kv_heads, -1, self.config.d_kv])
+
+
+def heads_first(x: tf.Tensor, heads: int) -> tf.Tensor:
+    """Return [batch, length, heads * d_kv] as [batch, heads, length, d_kv]."""
+    batch, length, inner = x.shape
+    return tf.transpose(tf.reshape(x, [batch, length, heads, inner // heads]), [0, 2, 1, 3])
+
+
+def attend_step(query: tf.Tensor, traits: Traits, *sources: Source) -> tf.Tensor:
     """Return attention of one query of each row, [batch, 1, heads of queries * d_kv], over all sources at once.
 
-    query: of `in_heads`; scale: by which it is multiplied; cap: `attention.capped` scores.
+    query: of `Decoder._in_heads`.
     """
-    query = query if scale == 1.0 else query * tf.constant(scale, query.dtype)
+    query = query if traits.score_scale == 1.0 else query * tf.constant(traits.score_scale, query.dtype)
     scores = []
     for one in sources:
-        own = capped(product("bkgd,bkld->bkgl", query, one.keys), cap)
+        own = capped(product("bkgd,bkld->bkgl", query, one.keys), traits.score_cap)
         scores.append(tf.where(one.mask, own if one.bias is None else own + one.bias, MASKED))
     whole = tf.concat(scores, axis=3) if len(scores) > 1 else scores[0]
     raised = tf.exp(whole - tf.reduce_max(whole, axis=-1, keepdims=True))
@@ -273,41 +261,3 @@ def reorder_cache(cache: Cache, rows: tf.Tensor) -> Cache:
         keys=tuple(tf.gather(keys, rows) for keys in cache.keys),
         values=tuple(tf.gather(values, rows) for values in cache.values),
     )
-
-
-class Decoder:
-    """Run decoder steps for all beams of a batch, whose inputs are encoded once."""
-
-    def __init__(
-        self,
-        weights: Weights,
-        config: ModelConfig,
-        input_ids: tf.Tensor,
-        attention_mask: tf.Tensor,
-        *,
-        max_length: int,
-        beams: int,
-        dtype: tf.DType,
-    ) -> None:
-        self.weights, self.config = weights, config
-        self.batch, self.beams, self.length = input_ids.shape[0], beams, max_length
-        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
-        encoded = tf.repeat(encode(weights, config, batch, How(dtype)), beams, axis=0)
-        self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
-        self.layers = decoder_layers(weights, config, dtype=dtype)
-        self.cache = init_cache(self.layers, config, encoded, length=max_length)
-
-    def __call__(self, tokens: tf.Tensor, cache: Cache, at: tf.Tensor) -> tuple[tf.Tensor, Cache]:
-        """Return the logits after `tokens`, float32[vocab_size, batch * beams], and the cache with these tokens in it.
-
-        tokens: int32[batch, beams], all at position `at`.
-        """
-        return decode_step(
-            self.weights,
-            self.layers,
-            self.config,
-            tf.reshape(tokens, [self.batch * self.beams]),
-            cache,
-            position=at,
-            attention_mask=self.attention_mask,
-        )
