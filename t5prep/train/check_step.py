@@ -18,7 +18,7 @@ from t5prep.train.runtime import compiling, hosts
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout, arrange
 from t5prep.train.runtime.programs import METRICS
-from t5prep.train.runtime.state import Variables, copies_of, put_weights, step_zero, zero_slots
+from t5prep.train.runtime.state import Variables, begin
 from t5prep.train.settings import checks
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
@@ -94,10 +94,8 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
             step, _ = compiling.compile_step(
                 shape, in_dtype, [layout], lengths, packed=packed, padding=padding, place=""
             )
-            weights = put_weights(initial, shape, layout)
-            copies = copies_of(weights, step.copies)
-            variables = Variables(weights, zero_slots(step.slot_shapes, shape, layout), step_zero(layout), copies)
             placed = jax.device_put(batch, layout.by_rows)
+            variables = begin(initial, step.variables)
             *after, metrics = step.run(*variables, placed, np.float32(config.learning_rate))
             named = dict(zip(METRICS, np.asarray(metrics).tolist(), strict=True))
             return f"{layout.device_words}, {in_dtype.dtype}", named, jax.tree.map(np.asarray, Variables(*after))

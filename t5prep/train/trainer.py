@@ -31,7 +31,7 @@ from t5prep.train.runtime import compiling, hosts
 from t5prep.train.runtime.compiling import place_of
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
-from t5prep.train.runtime.state import Variables, copies_of, put_weights, step_zero, variable_specs, zero_slots
+from t5prep.train.runtime.state import begin, put_weights, with_copies
 from t5prep.train.settings import checks
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
@@ -106,15 +106,14 @@ def _train(
     every = itertools.chain([layout], layouts)
     step, layout = compiling.compile_step(shape, config, every, lengths, packed=packed, padding=masking, place=place)
     if newest:  # what is trained comes from the checkpoint alone; beside adapters, the rest from the model
-        specs = variable_specs(step.slot_shapes, shape, layout)
+        specs = step.variables
         untrained = {name: array for name, array in initial.items() if name not in specs.slots}
-        specs = specs._replace(weights=specs.weights | put_weights(untrained, shape, layout))
-        variables = checkpoint_tensors.restore(newest[0], specs)
+        placed = put_weights(untrained, specs.weights)
+        variables = checkpoint_tensors.restore(newest[0], specs._replace(weights=specs.weights | placed))
+        variables = with_copies(variables, specs)
+        del placed
     else:
-        variables = Variables(
-            put_weights(initial, shape, layout), zero_slots(step.slot_shapes, shape, layout), step_zero(layout)
-        )
-    variables = variables._replace(copies=copies_of(variables.weights, step.copies))
+        variables = begin(initial, step.variables)
     del initial
     run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, manifests=manifests, goes_on=bool(newest))
 
@@ -143,7 +142,7 @@ def _train(
     )
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
-    held = memory.Held.by(layout, shape, step.slot_shapes, batch=config.batch)
+    held = memory.Held.by(layout, step.variables, batch=config.batch)
     writing = CheckpointWriter(config.out, keep=config.keep)
     with Signals() as signals, writing as writer, memory.explained(config, held), log:
         batches = device_feed.device_batches(opened, config, layout=layout, start_step=state.step)

@@ -45,7 +45,8 @@ def write(folder: Path) -> None:
     step, passed = export_step.programs(shape, config, platform="cuda", devices=1, **lengths)
     weights = random_weights(shape)
     slots = {
-        name: {slot: np.zeros(size, np.float32) for slot, size in own.items()} for name, own in step.slot_shapes.items()
+        name: {slot: np.zeros(one.shape, np.float32) for slot, one in own.items()}
+        for name, own in step.variables.slots.items()
     }
     export_step.write(folder, step, passed, weights, slots, number=0)
 

@@ -37,7 +37,7 @@ def tensorflow_step():
     from t5prep.train.runtime.compiling import compile_now
     from t5prep.train.runtime.devices import open_layout
     from t5prep.train.runtime.programs import step_program
-    from t5prep.train.runtime.state import Variables, copies_of, put_rows, put_weights, step_zero, zero_slots
+    from t5prep.train.runtime.state import Variables, begin, put_rows
     from t5prep.train.settings.config import TrainConfig
 
     shape, layout = ModelConfig.from_json({"model_type": "t5", **SHAPE}), open_layout()
@@ -45,9 +45,7 @@ def tensorflow_step():
     made = step_program(shape, config, layout=layout, input_length=INPUT_LENGTH, target_length=TARGET_LENGTH)
     step = compile_now(made.program)
     batch = put_rows({name: ids for name, ids in draw_batch().items() if name != "attention_mask"}, layout)
-    weights = put_weights(random_weights(shape), shape, layout)
-    slots, copies = zero_slots(made.slot_shapes, shape, layout), copies_of(weights, made.copies)
-    state = [Variables(weights, slots, step_zero(layout), copies)]
+    state = [begin(random_weights(shape), made.variables)]
 
     def run() -> float:
         *variables, metrics = step(*state[0], batch, np.float32(1e-4))

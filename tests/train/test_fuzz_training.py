@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import training
 from click.testing import CliRunner
@@ -24,6 +25,7 @@ from t5prep.train.run import checkpoint as checkpoints
 from t5prep.train.run import run
 from t5prep.train.runtime.compiling import CompiledStep
 from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.state import Variables
 from t5prep.train.settings import config as configs
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.step.step import optimizer_of
@@ -57,7 +59,9 @@ def line(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
         shape: ModelConfig, config: TrainConfig, layouts: Iterable[Layout], *_: object, **__: object
     ) -> object:
         slots = {name: optimizer_of(config).slot_shapes(own) for name, own in weight_layouts(shape).items()}
-        return CompiledStep(stop, slots, {}), next(iter(layouts))
+        layout = next(iter(layouts))
+        specs = Variables(layout.weights(shape), layout.slots(shape, slots), layout.scalar(np.int32))
+        return CompiledStep(stop, specs), layout
 
     monkeypatch.setattr(trainer, "Signals", stop)
     monkeypatch.setattr(trainer.compiling, "compile_step", uncompiled)  # minutes for hundreds of steps

@@ -28,7 +28,7 @@ from t5prep.train.runtime import compiling  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 from t5prep.train.runtime.layout import Layout  # noqa: E402
 from t5prep.train.runtime.programs import METRICS, step_program  # noqa: E402
-from t5prep.train.runtime.state import Variables, put_rows, put_weights, step_zero, zero_slots  # noqa: E402
+from t5prep.train.runtime.state import Variables, begin, put_rows  # noqa: E402
 from t5prep.train.settings import config as configs  # noqa: E402
 from t5prep.train.settings.config import TrainConfig  # noqa: E402
 from t5prep.train.step.step import shape_of  # noqa: E402
@@ -107,11 +107,9 @@ def losses(base: ModelConfig, layout: Layout, config: TrainConfig = CONFIG) -> l
     initial = random_weights(base) | draw(adapter_layouts(shape), seed=0)
     made = step_program(base, config, layout=layout, input_length=12, target_length=6)
     step = compiling.compile_program(made.program)
-    assert not made.copies
-    assert set(made.slot_shapes) == set(adapter_layouts(shape))
-    variables = Variables(
-        put_weights(initial, shape, layout), zero_slots(made.slot_shapes, shape, layout), step_zero(layout)
-    )
+    assert not made.variables.copies
+    assert set(made.variables.slots) == set(adapter_layouts(shape))
+    variables = begin(initial, made.variables)
     found = []
     for batch in batches():
         sent = {name: ids for name, ids in batch.items() if name != "attention_mask"}  # the step computes it

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 import tensorflow as tf
 
@@ -14,7 +15,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.forward import encode
 from t5prep.train.model.layers import mean_of_tokens
-from t5prep.train.model.weight_layout import of_encoder
+from t5prep.train.model.weight_layout import WeightLayout, of_encoder
 from t5prep.train.predict.device import batch_of, check_finite, enough_memory
 from t5prep.train.run.run import Model
 from t5prep.train.runtime.devices import open_layout
@@ -74,14 +75,14 @@ class Encoder:
     ) -> None:
         config, shard = opened.config, None if replicas == 1 else 1
         held = sum(
-            math.prod(spec.shape) * spec.dtype.size for spec in weight_specs(config, tf.as_dtype(output.dtype)).values()
+            math.prod(own.shape) * (tf.as_dtype(output.dtype).size if is_rounded(name, own) else 4)
+            for name, own in of_encoder(config).items()
         )
         layout = open_layout(tpu=tpu, gpus=gpus, replicas=replicas, shard=shard, weight_bytes=held)
         self.rows = -(-rows // layout.replicas) * layout.replicas
         self._tokenizer, self._pairs = tokenizer, bool(config.classes)
         dtype = dtype_of("auto" if output.dtype == "bfloat16" else output.dtype, platform=layout.platform)
-        dtypes = {name: spec.dtype.as_numpy_dtype for name, spec in weight_specs(config, dtype).items()}
-        self._weights = put_weights({name: opened.weights[name] for name in dtypes}, config, layout, dtypes=dtypes)
+        self._weights = put_weights(opened.weights, weight_specs(config, dtype, layout))
         check_finite(self._weights, layout, name=opened.name)
         run = functools.partial(vectors, config=config, output=output, dtype=dtype)
         self._run = on_rows("embed", run, shape=config, layout=layout, dtype=dtype)
@@ -110,11 +111,17 @@ def vectors(
     return {"vectors": tf.cast(x, tf.as_dtype(output.dtype))}
 
 
-def weight_specs(config: Config, dtype: tf.DType) -> dict[str, tf.TensorSpec]:
-    """Return the weights that a device holds, by name: the matrices of layers in the dtype of products."""
+def is_rounded(name: str, weight: WeightLayout) -> bool:
+    """Check whether a weight is held in the dtype of products: the matrices of layers are."""
+    return weight.transposed and name.startswith(OF_LAYERS)
+
+
+def weight_specs(config: Config, dtype: tf.DType, layout: Layout) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return the weights that a device holds, by name; `dtype` is that of products."""
+    whole = layout.weights(config)
     return {
-        name: tf.TensorSpec(layout.shape, dtype if layout.transposed and name.startswith(OF_LAYERS) else tf.float32)
-        for name, layout in of_encoder(config).items()
+        name: whole[name].update(dtype=dtype.as_numpy_dtype) if is_rounded(name, own) else whole[name]
+        for name, own in of_encoder(config).items()
     }
 
 
@@ -128,5 +135,5 @@ def program_of(config: Config, output: Output, *, rows: int, length: int, layout
         layout=layout,
         batch={name: tf.TensorSpec([rows, length], tf.int32) for name in ("input_ids", "attention_mask")},
         dtype=dtype,
-        weights=weight_specs(config, dtype),
+        weights=weight_specs(config, dtype, layout),
     )

@@ -76,7 +76,7 @@ def load(model: str, *, which: str = "best", tpu: str | None = None, gpus: bool 
     """Open a run's checkpoint, a Hugging Face directory or a Hub model, and put it on the devices. Raises T5prepError."""
     opened = run.open_model(model, which=which)
     layout = open_layout(tpu=tpu, gpus=gpus, shard=None, weight_bytes=run.weight_bytes(opened))
-    return Loaded(opened, layout, put_weights(opened.weights, opened.config, layout))
+    return Loaded(opened, layout, put_weights(opened.weights, layout.weights(opened.config)))
 
 
 def score_split(

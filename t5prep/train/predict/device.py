@@ -51,7 +51,7 @@ class Device:
             raise UsageError(
                 f"--beams {generation.beams}: the model has {opened.config.vocab_size:,} tokens, at most {most:,} beams."
             )
-        self._weights = put_weights(opened.weights, opened.config, layout)
+        self._weights = put_weights(opened.weights, layout.weights(opened.config))
         check_finite(self._weights, layout, name=opened.name)
         dtype = dtype_of("auto", platform=layout.platform)
         self._pairs = bool(opened.config.classes)

@@ -26,7 +26,6 @@ from t5prep.train.run import checkpoint_tensors, run
 from t5prep.train.runtime.compiling import check_batch
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.programs import METRICS, Program, StepProgram, rows_program, step_program
-from t5prep.train.runtime.state import variable_specs
 from t5prep.train.settings import config as configs
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
@@ -57,8 +56,7 @@ def export_step(
         "packed": opened.settings.layout == "packed",
     }
     step, passed = programs(shape, config, platform=platform, devices=devices, padding=padding, **lengths)
-    layout = step.program.layout
-    state = checkpoint_tensors.restore(opened.name, variable_specs(step.slot_shapes, shape, layout))
+    state = checkpoint_tensors.restore(opened.name, step.variables)
     write(Path(out), step, passed, state.weights, state.slots, number=opened.state.step)
     return opened.name
 

@@ -154,7 +154,7 @@ def _read_array(path: str, name: str, like: Any) -> Any:
     def read(index: Index) -> np.ndarray:
         return _read_part(path, name, slice_spec(like.shape, index) if index else "", tf.as_dtype(like.dtype))
 
-    return place(read, like.shape, like.sharding)
+    return place(read, like)
 
 
 def _read_part(path: str, name: str, spec: str, dtype: tf.DType) -> np.ndarray:

@@ -197,11 +197,10 @@ def _processor() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class CompiledStep:
-    """A step that can be run, the shapes of its slots, and what `state.copies_of` makes its first copies by."""
+    """A step that can be run, and the specs of its variables."""
 
     run: Callable[..., tuple[Any, ...]]
-    slot_shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
-    copies: Mapping[str, Any]
+    variables: Variables
 
 
 def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator[Layout]:
@@ -277,12 +276,12 @@ def compile_step(
             try:
                 programs[inputs, targets] = compile_program(lowered.program, place=place, say=say)
             except DoesNotFitError as error:
-                held = memory.Held.by(layout, shape, lowered.slot_shapes, batch=config.batch)
+                held = memory.Held.by(layout, lowered.variables, batch=config.batch)
                 refusal, narrower = memory.sentence(error.reason, config, held), layout
                 break
             say(f"The step is compiled ({duration(time.monotonic() - since)}).")
         else:
-            return CompiledStep(_by_length(programs), lowered.slot_shapes, lowered.copies), layout
+            return CompiledStep(_by_length(programs), lowered.variables), layout
     raise T5prepError(refusal)
 
 

@@ -120,27 +120,34 @@ class Layout:
             )
         return groups[0] // len(groups), self.replicas // len(groups)
 
-    def weights(self, config: Config) -> dict[str, NamedSharding]:
-        """Return the sharding of every variable of a model."""
+    def weights(self, config: Config) -> dict[str, jax.ShapeDtypeStruct]:
+        """Return the shape and the place of every variable of a model, in float32."""
         return {
-            name: self._along(split_axis(name, config, self.shard), len(layout.shape))
+            name: self._along(split_axis(name, config, self.shard), layout.shape)
             for name, layout in variable_layouts(config).items()
         }
 
-    def slots(self, config: Config, shapes: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, NamedSharding]]:
-        """Return the sharding of every optimizer slot: its weight's, without the axis that the slot lacks."""
+    def slots(
+        self, config: Config, shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
+    ) -> dict[str, dict[str, jax.ShapeDtypeStruct]]:
+        """Return the shape and the place of every optimizer slot: its weight's, without the axis that the slot lacks."""
         layouts = variable_layouts(config)
         return {
             name: {
-                slot: self._along(slot_axis(slot, layouts[name], split_axis(name, config, self.shard)), len(shape))
+                slot: self._along(slot_axis(slot, layouts[name], split_axis(name, config, self.shard)), shape)
                 for slot, shape in slots.items()
             }
             for name, slots in shapes.items()
         }
 
-    def _along(self, axis: int | None, rank: int) -> NamedSharding:
-        names = [PARTS if number == axis else None for number in range(rank)]
-        return NamedSharding(self.mesh, PartitionSpec(*names) if axis is not None else PartitionSpec())
+    def scalar(self, dtype: Any) -> jax.ShapeDtypeStruct:
+        """Return the place of one number, which every device holds."""
+        return jax.ShapeDtypeStruct((), dtype, sharding=self.everywhere)
+
+    def _along(self, axis: int | None, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
+        names = [PARTS if number == axis else None for number in range(len(shape))]
+        spec = PartitionSpec(*names) if axis is not None else PartitionSpec()
+        return jax.ShapeDtypeStruct(shape, np.float32, sharding=NamedSharding(self.mesh, spec))
 
 
 def arrange(devices: list[Any], *, shard: int = 1) -> Layout:

@@ -75,15 +75,13 @@ def lower(function: Callable[..., Any], *inputs: Any, dtype: tf.DType = tf.float
     return Lowered(module, inputs, result[0])
 
 
-def specs(shapes: Any) -> Any:
-    """Return float32 tf.TensorSpecs for a dict of shapes, or for a dict of such dicts.
+def specs(like: Any) -> Any:
+    """Return tf.TensorSpecs that are nested like arrays, or like jax.ShapeDtypeStructs.
 
-    >>> specs({"a": (2, 3)})["a"].shape
+    >>> specs({"a": np.zeros((2, 3), np.float32)})["a"].shape
     TensorShape([2, 3])
     """
-    if isinstance(shapes, dict):
-        return {name: specs(shape) for name, shape in shapes.items()}
-    return tf.TensorSpec(shapes, tf.float32)
+    return jax.tree.map(lambda one: tf.TensorSpec(one.shape, tf.as_dtype(one.dtype)), like)
 
 
 def embed(module: bytes, *, platform: str) -> jax.export.Exported:

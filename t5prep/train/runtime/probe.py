@@ -13,7 +13,7 @@ from t5prep.train.model.weights import random_weights
 from t5prep.train.runtime.compiling import compile_now
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.programs import step_program
-from t5prep.train.runtime.state import Variables, put_rows, put_weights, step_zero, zero_slots
+from t5prep.train.runtime.state import begin, put_rows
 from t5prep.train.settings.config import TrainConfig
 
 TOY = ModelConfig(vocab_size=128, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_decoder_layers=1, num_heads=2)
@@ -42,9 +42,7 @@ def tiny_step(layout: Layout) -> float:
     """Return the loss of one training step of a tiny model, one row on each replica."""
     config = TrainConfig(batch=layout.replicas, dtype="float32", dropout=0.0)
     lowered = step_program(TOY, config, layout=layout, input_length=8, target_length=4)
-    variables = Variables(
-        put_weights(random_weights(TOY), TOY, layout), zero_slots(lowered.slot_shapes, TOY, layout), step_zero(layout)
-    )
+    variables = begin(random_weights(TOY), lowered.variables)
     _, hosts = layout.row_reader
     ids = np.full([config.batch // hosts, 8], 5, np.int32)
     rows = put_rows({"input_ids": ids, "labels": ids[:, :4]}, layout)

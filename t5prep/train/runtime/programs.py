@@ -4,18 +4,20 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.export
 import jax.numpy as jnp
+import numpy as np
 import tensorflow as tf
 from jax.sharding import PartitionSpec
 
 from t5prep.train.model.architecture import Config
-from t5prep.train.model.lora import merged, trained_layouts, variable_layouts
+from t5prep.train.model.lora import merged, trained_layouts
 from t5prep.train.runtime.layout import ROWS, Layout
 from t5prep.train.runtime.lowering import Lowered, embed, lower, specs
+from t5prep.train.runtime.state import Variables
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
 from t5prep.train.step.step import Sums, TrainStep, batch_specs, dtype_of, optimizer_of, options_of, shape_of
@@ -61,16 +63,11 @@ class Program:
 class StepProgram:
     """A step: (*`state.Variables`, batch, learning_rate) → (*`state.Variables`, `METRICS`).
 
-    All but the batch and the rate are donated. `copies`: shape, dtype and sharding of each matrix's copy.
+    All but the batch and the rate are donated. `variables`: the shape, dtype and sharding of each.
     """
 
     program: Program
-    slot_shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
-
-    @property
-    def copies(self) -> Mapping[str, Any]:
-        """Return the shape, dtype and sharding of each copy that a step takes: a jax.ShapeDtypeStruct by name."""
-        return cast(Mapping[str, Any], self.program.arguments[3])
+    variables: Variables
 
 
 def step_program(
@@ -91,33 +88,37 @@ def step_program(
     optimizer, layouts = optimizer_of(config), trained_layouts(shape)
     options = options_of(config, dtype=dtype_of(config.dtype, platform=layout.platform))
     step = TrainStep(shape, optimizer, options, padding or Padding.of_model(shape))
-    slot_shapes = {name: optimizer.slot_shapes(variable) for name, variable in layouts.items()}
-    weights = specs({name: variable.shape for name, variable in variable_layouts(shape).items()})
-    slots, number, rate = specs(slot_shapes), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32)
+    weights = layout.weights(shape)
+    slots = layout.slots(shape, {name: optimizer.slot_shapes(variable) for name, variable in layouts.items()})
+    copies = {name: weights[name].update(dtype=options.dtype.as_numpy_dtype) for name in step.rounded}
+    variables = Variables(weights, slots, layout.scalar(np.int32), copies)
     rows = batch_specs(
         config.batch // layout.replicas, input_length=input_length, target_length=target_length, packed=packed
     )
-    copies = {name: tf.TensorSpec(weights[name].shape, step.options.dtype) for name in step.rounded}
+    whole = {
+        name: jax.ShapeDtypeStruct((config.batch, *spec.shape[1:]), np.int32, sharding=layout.by_rows)
+        for name, spec in rows.items()
+    }
     lower_step = functools.partial(lower, dtype=options.dtype)
-    gradients = lower_step(step.gradients, weights, rows, number, copies)
+    given, rate = specs(variables), layout.scalar(np.float32)
+    gradients = lower_step(step.gradients, given.weights, rows, given.step, given.copies)
     # The gradients of several replicas are added up in float32; those of one replica keep their own dtype.
     widened = (
-        gradients.outputs if layout.replicas == 1 else ({name: weights[name] for name in layouts}, gradients.outputs[1])
+        gradients.outputs
+        if layout.replicas == 1
+        else ({name: given.weights[name] for name in layouts}, gradients.outputs[1])
     )
-    update = lower_step(step.update, weights, slots, *widened, number, rate, copies)
-    placed = (layout.weights(shape), layout.slots(shape, slot_shapes), layout.everywhere)
-    whole = {name: tf.TensorSpec([config.batch, *spec.shape[1:]], spec.dtype) for name, spec in rows.items()}
-    arguments = (
-        _placed(weights, placed[0]),
-        _placed(slots, placed[1]),
-        _placed(number, layout.everywhere),
-        _placed(copies, of_copies := {name: placed[0][name] for name in copies}),
-        _placed(whole, layout.by_rows),
-        _placed(rate, layout.everywhere),
+    update = lower_step(step.update, given.weights, given.slots, *widened, given.step, specs(rate), given.copies)
+    function, results = _step(gradients, update, layout), jax.tree.map(lambda spec: spec.sharding, variables)
+    program = Program(
+        "train_step",
+        layout,
+        function,
+        (*variables, whole, rate),
+        (*results, layout.everywhere),
+        donated=tuple(range(len(variables))),
     )
-    function, results = _step(gradients, update, layout), (*placed, of_copies, layout.everywhere)
-    program = Program("train_step", layout, function, arguments, results, donated=(0, 1, 2, 3))
-    return StepProgram(program, slot_shapes)
+    return StepProgram(program, variables)
 
 
 def rows_program(
@@ -128,29 +129,30 @@ def rows_program(
     layout: Layout,
     batch: Mapping[str, tf.TensorSpec],
     dtype: tf.DType = tf.float32,
-    weights: Mapping[str, tf.TensorSpec] | None = None,
+    weights: Mapping[str, jax.ShapeDtypeStruct] | None = None,
 ) -> Program:
     """Return `function(weights, batch)`, a dict of results whose first axis is the batch's rows, as a program.
 
     Each replica computes its own rows; every device has all results. dtype: that of the function's products.
-    `weights`: those that the function takes; None: all, in float32.
+    `weights`: the specs of those that the function takes; None: all, in float32.
     """
-    if weights is None:
-        weights = specs({name: variable.shape for name, variable in variable_layouts(shape).items()})
+    weights = dict(layout.weights(shape) if weights is None else weights)
     share = {
         name: tf.TensorSpec([spec.shape[0] // layout.replicas, *spec.shape[1:]], spec.dtype)
         for name, spec in batch.items()
     }
-    computed = lower(lambda w, rows: function(merged(w, shape), rows), dict(weights), share, dtype=dtype)
+    computed = lower(lambda w, rows: function(merged(w, shape), rows), specs(weights), share, dtype=dtype)
     run = _function(computed, layout)
     if layout.replicas > 1:
         whole, rows = PartitionSpec(), PartitionSpec(ROWS)
         run = jax.shard_map(
             run, mesh=layout.mesh, in_specs=(whole, rows), out_specs=rows, axis_names={ROWS}, check_vma=False
         )
-    shardings = {name: sharding for name, sharding in layout.weights(shape).items() if name in weights}
-    arguments = (_placed(dict(weights), shardings), _placed(dict(batch), layout.by_rows))
-    return Program(name, layout, run, arguments, layout.everywhere)
+    placed = {
+        name: jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype.as_numpy_dtype, sharding=layout.by_rows)
+        for name, spec in batch.items()
+    }
+    return Program(name, layout, run, (weights, placed), layout.everywhere)
 
 
 def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., Any]:
@@ -191,14 +193,3 @@ def _function(lowered: Lowered, layout: Layout) -> Callable[..., Any]:
         return jax.tree.unflatten(structure, run(*jax.tree.leaves(inputs)))
 
     return call
-
-
-def _placed(like: Any, sharding: Any) -> Any:
-    """Return tf.TensorSpecs as jax shapes with shardings: one sharding for all, or shardings nested like the specs."""
-
-    def place(spec: tf.TensorSpec, sharding: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype.as_numpy_dtype, sharding=sharding)
-
-    if isinstance(sharding, dict):
-        return jax.tree.map(place, like, sharding)
-    return jax.tree.map(lambda spec: place(spec, sharding), like)

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 import tensorflow as tf
 
@@ -41,7 +42,8 @@ def on_rows(
             if key not in compiled:
                 specs = {column: tf.TensorSpec(rows.shape, tf.as_dtype(rows.dtype)) for column, rows in batch.items()}
                 given = {
-                    variable: tf.TensorSpec(held.shape, tf.as_dtype(held.dtype)) for variable, held in weights.items()
+                    variable: jax.ShapeDtypeStruct(held.shape, held.dtype, sharding=held.sharding)
+                    for variable, held in weights.items()
                 }
                 program = rows_program(
                     name, function, shape=shape, layout=layout, batch=specs, dtype=dtype, weights=given

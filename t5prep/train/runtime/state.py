@@ -1,27 +1,23 @@
 """Place what a run holds on its devices: weights, optimizer slots, and the number of steps made."""
 
-import types
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from t5prep.train.model.architecture import Config
-from t5prep.train.model.lora import variable_layouts
 from t5prep.train.runtime.layout import Layout
 
 Index = tuple[slice, ...]
-NO_DTYPES: Mapping[str, Any] = types.MappingProxyType({})
 Read = Callable[[Index], np.ndarray]  # returns the slice of one tensor that a device holds
 
 
 class Variables(NamedTuple):
-    """The arguments that a step takes and returns: nested dicts of jax.Array, and an int32 scalar.
+    """The arguments that a step takes and returns: nested dicts of jax.Array, and an int32 scalar; or their specs.
 
     `copies` are the matrices in the dtype of products, so that no step begins by rounding them: an update that writes a
     weight writes its copy too, which costs half of what reading and rounding all weights costs. They are made by
-    `copies_of` when a run begins or goes on, and never saved.
+    `with_copies` when a run begins or goes on, and never saved. A spec is a jax.ShapeDtypeStruct with its sharding.
     """
 
     weights: dict[str, Any]
@@ -30,12 +26,13 @@ class Variables(NamedTuple):
     copies: dict[str, Any] = {}  # noqa: RUF012 - a step returns new ones, and changes none
 
 
-def place(read: Read, shape: tuple[int, ...], sharding: Any) -> Any:
-    """Return a jax.Array whose parts are read one after the other, each once; only those that this process holds.
+def place(read: Read, like: Any) -> Any:
+    """Return a jax.Array in the shape and the place of `like`, whose parts are read one after the other, each once.
 
-    A part is on its devices before the next one is read, so that the process holds at most one part twice.
+    Only those that this process holds are read. A part is on its devices before the next one is read, so that the process
+    holds at most one part twice.
     """
-    indices = sharding.addressable_devices_indices_map(shape)
+    indices = like.sharding.addressable_devices_indices_map(like.shape)
     holders: dict[str, list[Any]] = {}
     for device, index in indices.items():
         holders.setdefault(str(index), []).append(device)
@@ -44,72 +41,40 @@ def place(read: Read, shape: tuple[int, ...], sharding: Any) -> Any:
         part = np.asarray(read(indices[devices[0]] or ()), order="C")
         placed.update({device: jax.device_put(part, device) for device in devices})
         jax.block_until_ready([placed[device] for device in devices])
-    return jax.make_array_from_single_device_arrays(shape, sharding, [placed[device] for device in indices])
+    return jax.make_array_from_single_device_arrays(like.shape, like.sharding, [placed[device] for device in indices])
 
 
-def put_weights(
-    weights: Mapping[str, Any], shape: Config, layout: Layout, *, dtypes: Mapping[str, Any] = NO_DTYPES
-) -> dict[str, Any]:
-    """Return weights of a model on the devices. `weights`: by name, arrays or objects whose slices are arrays.
+def put_weights(weights: Mapping[str, Any], specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:
+    """Return weights of a model on the devices, each as its spec says (`Layout.weights`); others are left out.
 
-    `dtypes`: of those that are not kept in float32.
+    `weights`: by name, arrays or objects whose slices are arrays.
     """
-    shardings, layouts = layout.weights(shape), variable_layouts(shape)
 
     def reader(whole: Any, dtype: Any) -> Read:
         return lambda index: np.asarray(whole[index], np.float32).astype(dtype, copy=False)
 
-    return {
-        name: place(reader(weights[name], dtypes.get(name, np.float32)), variable.shape, shardings[name])
-        for name, variable in layouts.items()
-        if name in weights
-    }
+    return {name: place(reader(weights[name], spec.dtype), spec) for name, spec in specs.items() if name in weights}
 
 
-def variable_specs(
-    slot_shapes: Mapping[str, Mapping[str, tuple[int, ...]]], shape: Config, layout: Layout
-) -> Variables:
-    """Return the shapes and places of a run's variables, without values: what a checkpoint is read by."""
-    weights, slots = layout.weights(shape), layout.slots(shape, slot_shapes)
+def begin(weights: Mapping[str, Any], specs: Variables) -> Variables:
+    """Return the variables of a run at its beginning, on the devices: zeros beside the weights, and their copies."""
 
-    def spec(size: tuple[int, ...], sharding: Any, dtype: Any = np.float32) -> Any:
-        return jax.ShapeDtypeStruct(size, dtype, sharding=sharding)
+    def zeros(spec: jax.ShapeDtypeStruct) -> Any:
+        return place(lambda _: np.zeros(spec.sharding.shard_shape(spec.shape), spec.dtype), spec)
 
-    return Variables(
-        {name: spec(variable.shape, weights[name]) for name, variable in variable_layouts(shape).items()},
-        {
-            name: {slot: spec(size, slots[name][slot]) for slot, size in sizes.items()}
-            for name, sizes in slot_shapes.items()
-        },
-        spec((), layout.everywhere, np.int32),
-    )
+    slots, step = jax.tree.map(zeros, (specs.slots, specs.step))
+    return with_copies(Variables(put_weights(weights, specs.weights), slots, step), specs)
 
 
-def zero_slots(
-    shapes: Mapping[str, Mapping[str, tuple[int, ...]]], shape: Config, layout: Layout
-) -> dict[str, dict[str, Any]]:
-    """Return the optimizer's slots at the beginning of a run: zeros of these shapes."""
-    shardings = layout.slots(shape, shapes)
-    return {
-        name: {slot: _zeros(size, shardings[name][slot]) for slot, size in sizes.items()}
-        for name, sizes in shapes.items()
-    }
-
-
-def copies_of(weights: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
-    """Return copies of weights, rounded. `like`: the dtype and sharding of each (`programs.StepProgram.copies`)."""
-    shardings = {name: array.sharding for name, array in like.items()}
+def with_copies(variables: Variables, specs: Variables) -> Variables:
+    """Return variables with the copies that a step takes: weights, rounded."""
 
     def rounded(whole: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: array.astype(like[name].dtype) for name, array in whole.items()}
+        return {name: array.astype(specs.copies[name].dtype) for name, array in whole.items()}
 
-    copies: dict[str, Any] = jax.jit(rounded, out_shardings=shardings)({name: weights[name] for name in like})
-    return copies
-
-
-def step_zero(layout: Layout) -> Any:
-    """Return the number of steps at the beginning of a run, on the devices."""
-    return _zeros((), layout.everywhere, np.int32)
+    shardings = {name: spec.sharding for name, spec in specs.copies.items()}
+    weights = {name: variables.weights[name] for name in specs.copies}
+    return variables._replace(copies=jax.jit(rounded, out_shardings=shardings)(weights))
 
 
 def put_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, Any]:
@@ -126,7 +91,3 @@ def put_whole_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str,
         name: jax.make_array_from_callback(rows.shape, layout.by_rows, lambda index, rows=rows: rows[index])
         for name, rows in batch.items()
     }
-
-
-def _zeros(size: tuple[int, ...], sharding: Any, dtype: Any = np.float32) -> Any:
-    return place(lambda _: np.zeros(sharding.shard_shape(size), dtype), size, sharding)

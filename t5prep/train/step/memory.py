@@ -8,14 +8,14 @@ import contextlib
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+
+import jax
 
 from t5prep.errors import T5prepError
 from t5prep.io import byte_sizes
-from t5prep.train.model.architecture import Config
-from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.state import Variables
 from t5prep.train.settings.config import TrainConfig
 
 EXHAUSTED = "RESOURCE_EXHAUSTED"
@@ -41,10 +41,12 @@ class Held:
     shard: int
 
     @classmethod
-    def by(cls, layout: Layout, shape: Config, slots: Mapping[str, Any], *, batch: int) -> "Held":
-        """Return what each device of a layout holds, with optimizer slots of these shapes; all is float32."""
-        weight_bytes = 4 * sum(math.prod(variable.shape) for variable in weight_layouts(shape).values())
-        slot_bytes = 4 * sum(math.prod(shape) for of_weight in slots.values() for shape in of_weight.values())
+    def by(cls, layout: Layout, variables: Variables, *, batch: int) -> "Held":
+        """Return what each device of a layout holds, by the specs of the variables; all is float32."""
+        weight_bytes, slot_bytes = (
+            4 * sum(math.prod(spec.shape) for spec in jax.tree.leaves(specs))
+            for specs in (variables.weights, variables.slots)
+        )
         try:
             capacity = int((layout.devices[0].memory_stats() or {}).get("bytes_limit", 0))
         except Exception:  # a described device, or one of a runtime that does not count
@@ -75,8 +77,6 @@ def sentence(reason: str, config: TrainConfig, held: Held) -> str:
 @contextlib.contextmanager
 def explained(config: TrainConfig, held: Held) -> Iterator[None]:
     """Raise T5prepError with `sentence` if the devices run out of memory inside the block."""
-    import jax
-
     try:
         yield
     except jax.errors.JaxRuntimeError as error:

@@ -170,7 +170,7 @@ def test_eight_devices_give_the_table_of_one(tmp_path: Path) -> None:
         score = evaluator.Evaluator(
             shape, layout=layout, data=data, split="validation", batch=16, tokenizer=WORDS, dtype=tf.float32
         )
-        tables.append(score(put_weights(random_weights(shape), shape, layout)))
+        tables.append(score(put_weights(random_weights(shape), layout.weights(shape))))
     one, eight = tables
     assert one.metrics["records"] % 8 != 0
     assert eight.metrics["confusion"] == one.metrics["confusion"]

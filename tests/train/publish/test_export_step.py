@@ -29,7 +29,7 @@ from t5prep.train.run import checkpoint_tensors, run
 from t5prep.train.runtime import compiling
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.programs import step_program
-from t5prep.train.runtime.state import Variables, copies_of, put_rows, variable_specs
+from t5prep.train.runtime.state import Variables, put_rows, with_copies
 from t5prep.train.settings import config as configs
 from t5prep.train.settings.padding import Padding
 from t5prep.train.step.step import shape_of
@@ -68,8 +68,7 @@ def ours(done: trainer.Result, data: str, *, devices: int, dtype: str) -> tuple[
     shape = shape_of(config, opened.config)
     lengths, padding = {"input_length": 32, "target_length": 2}, Padding.of_dataset(opened.manifests[0])
     step = step_program(shape, config, layout=layout, padding=padding, **lengths)
-    state = checkpoint_tensors.restore(opened.name, variable_specs(step.slot_shapes, shape, layout))
-    state = state._replace(copies=copies_of(state.weights, step.copies))
+    state = with_copies(checkpoint_tensors.restore(opened.name, step.variables), step.variables)
     compiled = compiling.compile_now(step.program)
     for batch in batches(data):
         *held, metrics = compiled(*state, put_rows(batch, layout), np.float32(RATE))

@@ -45,7 +45,7 @@ def test_beside_the_devices_one_part_and_one_tensor_are_in_memory(tmp_path: Path
     try:
         loaded = load_weights(tmp_path)[1]
         for name, whole in weights.items():
-            for index in parts[name].addressable_devices_indices_map(whole.shape).values():
+            for index in parts[name].sharding.addressable_devices_indices_map(whole.shape).values():
                 assert np.array_equal(loaded[name][index], whole[index])  # as `put_weights` reads them
         held, peak = tracemalloc.get_traced_memory()
     finally:

@@ -28,7 +28,7 @@ def program(replicas: int = 2) -> Program:
 
 
 def results(compiled, made: Program) -> dict[str, np.ndarray]:
-    weights = put_weights(random_weights(probe.TOY), probe.TOY, made.layout)
+    weights = put_weights(random_weights(probe.TOY), made.layout.weights(probe.TOY))
     return {name: np.asarray(one) for name, one in compiled(weights, put_whole_rows(ROWS, made.layout)).items()}
 
 

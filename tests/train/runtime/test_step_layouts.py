@@ -23,7 +23,7 @@ from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.lowering import lower
 from t5prep.train.runtime.programs import METRICS, StepProgram, step_program
-from t5prep.train.runtime.state import Variables, copies_of, put_rows, put_weights, step_zero, zero_slots
+from t5prep.train.runtime.state import Variables, begin, put_rows, put_weights, with_copies
 from t5prep.train.settings.config import TrainConfig
 
 STEPS, ROWS, INPUT, TARGET = 20, 8, 12, 6
@@ -77,16 +77,11 @@ def compiled(model: str, layout: Layout, config: TrainConfig) -> tuple[StepProgr
 def losses(model: str, layout: Layout, config: TrainConfig = CONFIG, *, resumed: int = 0) -> list[float]:
     """Train, and begin again with the same variables before step `resumed`."""
     shape, (made, step) = MODELS[model], compiled(model, layout, config)
-    variables = Variables(
-        put_weights(random_weights(shape), shape, layout),
-        zero_slots(made.slot_shapes, shape, layout),
-        step_zero(layout),
-    )
-    variables = variables._replace(copies=copies_of(variables.weights, made.copies))
+    variables = begin(random_weights(shape), made.variables)
     found = []
     for number, batch in enumerate(batches()):
         if number == resumed:
-            variables = variables._replace(copies=copies_of(variables.weights, made.copies))
+            variables = with_copies(variables, made.variables)
         sent = {name: ids for name, ids in batch.items() if name != "attention_mask"}  # the step computes it
         *state, metrics = step(*variables, put_rows(sent, layout), np.float32(RATE))
         variables = Variables(*state)
@@ -159,8 +154,8 @@ def test_copies_in_bfloat16_are_the_rounded_weights_bit_by_bit() -> None:
     """So a run that goes on, with new copies, makes the losses of one that was never stopped."""
     layout, rounding = open_layout(replicas=1), dataclasses.replace(CONFIG, dtype="bfloat16")
     made, _ = compiled("t5", layout, rounding)
-    assert {"encoder.q", "decoder.cross_kv", "decoder.wo"} < made.copies.keys()
-    assert not {"shared", "encoder.norms", "encoder.relative_bias"} & made.copies.keys()
+    assert {"encoder.q", "decoder.cross_kv", "decoder.wo"} < made.variables.copies.keys()
+    assert not {"shared", "encoder.norms", "encoder.relative_bias"} & made.variables.copies.keys()
     found = losses("t5", layout, rounding)
     assert found == losses("t5", layout, rounding, resumed=9)
     assert found == pytest.approx(losses("t5", layout), abs=0.1)
@@ -169,7 +164,7 @@ def test_copies_in_bfloat16_are_the_rounded_weights_bit_by_bit() -> None:
 def test_each_device_holds_its_part() -> None:
     """Of what is split, an eighth; the norms whole."""
     shape, layout = MODELS["t5"], open_layout(replicas=1, shard=8)
-    weights = put_weights(random_weights(shape), shape, layout)
+    weights = put_weights(random_weights(shape), layout.weights(shape))
     whole = {name: value.size for name, value in weights.items()}
     held = {name: value.addressable_shards[3].data.size for name, value in weights.items()}
     assert {name for name in whole if held[name] == whole[name]} == {

@@ -9,7 +9,6 @@ from t5prep.errors import UsageError
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import random_weights
-from t5prep.train.runtime.lowering import specs
 from t5prep.train.step.optimizer import Adafactor, AdamW
 from t5prep.train.step.schedules import schedule
 from t5prep.train.step.step import StepOptions, TrainStep, batch_specs
@@ -140,7 +139,7 @@ def test_a_batch_that_cannot_be_cut_is_refused(eagerly):
 
 def test_the_step_lowers_without_gathers_of_the_bias_or_many_arguments():
     step = TrainStep(CONFIG, Adafactor(), StepOptions(dropout=False))
-    weights = specs({name: layout.shape for name, layout in weight_layouts(CONFIG).items()})
+    weights = {name: tf.TensorSpec(layout.shape) for name, layout in weight_layouts(CONFIG).items()}
     number = tf.TensorSpec([], tf.int32)
     text = tf.function(lambda *flat: step.gradients(*tf.nest.pack_sequence_as(given, flat)), jit_compile=True)
     given = (weights, batch_specs(4, input_length=512, target_length=5, packed=True), number)
