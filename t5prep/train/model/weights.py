@@ -27,13 +27,13 @@ from t5prep.train.model.architecture import (
 )
 from t5prep.train.model.weight_layout import IN_CLASSIFIER, OF_HEADS, WeightLayout, of_encoder, weight_layouts
 from t5prep.train.published import choosing, orbax_file, safetensors_file
-from t5prep.train.published.stored import Index, LazyArray, Stored
+from t5prep.train.published.stored import Index, LazyArray
 
 # The names of a norm's weight and bias in checkpoints that were converted from TensorFlow.
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
-def classifier_tensors(config: EncoderConfig, tensors: Mapping[str, Stored], *, model: str) -> dict[str, Stored]:
+def classifier_tensors(config: EncoderConfig, tensors: Mapping[str, LazyArray], *, model: str) -> dict[str, LazyArray]:
     """Return the tensors of a classifier by name, without those of its head that the checkpoint lacks.
 
     A pretrained model has no classification head, and tensors of another head are ignored. `config` must have as many
@@ -124,8 +124,8 @@ def for_classes(
 
 
 def _of_t5(
-    config: ModelConfig, tensors: Mapping[str, Stored], *, model: str, encoder: bool
-) -> tuple[ModelConfig, dict[str, Stored]]:
+    config: ModelConfig, tensors: Mapping[str, LazyArray], *, model: str, encoder: bool
+) -> tuple[ModelConfig, dict[str, LazyArray]]:
     """Return a T5's config, whose embeddings are tied as the file has them, and its tensors, the input embedding by its name.
 
     Of an encoder alone, or one with a head, other tensors may be there. Raises UsageError if one lacks, or a T5 has another.
@@ -155,9 +155,9 @@ def _of_t5(
     return config, found
 
 
-def _of_family(config: ModelConfig, tensors: Mapping[str, Stored], *, model: str) -> dict[str, Stored]:
+def _of_family(config: ModelConfig, tensors: Mapping[str, LazyArray], *, model: str) -> dict[str, LazyArray]:
     """Return the tensors of a model of a family that writes texts. Raises UsageError if it lacks one, or has another."""
-    named: dict[str, Stored] = family_module(config.model_type).named(config, tensors)
+    named: dict[str, LazyArray] = family_module(config.model_type).named(config, tensors)
     wanted = {tensor for layout in weight_layouts(config).values() for tensor in layout.tensors}
     for what, names in (("lacks", wanted - named.keys()), ("has the unknown", named.keys() - wanted)):
         if names:
@@ -257,7 +257,7 @@ def _files(model: str | Path | ModelFiles) -> ModelFiles:
     return model if isinstance(model, ModelFiles) else model_files.find(model)
 
 
-def _same(tensors: Mapping[str, Stored], shared: str) -> bool:
+def _same(tensors: Mapping[str, LazyArray], shared: str) -> bool:
     """Check whether the output's matrix is equal to the embedding."""
     one, other = tensors[shared], tensors["lm_head.weight"]
     begins = range(0, one.shape[0], COMPARED_ROWS)
@@ -265,7 +265,7 @@ def _same(tensors: Mapping[str, Stored], shared: str) -> bool:
     return one.shape == other.shape and all(np.array_equal(one.read(part), other.read(part)) for part in parts)
 
 
-def _stacked(layout: WeightLayout, tensors: Mapping[str, Stored], model: str) -> LazyArray:
+def _stacked(layout: WeightLayout, tensors: Mapping[str, LazyArray], model: str) -> LazyArray:
     """Return one variable, which reads from each tensor of its stack only what a part needs. Raises UsageError."""
     axes = layout.stacked_axes
     weight = layout.shape[axes:]

@@ -9,10 +9,10 @@ import numpy as np
 from t5prep.errors import UsageError
 from t5prep.io.model_files import ModelFiles
 from t5prep.train.published import flax_file, hdf5_file, orbax_file, safetensors_file, t5x_file, torch_file
-from t5prep.train.published.stored import Index, Stored, UnreadableError
+from t5prep.train.published.stored import Index, LazyArray, UnreadableError
 
 # File → reader, in order of preference: fast and safe first. Each may be in parts, listed by `FILE.index.json`.
-FORMATS: dict[str, Callable[[Path], dict[str, Stored]]] = {
+FORMATS: dict[str, Callable[[Path], dict[str, LazyArray]]] = {
     "model.safetensors": safetensors_file.tensors,
     "pytorch_model.bin": torch_file.tensors,
     "flax_model.msgpack": flax_file.tensors,
@@ -26,7 +26,7 @@ FORMATS: dict[str, Callable[[Path], dict[str, Stored]]] = {
 WITHOUT_CONFIG = {t5x_file.NAME, orbax_file.NAME}
 
 
-def tensors(model: ModelFiles) -> dict[str, Stored]:
+def tensors(model: ModelFiles) -> dict[str, LazyArray]:
     """Return the tensors of a model by PyTorch's names; from the Hub only the files of the chosen format are fetched.
 
     Raises UsageError, naming the model as the user did, when there are no weights or they cannot be read.
@@ -35,7 +35,7 @@ def tensors(model: ModelFiles) -> dict[str, Stored]:
         if whole in model.names:
             return _read(model, whole, read)
         if f"{whole}.index.json" in model.names:
-            tensors: dict[str, Stored] = {}
+            tensors: dict[str, LazyArray] = {}
             for part in _parts(model, f"{whole}.index.json"):
                 tensors |= _read(model, part, read)
             return tensors
@@ -63,7 +63,7 @@ def _parts(model: ModelFiles, index: str) -> list[str]:
     return parts
 
 
-def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, Stored]]) -> dict[str, Stored]:
+def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, LazyArray]]) -> dict[str, LazyArray]:
     path = model.path(file)
     try:
         tensors = read(path)
@@ -74,13 +74,13 @@ def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, Stored]
     return {name: _named(model, file, stored) for name, stored in tensors.items()}
 
 
-def _named(model: ModelFiles, file: str, stored: Stored) -> Stored:
+def _named(model: ModelFiles, file: str, stored: LazyArray) -> LazyArray:
     """Return the tensor with a `part` whose errors name the model, in case the file changes before it is read."""
 
     def part(index: Index) -> np.ndarray:
         try:
-            return stored.part(index)
+            return stored.read(index)
         except (UnreadableError, OSError) as error:
             raise UsageError(f"{model.name}: {file} cannot be read, for {error}.") from error
 
-    return Stored(stored.shape, stored.dtype, part)
+    return LazyArray(stored.shape, part)

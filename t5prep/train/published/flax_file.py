@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t5prep.train.published.stored import Stored, UnreadableError, in_pieces
+from t5prep.train.published.stored import LazyArray, UnreadableError, in_pieces
 
 # The maps of a model are nested nine deep; a file that nests much deeper is not a model.
 MOST_DEPTH = 40
@@ -112,16 +112,21 @@ CHUNKED = "__msgpack_chunked_array__"
 EMBEDDINGS = ("shared", "embed_tokens", "relative_attention_bias")
 
 
-def tensors(path: Path) -> dict[str, Stored]:
+def tensors(path: Path) -> dict[str, LazyArray]:
     """Return the tensors of a file by PyTorch's names. Raises UnreadableError."""
-    if not path.stat().st_size:
-        raise UnreadableError("it is empty")
-    with path.open("rb") as file:
-        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    data = mapped(path)
     return dict(_walk(path, data, unpack(data), ()))
 
 
-def _walk(path: Path, data: memoryview, value: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Stored]]:
+def mapped(path: Path) -> memoryview:
+    """Return the bytes of a file, which are not read before they are looked at. Raises UnreadableError for an empty one."""
+    if not path.stat().st_size:
+        raise UnreadableError("it is empty")
+    with path.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _walk(path: Path, data: memoryview, value: Any, names: tuple[str, ...]) -> Iterator[tuple[str, LazyArray]]:
     if isinstance(value, dict) and CHUNKED not in value:
         for name, one in value.items():
             yield from _walk(path, data, one, (*names, str(name)))
@@ -131,7 +136,7 @@ def _walk(path: Path, data: memoryview, value: Any, names: tuple[str, ...]) -> I
     yield name, stored.transposed if transposed else stored
 
 
-def pytorch_name(names: tuple[str, ...], stored: Stored) -> tuple[str, bool]:
+def pytorch_name(names: tuple[str, ...], stored: LazyArray) -> tuple[str, bool]:
     """Return PyTorch's name of a weight, and whether Flax keeps it transposed."""
     *parts, last = names or ("",)
     return ".".join([*parts, re.sub("^(kernel|embedding|scale)$", "weight", last)]), (
@@ -155,7 +160,7 @@ def flax_name(name: str, axes: int) -> tuple[str, ...]:
     return (*parts, last)
 
 
-def array_at(path: Path, data: memoryview, value: Any) -> Stored:
+def array_at(path: Path, data: memoryview, value: Any) -> LazyArray:
     """Return the array that `unpack` gave as `value`: one extension, or the map of an array in chunks."""
     if isinstance(value, dict):
         shape, chunks = _listed(value.get("shape")), _listed(value.get("chunks"))

@@ -5,17 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from t5prep.train.published.stored import DTYPES, Index, Stored, UnreadableError, in_file
+from t5prep.train.published.stored import DTYPES, Index, LazyArray, UnreadableError, in_file
 
 # The parts of a T5; a dataset's path names some Keras layers before the last of these parts.
 PARTS = ("shared", "encoder", "decoder", "lm_head")
 
 
-def tensors(path: Path) -> dict[str, Stored]:
+def tensors(path: Path) -> dict[str, LazyArray]:
     """Return the tensors of a file by PyTorch's names. Raises UnreadableError."""
     import h5py
 
-    tensors: dict[str, Stored] = {}
+    tensors: dict[str, LazyArray] = {}
 
     def visit(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
@@ -45,7 +45,7 @@ def pytorch_name(name: str) -> tuple[str, bool]:
     return ".".join([*inner, "weight" if last in ("kernel", "embeddings") else last]), last == "kernel"
 
 
-def _stored(path: Path, name: str, item: Any) -> Stored:
+def _stored(path: Path, name: str, item: Any) -> LazyArray:
     """Return a dataset as a tensor: read directly if it is one contiguous piece of the file, otherwise through h5py."""
     if item.is_virtual or item.external:
         raise UnreadableError("it has tensors in other files")
@@ -62,4 +62,4 @@ def _stored(path: Path, name: str, item: Any) -> Stored:
         with h5py.File(path, "r") as file:
             return np.asarray(file[name][index], np.float32)
 
-    return Stored(shape, dtype, part)
+    return LazyArray(shape, part)

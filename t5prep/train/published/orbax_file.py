@@ -17,7 +17,7 @@ import numpy as np
 from t5prep.errors import UsageError
 from t5prep.io.installation import install_command
 from t5prep.train.published import flax_file, t5x_file
-from t5prep.train.published.stored import MOST_DESCRIPTION_BYTES, Index, Stored, UnreadableError, size_of
+from t5prep.train.published.stored import MOST_DESCRIPTION_BYTES, Index, LazyArray, UnreadableError, size_of
 
 # Beside the arrays, and written after them.
 NAME = "_METADATA"
@@ -28,7 +28,7 @@ DRIVERS = {".zarray": "zarr", "zarr.json": "zarr3"}
 ROOTS = (("optimizer", "target"), ("target",), ("params", "params"), ("params",), ())
 
 
-def tensors(path: Path) -> dict[str, Stored]:
+def tensors(path: Path) -> dict[str, LazyArray]:
     """Return the weights of the checkpoint whose `_METADATA` is `path`, by PyTorch's names. Raises UnreadableError, UsageError."""
     tensorstore = _package("tensorstore")
     place = f"{path.parent.absolute().as_uri()}/"
@@ -90,7 +90,7 @@ def write(place: Path, tensors: Mapping[str, np.ndarray], *, dtype: str) -> None
     (place / "written").rmdir()
 
 
-def _stored(tensorstore: Any, name: str, spec: Mapping[str, Any], *, folder: Path) -> Stored:
+def _stored(tensorstore: Any, name: str, spec: Mapping[str, Any], *, folder: Path) -> LazyArray:
     """Return an array, whose chunks are read when a part of it is taken. Raises UnreadableError.
 
     folder: where its files lie, if it is in no database.
@@ -115,7 +115,7 @@ def _stored(tensorstore: Any, name: str, spec: Mapping[str, Any], *, folder: Pat
         except ValueError as error:
             raise UnreadableError(f"the array {name} is damaged ({_short(error)})") from error
 
-    return Stored(shape, dtype, part)
+    return LazyArray(shape, part)
 
 
 def _package(name: str) -> Any:

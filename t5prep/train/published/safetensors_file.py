@@ -11,7 +11,7 @@ import numpy as np
 
 from t5prep.io import paths
 from t5prep.train.published import stored
-from t5prep.train.published.stored import Stored, UnreadableError, in_file, size_of
+from t5prep.train.published.stored import LazyArray, UnreadableError, in_file, size_of
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 # The bytes of a value of each dtype that is written.
@@ -22,7 +22,7 @@ MOST_HEADER_BYTES = 100_000_000
 ALIGNMENT = 8  # of the first value, in bytes
 
 
-def tensors(path: Path) -> dict[str, Stored]:
+def tensors(path: Path) -> dict[str, LazyArray]:
     """Return the tensors of a file by name. Raises UnreadableError."""
     return _read(path)[0]
 
@@ -32,7 +32,7 @@ def metadata(path: Path) -> dict[str, str]:
     return _read(path)[1]
 
 
-def _read(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
+def _read(path: Path) -> tuple[dict[str, LazyArray], dict[str, str]]:
     with paths.opened(path) as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= MOST_HEADER_BYTES:
@@ -76,7 +76,7 @@ def header(tensors: Mapping[str, tuple[str, Sequence[int]]], metadata: Mapping[s
     return len(content).to_bytes(8, "little") + content
 
 
-def _tensor(path: Path, entry: dict, values: int) -> Stored:
+def _tensor(path: Path, entry: dict, values: int) -> LazyArray:
     """Return one tensor; the values of all tensors begin at byte `values`."""
     dtype, shape = DTYPES.get(entry["dtype"], str(entry["dtype"])), entry["shape"]
     begin, end = entry["data_offsets"]

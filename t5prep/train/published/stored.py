@@ -1,6 +1,5 @@
-"""A tensor in a file: its shape and dtype are known now, its values are read when they are needed, in parts."""
+"""A tensor in a file: its shape is known now, its values are read when they are needed, in parts."""
 
-import dataclasses
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -19,32 +18,45 @@ ReadPart = Callable[[Index], np.ndarray]
 class LazyArray:
     """Read a float32 array in parts: `array[index]` reads one part, `np.asarray(array)` all of it, anew each time.
 
-    `read(index)` returns the part float32[length of each slice]. An index is made of slices without steps and of ints.
+    A tensor in a file is one, with PyTorch's order of axes. `part(index)` returns the part float32[length of each slice]. An
+    index is made of slices without steps and of ints.
     """
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, shape: Sequence[int], read: ReadPart) -> None:
+    def __init__(self, shape: Sequence[int], part: ReadPart) -> None:
         self.shape = tuple(shape)
-        self._read = read
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size in bytes of the whole array."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        self._part = part
 
     def __getitem__(self, index: Any) -> np.ndarray:
         """Return one part. Raises IndexError for an index of another kind."""
         given = index if isinstance(index, tuple) else (index,)
         if len(given) > len(self.shape):
             raise IndexError(f"{len(given)} indices for an array of {len(self.shape)} axes")
-        spans = full_index(tuple(_span(one) for one in given), self.shape)
-        part = self._read(spans)
+        part = self.read(tuple(_span(one) for one in given))
         return part[tuple(0 if isinstance(one, int | np.integer) else slice(None) for one in given)]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return all values, for numpy."""
-        return np.asarray(self[()], dtype)
+        return np.asarray(self.read(), dtype)
+
+    def read(self, index: Sequence[slice] = ()) -> np.ndarray:
+        """Return the values, or those of one part: a slice without a step for each axis. Raises UnreadableError."""
+        return self._part(full_index(index, self.shape))
+
+    def rows(self, first: int, count: int) -> "LazyArray":
+        """Return `count` rows of the first axis, from the `first` on."""
+        if (first, count) == (0, self.shape[0]):
+            return self
+        return LazyArray(
+            (count, *self.shape[1:]),
+            lambda index: self._part((slice(first + index[0].start, first + index[0].stop), *index[1:])),
+        )
+
+    @property
+    def transposed(self) -> "LazyArray":
+        """Return the same array with its axes in reverse order."""
+        return LazyArray(self.shape[::-1], lambda index: self._part(index[::-1]).T)
 
 
 def full_index(index: Sequence[slice], shape: Sequence[int]) -> Index:
@@ -84,35 +96,7 @@ class UnreadableError(Exception):
     """Say why a file cannot be read, as the end of a sentence: "it is cut short"."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Stored:
-    """A tensor in a file, with PyTorch's order of axes. `part(index)` reads one part of it as float32."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    part: ReadPart
-
-    def read(self, index: Sequence[slice] = ()) -> np.ndarray:
-        """Return the values, or those of one part: a slice without a step for each axis. Raises UnreadableError."""
-        return self.part(full_index(index, self.shape))
-
-    def rows(self, first: int, count: int) -> "Stored":
-        """Return `count` rows of the first axis, from the `first` on, as a tensor."""
-        if (first, count) == (0, self.shape[0]):
-            return self
-        return Stored(
-            (count, *self.shape[1:]),
-            self.dtype,
-            lambda index: self.part((slice(first + index[0].start, first + index[0].stop), *index[1:])),
-        )
-
-    @property
-    def transposed(self) -> "Stored":
-        """Return the same tensor with its axes in reverse order."""
-        return Stored(self.shape[::-1], self.dtype, lambda index: self.part(index[::-1]).T)
-
-
-def in_file(path: Path, *, dtype: str, shape: Sequence[int], offset: int) -> Stored:
+def in_file(path: Path, *, dtype: str, shape: Sequence[int], offset: int) -> LazyArray:
     """Return a tensor whose values are contiguous from byte `offset` on.
 
     Raises UnreadableError for a dtype that is not a float, and if the file ends before the tensor does.
@@ -120,7 +104,7 @@ def in_file(path: Path, *, dtype: str, shape: Sequence[int], offset: int) -> Sto
     return in_pieces(path, dtype=dtype, shape=shape, pieces=[(offset, size_of(dtype, shape))])
 
 
-def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[tuple[int, int]]) -> Stored:
+def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[tuple[int, int]]) -> LazyArray:
     """Return a tensor whose values are in several pieces, each (offset, bytes). Raises UnreadableError."""
     size = size_of(dtype, shape)
     if sum(length for _, length in pieces) != size:
@@ -141,7 +125,7 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
         kept = values.reshape(rows.stop - rows.start, *shape[1:])[(slice(None), *others)]
         return kept.astype(np.float32, copy=False)
 
-    return Stored(tuple(shape), dtype, part)
+    return LazyArray(shape, part)
 
 
 def size_of(dtype: str, shape: Sequence[int]) -> int:

@@ -11,7 +11,6 @@ A checkpoint has no config.json: the model's shape is that of its tensors.
 
 import itertools
 import json
-import mmap
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -20,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from t5prep.train.published.flax_file import CHUNKED, array_at, unpack
+from t5prep.train.published.flax_file import CHUNKED, array_at, mapped, unpack
 from t5prep.train.published.stored import (
     DTYPES,
     MOST_DESCRIPTION_BYTES,
     Index,
-    Stored,
+    LazyArray,
     UnreadableError,
     read_small,
     size_of,
@@ -48,15 +47,12 @@ PROJECTIONS = {"query": "q", "key": "k", "value": "v", "out": "o"}
 ZARR_TYPES = {"<f4": "float32", "<f2": "float16", "<f8": "float64", "bfloat16": "bfloat16"}
 
 
-def tensors(path: Path) -> dict[str, Stored]:
+def tensors(path: Path) -> dict[str, LazyArray]:
     """Return the weights of a checkpoint, of which `path` is the file in MessagePack, by PyTorch's names.
 
     Raises UnreadableError.
     """
-    if not path.stat().st_size:
-        raise UnreadableError("it is empty")
-    with path.open("rb") as file:
-        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    data = mapped(path)
     tree = unpack(data)
     tree = tree.get("optimizer", tree) if isinstance(tree, dict) else {}
     if not isinstance(tree.get("target"), dict):
@@ -98,7 +94,7 @@ def pytorch_name(names: tuple[str, ...]) -> tuple[str, bool]:
     raise UnreadableError(f"it has {'/'.join(names)}, which no T5 of T5X has")
 
 
-def shape_of(tensors: Mapping[str, Stored]) -> dict[str, Any]:
+def shape_of(tensors: Mapping[str, LazyArray]) -> dict[str, Any]:
     """Return the entries of a config.json for these tensors. Raises UnreadableError if they are no T5."""
     first = {stack: f"{stack}.block.0.layer." for stack in NORMS}
     try:
@@ -139,7 +135,7 @@ def _leaves(tree: Mapping[Any, Any], names: tuple[str, ...]) -> Iterator[tuple[t
             yield inner, value
 
 
-def _stored(path: Path, data: memoryview, leaf: Any) -> Stored:
+def _stored(path: Path, data: memoryview, leaf: Any) -> LazyArray:
     if isinstance(leaf, str) and leaf.startswith(PLACEHOLDER):
         return zarr_array(path.parent, leaf.removeprefix(PLACEHOLDER))
     if isinstance(leaf, dict) and "kvstore" in leaf:
@@ -151,7 +147,7 @@ def _stored(path: Path, data: memoryview, leaf: Any) -> Stored:
     return array_at(path, data, leaf)
 
 
-def zarr_array(folder: Path, name: str) -> Stored:
+def zarr_array(folder: Path, name: str) -> LazyArray:
     """Return the array of that name in a folder, of Zarr 2. Raises UnreadableError."""
     if "/" in name or name in ("", ".", ".."):
         raise UnreadableError(f"it names the array {name!r}, which is not beside it")
@@ -205,4 +201,4 @@ def zarr_array(folder: Path, name: str) -> Stored:
             out[there] = values(place)[here]
         return out
 
-    return Stored(shape, dtype, part)
+    return LazyArray(shape, part)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from t5prep.train.published.stored import DTYPES, Index, Stored, UnreadableError, in_file, size_of
+from t5prep.train.published.stored import DTYPES, Index, LazyArray, UnreadableError, in_file, size_of
 
 # PyTorch's storages of floats; a T5 has no others.
 STORAGES = {
@@ -136,7 +136,7 @@ LOCAL_HEADER = 30  # bytes of a zip entry's local header before its name
 Place = Callable[[Storage], tuple[int, int]]
 
 
-def tensors(path: Path) -> dict[str, Stored]:
+def tensors(path: Path) -> dict[str, LazyArray]:
     """Return the tensors of a file by name. Raises UnreadableError; nothing that the file names is called."""
     with path.open("rb") as file:
         state, place = _zip(file) if file.read(2) == b"PK" else _legacy(file)
@@ -210,7 +210,7 @@ def _legacy(file: BinaryIO) -> tuple[Any, Place]:
     return state, place
 
 
-def _tensor(path: Path, cut: Cut, place: Place) -> Stored:
+def _tensor(path: Path, cut: Cut, place: Place) -> LazyArray:
     begin, count = place(cut.storage)
     size_of(cut.storage.dtype, cut.shape)
     first = cut.storage.begin + cut.offset
@@ -226,7 +226,7 @@ def _tensor(path: Path, cut: Cut, place: Place) -> Stored:
         strides = [stride * 4 for stride in cut.strides]
         return np.lib.stride_tricks.as_strided(flat.read(), cut.shape, strides, writeable=False)[index]
 
-    return Stored(cut.shape, cut.storage.dtype, part)
+    return LazyArray(cut.shape, part)
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
