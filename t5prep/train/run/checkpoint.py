@@ -86,12 +86,8 @@ def _all(run: str) -> list[tuple[str, State | OutputError]]:
 
     In place of the state of one that was cut short, or comes from a newer version, stands the error that says so.
     """
-    if not tf.io.gfile.isdir(folder(run)):
-        return []
-    names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder(run)))
-    places = [f"{folder(run)}/{name}" for name in names if name.isdigit()]
     every: list[tuple[str, State | OutputError]] = []
-    for path in places:
+    for path in _places(run):
         if not tf.io.gfile.exists(f"{path}/{MARKER}"):
             continue
         try:
@@ -99,6 +95,14 @@ def _all(run: str) -> list[tuple[str, State | OutputError]]:
         except OutputError as error:
             every.append((path, error))
     return every
+
+
+def _places(run: str) -> list[str]:
+    """Return the numbered folders among a run's checkpoints, oldest first; what the user put beside them is left out."""
+    if not tf.io.gfile.isdir(folder(run)):
+        return []
+    names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder(run)))
+    return [f"{folder(run)}/{name}" for name in names if name.isdigit()]
 
 
 def last(run: str) -> tuple[str, State] | None:
@@ -305,11 +309,8 @@ def _mark(path: str, state: State) -> None:
 
 def remove_incomplete(run: str) -> None:
     """Delete the numbered folders without `checkpoint.json`: those that were being written when a run ended."""
-    if not tf.io.gfile.isdir(folder(run)):
-        return
-    for name in tf.io.gfile.listdir(folder(run)):
-        path = f"{folder(run)}/{name.rstrip('/')}"
-        if name.rstrip("/").isdigit() and not tf.io.gfile.exists(f"{path}/{MARKER}"):
+    for path in _places(run):
+        if not tf.io.gfile.exists(f"{path}/{MARKER}"):
             remove(path)
 
 
@@ -319,9 +320,8 @@ def _prune(run: str, *, keep: int) -> None:
         kept.add(best(run)[0])
     except OutputError:  # the best one is damaged: it may be repaired, and is no reason to lose this one
         kept |= {path for path, _ in _all(run)}
-    for name in tf.io.gfile.listdir(folder(run)):
-        old = f"{folder(run)}/{name.rstrip('/')}"
-        if old not in kept and name.rstrip("/").isdigit():  # what the user put beside the checkpoints stays
+    for old in _places(run):
+        if old not in kept:
             remove(old)
 
 
