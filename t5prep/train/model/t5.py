@@ -40,12 +40,6 @@ from t5prep.train.model.weight_layout import PARTS
 
 Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
 LayerWeights = Mapping[str, Any]  # name → tf.Tensor, or the list of those in PARTS
-# A layer of a stack: x, what all layers share, the layer's weights, its number, its first dropout site → x, and what the next
-# layer shares.
-StackLayer = Callable[
-    [tf.Tensor, Sequence[tf.Tensor], LayerWeights, int | tf.Tensor, int | tf.Tensor],
-    tuple[tf.Tensor, Sequence[tf.Tensor]],
-]
 
 _NAMES = ("norms", "head_norms", "q", "kv", "out", "wi", "wo", "cross_q", "cross_kv")  # those of a layer that has them
 _WIDE = frozenset(
@@ -151,7 +145,10 @@ def run_stack(
     cross: tf.Tensor | None = None,
     how: How,
 ) -> tf.Tensor:
-    """Apply all layers of the "encoder" or "decoder" (with `encoded`) to x; `reaches`: of full layers and of sliding ones."""
+    """Apply all layers of the "encoder" or "decoder" (with `encoded`) to x, and the norm behind them.
+
+    `reaches`: of full layers and of sliding ones.
+    """
     traits, size, norm = config.traits, config.sizes(stack), norm_of(config)
     is_merged = traits.merged and encoded is not None
     bias_of = functools.partial(
@@ -163,89 +160,68 @@ def run_stack(
     )
     biases = [bias_of(tf.convert_to_tensor(weights[f"{stack}.relative_bias"]))] if has_shared_bias(config) else []
 
+    def attend_to(
+        w: LayerWeights,
+        x: tf.Tensor,
+        source: tf.Tensor,
+        *,
+        reach: Reach,
+        bias: tf.Tensor | None,
+        site: int | tf.Tensor,
+        which: int = 0,
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Return attention of x over the source, and the next layer's bias; which: 0 for that of the stack itself, 1 across."""
+        prefix, heads = ("", "cross_")[which], Heads.of(size.heads, queries=x.shape[1], keys=source.shape[1])
+        attended, bias = attend_grouped(
+            heads,
+            x,
+            source,
+            (w[f"{prefix}q"], *w[f"{prefix}kv"]),
+            reach=reach,
+            scale=traits.score_scale,
+            dropout=how.dropout,
+            site=site,
+            bias=bias,
+            norms=[1.0 + scale for scale in w.get("head_norms", ())],
+            epsilon=config.layer_norm_epsilon,
+            cap=traits.score_cap,
+        )
+        return heads.join(attended, w["out"][which]), bias
+
     def run_layer(
-        x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor, site: int | tf.Tensor
+        x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor
     ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+        """Return x after a layer, and what the next layer shares."""
+        site = site_of(stack, number)
         bias = shared[-1] if biases else bias_of(w["relative_bias"]) if "relative_bias" in w else None
         before, after = around(w["norms"], config)
         *outs, inner, last = how.dropout.masks(
             x.shape[0], [size.width] * (len(before) - 1) + [size.hidden, size.width], x.dtype, site=site + 8
         )
-        attend_to = functools.partial(_attention, w, config, size.heads, dropout=how.dropout)
         normed = norm(x, before[0])
         source = tf.concat([normed, shared[0]], axis=1) if is_merged else normed
         reach = either(traits.is_full(number), *reaches)
-        attended, bias = attend_to(normed, source, reach=reach, bias=bias, site=site)
+        attended, bias = attend_to(w, normed, source, reach=reach, bias=bias, site=site)
         x += masked(after[0](attended), outs[0])
         if encoded is not None and not is_merged:
-            across, _ = attend_to(norm(x, before[1]), shared[0], reach=Reach(cross), bias=None, site=site + 4, which=1)
+            across, _ = attend_to(
+                w, norm(x, before[1]), shared[0], reach=Reach(cross), bias=None, site=site + 4, which=1
+            )
             x += masked(after[1](across), outs[1])
         activation = FEED_FORWARDS[config.feed_forward_proj]
         hidden = feed_forward(norm(x, before[-1]), w["wi"], w["wo"], activation=activation, mask=inner)
         # Each layer takes the bias from the previous one, so that the backward pass adds up its gradient.
         return x + masked(after[-1](hidden), last), [*shared[: len(shared) - len(biases)], *([bias] if biases else [])]
 
-    shared = [*([] if encoded is None else [encoded]), *biases]
-    return run_layers(weights, config, stack, run_layer, x, shared, norm=norm, how=how)
-
-
-def _attention(
-    w: LayerWeights,
-    config: ModelConfig,
-    number: int,
-    x: tf.Tensor,
-    source: tf.Tensor,
-    *,
-    reach: Reach,
-    bias: tf.Tensor | None,
-    dropout: Dropout,
-    site: int | tf.Tensor,
-    which: int = 0,
-) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Return attention of x over the source, and the next layer's bias.
-
-    w: the layer's weights; number: of heads; site: of the dropout of values; which: 0 for that of a stack itself, 1 for that
-    across.
-    """
-    prefix, traits = ("", "cross_")[which], config.traits
-    heads = Heads.of(number, queries=x.shape[1], keys=source.shape[1])
-    attended, bias = attend_grouped(
-        heads,
-        x,
-        source,
-        (w[f"{prefix}q"], *w[f"{prefix}kv"]),
-        reach=reach,
-        scale=traits.score_scale,
-        dropout=dropout,
-        site=site,
-        bias=bias,
-        norms=[1.0 + scale for scale in w.get("head_norms", ())],
-        epsilon=config.layer_norm_epsilon,
-        cap=traits.score_cap,
-    )
-    return heads.join(attended, w["out"][which]), bias
-
-
-def run_layers(
-    weights: Weights,
-    config: ModelConfig,
-    stack: str,
-    layer: StackLayer,
-    x: tf.Tensor,
-    shared: Sequence[tf.Tensor],
-    *,
-    norm: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    how: How,
-) -> tf.Tensor:
-    """Apply a layer with the weights of each one of the "encoder" or "decoder" to x, and the norm behind them."""
+    shared: Sequence[tf.Tensor] = [*([] if encoded is None else [encoded]), *biases]
     stacked = stacked_weights(weights, config, stack, dtype=x.dtype)
     x = how.dropout(x, site=site_of(stack, -1))
     if how.remat:
-        run = lambda x, shared, w, number: layer(x, shared, in_parts(w), number, site_of(stack, number))[0]  # noqa: E731
+        run = lambda x, shared, w, number: run_layer(x, shared, in_parts(w), number)[0]  # noqa: E731
         x = loop_over_layers(run, x, shared, stacked)
     else:
         for number, w in enumerate(unstack_layers(stacked, first=config.computed(stack))):
-            x, shared = layer(x, shared, w, number, site_of(stack, number))
+            x, shared = run_layer(x, shared, w, number)
     return how.dropout(norm(x, weights[f"{stack}.final_norm"]), site=site_of(stack, -1) + 1)
 
 
