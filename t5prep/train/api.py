@@ -201,18 +201,7 @@ def evaluate(
         dtype=dtype,
         generation=Generation(**generation),
     )
-    each = [
-        Scores(
-            name,
-            evaluation.metrics,
-            evaluation.predictions,
-            evaluation.worst,
-            evaluation.sample,
-            data=place,
-            split=split,
-        )
-        for place, split, evaluation in scored
-    ]
+    each = [Scores(name, **vars(evaluation), data=place, split=split) for place, split, evaluation in scored]
     if len(each) == 1:
         return each[0]
     mean = validation.mean([evaluation.numbers() for *_, evaluation in scored])
