@@ -7,8 +7,9 @@ import tensorflow as tf
 from torch_steps import DECAY, RATE, STEPS
 
 from t5prep.train.model.weight_layout import weight_layouts
+from t5prep.train.settings.config import TrainConfig
 from t5prep.train.step.optimizer import AdamW
-from t5prep.train.step.step import StepOptions, TrainStep
+from t5prep.train.step.step import TrainStep
 
 
 def train(
@@ -19,7 +20,7 @@ def train(
     With one step nothing is updated, and no optimizer compiled, which is half of the time: how AdamW moves weights does
     not depend on the model.
     """
-    step = TrainStep(config, AdamW(weight_decay=DECAY), StepOptions(dropout=False))
+    step = TrainStep(config, AdamW(weight_decay=DECAY), TrainConfig(dropout=0.0, z_loss=0.0))
     weights = {name: tf.constant(np.asarray(value)) for name, value in weights.items()}
     slots = {
         name: {slot: tf.zeros(shape) for slot, shape in step.optimizer.slot_shapes(layout).items()}

@@ -92,10 +92,11 @@ def test_a_step_in_float32_multiplies_float32_on_a_tpu(tmp_path: Path) -> None:
     from t5prep.train.model.weight_layout import weight_layouts
     from t5prep.train.runtime import probe
     from t5prep.train.runtime.lowering import lower
+    from t5prep.train.settings.config import TrainConfig
     from t5prep.train.step.optimizer import AdamW
-    from t5prep.train.step.step import StepOptions, TrainStep, batch_specs
+    from t5prep.train.step.step import TrainStep, batch_specs
 
-    step = TrainStep(probe.TOY, AdamW(), StepOptions(dropout=False))
+    step = TrainStep(probe.TOY, AdamW(), TrainConfig(dropout=0.0, z_loss=0.0))
     weights = {name: tf.TensorSpec(own.shape) for name, own in weight_layouts(probe.TOY).items()}
     rows = batch_specs(2, input_length=8, target_length=4)
     lowered = lower(step.gradients, weights, rows, tf.TensorSpec([], tf.int32), dtype=tf.float32)

@@ -18,8 +18,9 @@ from t5prep.train.model.layers import FILLER, gradients_in_turn, row_sums, unfil
 from t5prep.train.model.weight_layout import encoder_layouts  # noqa: E402
 from t5prep.train.runtime import probe  # noqa: E402
 from t5prep.train.runtime.lowering import embed, lower  # noqa: E402
+from t5prep.train.settings.config import TrainConfig  # noqa: E402
 from t5prep.train.step.optimizer import AdamW  # noqa: E402
-from t5prep.train.step.step import StepOptions, TrainStep  # noqa: E402
+from t5prep.train.step.step import TrainStep  # noqa: E402
 
 
 def filled_by_a_loop(x: tf.Tensor) -> tf.Tensor:
@@ -77,7 +78,7 @@ def test_each_trick_is_turned_off_by_itself(monkeypatch):
     matrix, weights = tf.TensorSpec([2, 3], tf.bfloat16), [{"matrix": tf.TensorSpec([3, 3], tf.bfloat16)}]
     weights[0]["vectors"] = [tf.TensorSpec([3], tf.bfloat16)] * 2
     in_turn = functools.partial(layers, in_turn=True)
-    step = TrainStep(probe.TOY, AdamW(), StepOptions(dtype=tf.bfloat16))
+    step = TrainStep(probe.TOY, AdamW(), TrainConfig(), tf.bfloat16)
     tricks = {
         "unfilled": ("AllocateBuffer", lambda: text_of(filled_by_a_loop, tf.TensorSpec([2], tf.float32))),
         "random-bits": ("DEFAULT", lambda: text_of(random_bits, tf.TensorSpec([2], tf.int32))),

@@ -20,7 +20,7 @@ from t5prep.train.runtime.lowering import Lowered, embed, lower, specs
 from t5prep.train.runtime.state import Variables
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
-from t5prep.train.step.step import Sums, TrainStep, batch_specs, dtype_of, optimizer_of, options_of, shape_of
+from t5prep.train.step.step import Sums, TrainStep, batch_specs, dtype_of, optimizer_of, shape_of
 
 METRICS = ("loss", "accuracy", "gradient_norm")  # the float32[3] that a step returns
 
@@ -86,11 +86,11 @@ def step_program(
     """
     shape = shape_of(config, shape)
     optimizer, layouts = optimizer_of(config), trained_layouts(shape)
-    options = options_of(config, dtype=dtype_of(config.dtype, platform=layout.platform))
-    step = TrainStep(shape, optimizer, options, padding or Padding.of_model(shape))
+    dtype = dtype_of(config.dtype, platform=layout.platform)
+    step = TrainStep(shape, optimizer, config, dtype, padding or Padding.of_model(shape))
     weights = layout.weights(shape)
     slots = layout.slots(shape, {name: optimizer.slot_shapes(variable) for name, variable in layouts.items()})
-    copies = {name: weights[name].update(dtype=options.dtype.as_numpy_dtype) for name in step.rounded}
+    copies = {name: weights[name].update(dtype=dtype.as_numpy_dtype) for name in step.rounded}
     variables = Variables(weights, slots, layout.scalar(np.int32), copies)
     rows = batch_specs(
         config.batch // layout.replicas, input_length=input_length, target_length=target_length, packed=packed
@@ -99,7 +99,7 @@ def step_program(
         name: jax.ShapeDtypeStruct((config.batch, *spec.shape[1:]), np.int32, sharding=layout.by_rows)
         for name, spec in rows.items()
     }
-    lower_step = functools.partial(lower, dtype=options.dtype)
+    lower_step = functools.partial(lower, dtype=dtype)
     given, rate = specs(variables), layout.scalar(np.float32)
     gradients = lower_step(step.gradients, given.weights, rows, given.step, given.copies)
     # The gradients of several replicas are added up in float32; those of one replica keep their own dtype.

@@ -110,31 +110,17 @@ NO_COPIES: Mapping[str, tf.Tensor] = types.MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
-class StepOptions:
-    """The options of a step besides model and optimizer.
-
-    clip_norm: gradients are scaled down to this norm over all weights together. accumulation: each replica's batch is
-    cut into this many parts, computed one after the other. dropout: at the config's rate, with masks from `seed` and
-    the step.
-    """
-
-    dtype: tf.DType = tf.float32
-    label_smoothing: float = 0.0
-    z_loss: float = 0.0
-    clip_norm: float | None = None
-    accumulation: int = 1
-    remat: bool = False
-    dropout: bool = True
-    seed: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
 class TrainStep:
-    """A step of a model with an optimizer. Weights and gradients are dicts by the names of `weight_layout`."""
+    """A step of a model with an optimizer, by a run's settings. Weights and gradients are dicts by the names of `weight_layout`.
+
+    Each replica's batch is cut into `accumulate` parts, computed one after the other. Dropout is at the config's rate, with
+    masks from the seed and the step. dtype: that of products.
+    """
 
     config: Config
     optimizer: Optimizer
-    options: StepOptions = StepOptions()
+    settings: TrainConfig
+    dtype: tf.DType = tf.float32
     padding: Padding = OF_T5
 
     @property
@@ -143,14 +129,14 @@ class TrainStep:
 
         They are those of the layers. The embeddings are also added up in float32.
         """
-        if self.options.dtype == tf.float32 or self.config.lora_rank or not is_on("copies"):
+        if self.dtype == tf.float32 or self.config.lora_rank or not is_on("copies"):
             return ()
         layouts = trained_layouts(self.config).items()
         return tuple(name for name, layout in layouts if layout.transposed and name.startswith(OF_LAYERS))
 
     def copies_of(self, weights: Tensors) -> Tensors:
         """Return the `rounded` matrices in the dtype of products."""
-        return {name: tf.cast(weights[name], self.options.dtype) for name in self.rounded}
+        return {name: tf.cast(weights[name], self.dtype) for name in self.rounded}
 
     def gradients(
         self, weights: Tensors, batch: Batch, index: tf.Tensor, copies: Batch = NO_COPIES
@@ -160,11 +146,11 @@ class TrainStep:
         batch: int32[rows of this replica, length] each, see `model.forward`; its mask may be left out. index: int32,
         unique by step and replica; copies: those of `copies_of`.
         """
-        parts, whole, weights = self.options.accumulation, weights, {**weights, **copies}
+        parts, whole, weights = self.settings.accumulate, weights, {**weights, **copies}
         rows = batch["labels"].shape[0]
         if rows % parts:
             raise UsageError(
-                f"A replica's batch of {rows} rows cannot be cut into {parts} equal parts: make accumulation a divisor."
+                f"A replica's batch of {rows} rows cannot be cut into {parts} equal parts: make accumulate a divisor."
             )
         if parts == 1:
             return self.part_gradients(weights, batch, index)
@@ -180,7 +166,7 @@ class TrainStep:
 
     def part_gradients(self, weights: Tensors, batch: Batch, index: tf.Tensor) -> tuple[Tensors, Sums]:
         """Return the gradients of the summed loss of one micro-batch, and its sums."""
-        options = self.options
+        settings = self.settings
         trained = {name: weights[name] for name in trained_layouts(self.config)}
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(trained)
@@ -188,14 +174,14 @@ class TrainStep:
                 merged(weights, self.config),
                 self.config,
                 with_mask(batch, self.padding),
-                dtype=options.dtype,
-                dropout_seed=tf.stack([options.seed, index]) if options.dropout else None,
-                remat=options.remat,
+                dtype=self.dtype,
+                dropout_seed=tf.stack([settings.seed, index]) if settings.dropout else None,
+                remat=settings.remat,
             )
             if self.config.target in ("labels", "number"):
                 sums = summed_loss_of_numbers(scores[:, 0], batch["labels"], self.config.target)
             else:
-                smoothing, z_loss = options.label_smoothing, options.z_loss
+                smoothing, z_loss = settings.label_smoothing, settings.z_loss
                 sums = summed_loss(scores, batch["labels"], label_smoothing=smoothing, z_loss=z_loss)
         gradients = tape.gradient(sums.loss, trained)
         return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}, sums
@@ -226,8 +212,8 @@ class TrainStep:
         }
         sums_of = (row_sums(x) if x.shape.rank > 1 and name in stacks else x for name, x in squares.items())
         norm = factor * tf.sqrt(tf.add_n([tf.reduce_sum(x) for x in sums_of]))
-        if self.options.clip_norm is not None:
-            factor *= tf.minimum(1.0, self.options.clip_norm / tf.maximum(norm, 1e-30))
+        if self.settings.clip_norm:
+            factor *= tf.minimum(1.0, self.settings.clip_norm / tf.maximum(norm, 1e-30))
         new_weights, new_slots = dict(weights), {}
         for name, layout in trained_layouts(self.config).items():
             new_weights[name], new_slots[name] = self.optimizer.update(
@@ -300,17 +286,3 @@ def dtype_of(name: str, *, platform: str) -> tf.DType:
     if name == "auto":
         return tf.float32 if platform == "cpu" else tf.bfloat16
     return tf.as_dtype(name)
-
-
-def options_of(config: TrainConfig, *, dtype: tf.DType) -> StepOptions:
-    """Return the options of a step, without model and optimizer."""
-    return StepOptions(
-        dtype=dtype,
-        label_smoothing=config.label_smoothing,
-        z_loss=config.z_loss,
-        clip_norm=config.clip_norm or None,
-        accumulation=config.accumulate,
-        remat=config.remat,
-        dropout=config.dropout > 0,
-        seed=config.seed,
-    )

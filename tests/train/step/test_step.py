@@ -9,9 +9,10 @@ from t5prep.errors import UsageError
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import random_weights
+from t5prep.train.settings.config import TrainConfig
 from t5prep.train.step.optimizer import Adafactor, AdamW
 from t5prep.train.step.schedules import schedule
-from t5prep.train.step.step import StepOptions, TrainStep, batch_specs
+from t5prep.train.step.step import TrainStep, batch_specs
 
 CONFIG = ModelConfig(vocab_size=64, d_model=16, d_kv=4, d_ff=24, num_layers=1, num_decoder_layers=1, num_heads=3)
 ROWS = 8
@@ -33,7 +34,7 @@ class Run:
 
     def __init__(self, optimizer=None, *, replicas=1, **options):
         optimizer = optimizer or Adafactor(min_dim_size_to_factor=8)
-        self.step = TrainStep(CONFIG, optimizer, StepOptions(**{"dropout": False, **options}))
+        self.step = TrainStep(CONFIG, optimizer, TrainConfig(**{"dropout": 0.0, "z_loss": 0.0, **options}))
         self.weights = {name: tf.constant(value) for name, value in random_weights(CONFIG, seed=1).items()}
         shapes = {name: optimizer.slot_shapes(layout) for name, layout in weight_layouts(CONFIG).items()}
         self.slots = {name: {slot: tf.zeros(size) for slot, size in own.items()} for name, own in shapes.items()}
@@ -83,7 +84,7 @@ def whole():
 @pytest.mark.parametrize(("replicas", "accumulation"), [(1, 4), (4, 1), (2, 2)])
 def test_replicas_and_accumulation_change_nothing(replicas, accumulation, whole, eagerly):
     expected, weights = whole
-    ours, our_weights = train(STEPS, **OPTIONS, replicas=replicas, accumulation=accumulation)
+    ours, our_weights = train(STEPS, **OPTIONS, replicas=replicas, accumulate=accumulation)
     assert expected[0]["targets"] == 6 * 5 - 3
     assert expected[-1]["loss"] < expected[0]["loss"]
     for step, metrics in enumerate(expected):
@@ -109,12 +110,12 @@ def test_a_batch_without_a_target_changes_nothing(optimizer, eagerly):
 
 def test_gradients_are_clipped_to_their_norm_over_all_weights(eagerly):
     moved = {}
-    for clip in (None, 0.25):
+    for clip in (0.0, 0.25):
         run = Run(_Descent(), clip_norm=clip)
         before, norm = run.weights, run(make_batch())["gradient_norm"]
         moved[clip] = sum(float(tf.reduce_sum((run.weights[n] - w) ** 2)) for n, w in before.items()) ** 0.5
     assert norm > 0.25
-    assert moved == pytest.approx({None: 0.05 * norm, 0.25: 0.05 * 0.25}, rel=1e-3)
+    assert moved == pytest.approx({0.0: 0.05 * norm, 0.25: 0.05 * 0.25}, rel=1e-3)
 
 
 class _Descent:
@@ -126,19 +127,19 @@ class _Descent:
 
 
 def test_dropout_differs_between_steps_and_is_the_same_in_another_run(eagerly):
-    once, again = (train(2, dropout=True, seed=5)[0] for _ in range(2))
-    other, plain = train(2, dropout=True, seed=6)[0], train(2)[0]
+    once, again = (train(2, dropout=0.1, seed=5)[0] for _ in range(2))
+    other, plain = train(2, dropout=0.1, seed=6)[0], train(2)[0]
     assert once == again
     assert len({one[0]["loss"] for one in (once, other, plain)}) == 3
 
 
 def test_a_batch_that_cannot_be_cut_is_refused(eagerly):
     with pytest.raises(UsageError, match="8 rows cannot be cut into 3"):
-        train(1, accumulation=3)
+        train(1, accumulate=3)
 
 
 def test_the_step_lowers_without_gathers_of_the_bias_or_many_arguments():
-    step = TrainStep(CONFIG, Adafactor(), StepOptions(dropout=False))
+    step = TrainStep(CONFIG, Adafactor(), TrainConfig(dropout=0.0, z_loss=0.0))
     weights = {name: tf.TensorSpec(layout.shape) for name, layout in weight_layouts(CONFIG).items()}
     number = tf.TensorSpec([], tf.int32)
     text = tf.function(lambda *flat: step.gradients(*tf.nest.pack_sequence_as(given, flat)), jit_compile=True)
