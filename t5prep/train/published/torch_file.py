@@ -26,6 +26,8 @@ STORAGES = {
 }
 # A model has some hundred tensors; a pickle with far more values is not a model.
 MOST_INSTRUCTIONS = 5_000_000
+# A tensor has four tuples. The hash of one that is nested 200,000 times deep overflows the stack of C.
+MOST_TUPLES = 40_000
 INSTRUCTIONS = frozenset(
     (
         *("PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BINPUT", "LONG_BINPUT", "MEMOIZE"),
@@ -36,8 +38,15 @@ INSTRUCTIONS = frozenset(
 )
 
 
+class _Fixed:
+    """What a pickle made and may not change: its instruction BUILD would else write into any attribute, unchecked."""
+
+    def __setstate__(self, _: Any) -> None:
+        raise UnreadableError("it sets the state of something that is not a dict; nothing of it was run")
+
+
 @dataclasses.dataclass(frozen=True)
-class Storage:
+class Storage(_Fixed):
     """A storage: a run of values that tensors are parts of; `key` is its place in the archive.
 
     `begin` counts in values.
@@ -50,7 +59,7 @@ class Storage:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cut:
+class Cut(_Fixed):
     """A tensor as a part of a storage; offset and strides count in values."""
 
     storage: Storage
@@ -64,10 +73,11 @@ def load_pickle(file: BinaryIO) -> Any:
 
     Raises UnreadableError when it names anything but a tensor's parts, or is damaged. Nothing it names is called.
     """
-    begin = file.tell()
+    begin, tuples = file.tell(), 0
     try:
         for number, (instruction, argument, _) in enumerate(pickletools.genops(file)):
-            if number > MOST_INSTRUCTIONS:
+            tuples += instruction.name.startswith("TUPLE")
+            if number > MOST_INSTRUCTIONS or tuples > MOST_TUPLES:
                 raise UnreadableError("it holds far more than tensors")
             if instruction.name not in INSTRUCTIONS:
                 raise UnreadableError(f"it wants to do what no tensor needs ({instruction.name})")
@@ -77,7 +87,7 @@ def load_pickle(file: BinaryIO) -> Any:
         return _Unpickler(file, encoding="latin1").load()
     except (
         *(ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError, EOFError),
-        pickle.UnpicklingError,
+        *(pickle.UnpicklingError, RecursionError),
     ) as error:
         raise UnreadableError(f"its pickle is damaged or cut short ({type(error).__name__})") from error
 
@@ -93,7 +103,7 @@ class _Unpickler(pickle.Unpickler):
         if (call := _CALLS.get(named)) is None:
             kind = "holds other values than floats" if named.startswith("torch.") else "wants to run code"
             raise UnreadableError(f"it {kind} ({named[:60]}), and only tensors are read; nothing of it was run")
-        return lambda *arguments: call(*arguments)  # a new one, whose attributes the pickle may set in vain
+        return _Call(call)
 
     def persistent_load(self, pid: Any) -> Storage:
         """Return the storage that a persistent id names: `("storage", type, key, device, size[, view])`."""
@@ -102,6 +112,17 @@ class _Unpickler(pickle.Unpickler):
             raise UnreadableError(f"it has a part that is not a storage of tensors ({str(kind)[:40]!r})")
         begin = int(view[0][1]) if view and view[0] else 0
         return Storage(str(key), dtype, int(view[0][2] if begin else size), begin)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call(_Fixed):
+    """A function of this file, which a pickle may call."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return what the function makes of the arguments."""
+        return self.function(*arguments)
 
 
 class _Dict(dict[str, Any]):

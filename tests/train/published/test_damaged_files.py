@@ -173,6 +173,28 @@ def test_other_instructions_of_pickles_are_refused(model: Path, opcode: bytes) -
     refused(model, "pytorch_model.bin cannot be read, for it")
 
 
+_STORAGE = b"(X\x07\0\0\0storagectorch\nFloatStorage\n%sX\x03\0\0\0cpuK\x04tQ"
+_TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n(" + _STORAGE % b"X\x01\0\0\x000" + b"K\0K\x04\x85K\x01\x85\x89}tR"
+_STATE = b"}X\x05\0\0\0shapeX\x03\0\0\0abcsb"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (_TENSOR + _STATE, "sets the state"),
+        (_STORAGE % b"X\x01\0\0\x000" + _STATE, "sets the state"),
+        (b"ctorch._utils\n_rebuild_tensor\n" + _STATE, "sets the state"),
+        (b"ctorch._utils\n_rebuild_tensor\nN}X\x08\0\0\0functionNs\x86b", "sets the state"),
+        (b"}(" + b")" + b"\x85" * 1_000_000 + b"Nu", "far more than tensors"),  # its hash would overflow the stack
+        (_STORAGE % (b"]" * 3000 + b"a" * 2999), "RecursionError"),
+    ],
+    ids=["state of a tensor", "of a storage", "of a function", "slots of a function", "a deep key", "a deep name"],
+)
+def test_a_pickle_that_changes_what_it_made_or_nests_deeply_is_refused(model: Path, content: bytes, why: str) -> None:
+    write_archive(model / "pytorch_model.bin", b"\x80\x02" + content + b".")
+    refused(model, why)
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
