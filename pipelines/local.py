@@ -44,6 +44,9 @@ SLICE_BYTES = 64 << 10
 MERGED_BYTES = 8 << 20
 # Bytes of pieces that wait in memory for their groups; more are written to the disk.
 HELD_BYTES = 16 << 20
+# Parts of a row group of Parquet that one worker prepares, one after the other, because it decodes the group from its
+# beginning: an eighth of the group, so that all workers have some, and at most so many.
+RUNS_OF_GROUP, MOST_PARTS = 8, 8
 # Inside the scratch folder: where the spills are that are left, and the rejected rows of all blocks.
 SPILLS, REJECTED = "spills.json", "rejected-of-blocks"
 # The kept table of a block has at most about this many times the bytes of its text. The whole cache is looked through again
@@ -247,15 +250,32 @@ class MergedSpill(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SortBlock:
-    """Do in a worker what Gathering asks for: prepare a block or hash a file, or merge spills."""
+    """Do in a worker what Gathering asks for: prepare some blocks or hash a file, or merge spills."""
 
     work: PrepareBlock
 
-    def __call__(self, element: Any) -> SortedBlock | Hashed | MergedSpill:
-        """Return the result of an element. Raises SourceError, OutputError."""
+    def __call__(self, element: Any) -> list[SortedBlock | Hashed] | MergedSpill:
+        """Return the result of each of some elements, or of a merge. Raises SourceError, OutputError."""
         if isinstance(element, MergeSpills):
             return MergedSpill(element, spills.merge(element.spilled, element.path, range_bytes=MERGED_BYTES))
-        return self.work(element)
+        return [self.work(one) for one in element]
+
+
+def in_runs(elements: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield all elements in order, in lists for one worker each: some parts of one row group, or any other element alone."""
+    for group, some in itertools.groupby(elements, key=_row_group):
+        if group is None:
+            yield from ([element] for element in some)
+            continue
+        parts = list(some)
+        most = max(1, min(len(parts) // RUNS_OF_GROUP, MOST_PARTS))
+        yield from (parts[begin : begin + most] for begin in range(0, len(parts), most))
+
+
+def _row_group(element: Any) -> Any:
+    """Return the row group that a block is a part of, None for any other element."""
+    parquet = isinstance(element, Block) and element.format.kind == "parquet" and not element.joined
+    return (element.file, element.begin) if parquet else None
 
 
 class Gathering:
@@ -272,12 +292,17 @@ class Gathering:
 
     def take_all(self, elements: Iterable[Any]) -> None:
         """Prepare all elements, and merge their spills where these are many. Raises T5prepError."""
+        for run in in_runs(self._unhashed(elements)):
+            self._put(run)
+        self._drain()
+
+    def _unhashed(self, elements: Iterable[Any]) -> Iterator[Any]:
+        """Yield the elements that are work; files that are hashed already are taken at once."""
         for element in elements:
             if isinstance(element, Hashed):
-                self._take(element)
+                self.hashed.append(element)
             else:
-                self._put(element)
-        self._drain()
+                yield element
 
     def leave_few(self, *, shards: int) -> None:
         """Merge spills until so few are left as so many shards read best, and note in the folder which these are."""
@@ -291,14 +316,18 @@ class Gathering:
         spills.save(self._folder / SPILLS, spilled)
 
     def _put(self, element: Any) -> None:
-        for result in self._window.put(element):
-            self._take(result)
+        for results in self._window.put(element):
+            self._take(results)
 
     def _drain(self) -> None:
-        for result in self._window.drain():
-            self._take(result)
+        for results in self._window.drain():
+            self._take(results)
 
-    def _take(self, result: SortedBlock | Hashed | MergedSpill) -> None:
+    def _take(self, results: list[SortedBlock | Hashed] | MergedSpill) -> None:
+        for result in [results] if isinstance(results, MergedSpill) else results:
+            self._take_one(result)
+
+    def _take_one(self, result: SortedBlock | Hashed | MergedSpill) -> None:
         if isinstance(result, SortedBlock):
             self.totals.merge(result.totals)
             self._reject(result)
@@ -368,10 +397,15 @@ class LocalProgress:
         self._bound()
 
     def __call__(self, element: Any, result: Any) -> None:
-        """Count an element that is done."""
+        """Count an element that is done: some blocks, or a shard."""
         if isinstance(result, WrittenShard):
             self._written(result)
-        if not (isinstance(element, Block) and isinstance(result, SortedBlock)):
+        elif isinstance(element, list):
+            for one, made in zip(element, result, strict=True):
+                self._prepared(one, made)
+
+    def _prepared(self, element: Any, result: Any) -> None:
+        if not isinstance(result, SortedBlock):
             return
         self._progress.add(bytes=round(element.size * element.packing), rows=element.rows)
         self._placed += sum(result.totals.record_bytes.values())

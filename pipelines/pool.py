@@ -10,6 +10,7 @@ import collections
 import concurrent.futures
 import contextlib
 import ctypes
+import dataclasses
 import gc
 import itertools
 import logging
@@ -242,6 +243,9 @@ def exit_if_respawned_script() -> None:
 
 def _in_words(element: Any) -> str:
     """Return what an element of work is, for a user."""
+    if isinstance(element, list):  # parts of one row group, or one block or file
+        rows = sum(getattr(part, "rows", 0) for part in element)
+        element = dataclasses.replace(element[0], rows=rows) if isinstance(element[0], Block) else element[0]
     if isinstance(element, Block) and element.joined:
         return f"{element.rows:,} rows of {len(element.joined):,} files from {element.file.name} on"
     if isinstance(element, Block):

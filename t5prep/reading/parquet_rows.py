@@ -16,9 +16,10 @@ from t5prep.reading import rows
 from t5prep.reading.rows import Record, Row
 from t5prep.sources import RawFile
 
-# The size of a part of a row group: so small that all workers finish at about the same time. Only the beginning of a group can
-# be looked up, so a part decodes what stands before it unless this process has just read that: larger groups have larger parts.
-PART_BYTES, LARGEST_PART_BYTES, PARTS_OF_GROUP = 4 << 20, 8 << 20, 8
+# The size of a part of a row group, by the mean of the group: where its long rows come first, their texts have several times
+# as many bytes. Only the beginning of a group can be looked up, so a part decodes what stands before it unless this process
+# has just read that.
+PART_BYTES = 4 << 20
 _READ_BYTES = 1 << 20
 _BATCH_ROWS = 2048  # rows read at once, so that a large group is never all in memory as Python objects
 
@@ -49,8 +50,7 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
     for number in range(opened.num_row_groups):
         group = opened.metadata.row_group(number)
         stored = sum(group.column(column).total_compressed_size for column in range(group.num_columns))
-        size = max(PART_BYTES, min(LARGEST_PART_BYTES, -(-group.total_byte_size // PARTS_OF_GROUP)))
-        count = max(1, -(-group.total_byte_size // size))
+        count = max(1, -(-group.total_byte_size // PART_BYTES))
         edges = [group.num_rows * part // count for part in range(count + 1)]
         for skip, end in itertools.pairwise(edges):
             size = group.total_byte_size * (end - skip) // max(1, group.num_rows)

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import os
 import shutil
@@ -22,7 +23,7 @@ from preparing import bytes_of, prepared, questions, write_csv
 
 from pipelines import engines, estimates, pool
 from pipelines import prepare as preparing
-from pipelines.local import LocalProgress
+from pipelines.local import LocalProgress, in_runs
 from t5prep.errors import OutputError, T5prepError, UsageError
 from t5prep.prepare import shards
 from t5prep.prepare.shards import ShardSpec
@@ -132,6 +133,9 @@ def test_work_is_said_in_words() -> None:
     block = Block(RawFile("a.csv", "/there/a.csv", 10), Format("csv"), ("a",), 1, 40, 0, 10)
     assert pool._in_words(block) == "rows 1 to 40 of a.csv"
     assert pool._in_words(block.file) == "a.csv"
+    behind = dataclasses.replace(block, first_row=41, rows=2)
+    assert pool._in_words([block, behind]) == "rows 1 to 42 of a.csv"
+    assert pool._in_words([block.file]) == "a.csv"
     assert pool._in_words((ShardSpec("train", 0, 2, 9), [])) == "train.tfrecord-00000-of-00002"
 
 
@@ -202,6 +206,26 @@ def test_a_worker_that_cannot_begin_prints_no_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(("parts", "run"), [(1, 1), (15, 1), (16, 2), (200, 8)])
+def test_a_worker_gets_some_parts_of_one_row_group_at_once(parts: int, run: int) -> None:
+    file, lines = RawFile("a.parquet", "/a.parquet", 1), RawFile("a.csv", "/a.csv", 1)
+    of_group = [Block(file, Format("parquet"), ("a",), 1 + part, 1, 0, 9) for part in range(parts)]
+    other, rows = (
+        Block(file, Format("parquet"), ("a",), parts + 1, 1, 1, 9),
+        Block(lines, Format("csv"), ("a",), 1, 9, 0, 9),
+    )
+    elements = [file, *of_group, other, lines, rows, rows]
+    runs = list(in_runs(iter(elements)))
+    assert [element for one in runs for element in one] == elements
+    assert [len(one) for one in runs[1:-4]] == [run] * (parts // run) + [parts % run] * (parts % run > 0)
+    assert [len(one) for one in (runs[0], *runs[-4:])] == [1] * 5
+
+
+def kind_of(result: Any) -> str:
+    """The name of the class of a result, or of those of a list of blocks."""
+    return type(result[0] if isinstance(result, list) and result else result).__name__
+
+
 def test_workers_that_are_killed_while_preparing_change_no_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +240,7 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
     class Killing(LocalProgress):
         def __call__(self, element: Any, result: Any) -> None:
             super().__call__(element, result)
-            kind = type(result).__name__
+            kind = kind_of(result)
             seen[kind] += 1
             if (kind, seen[kind]) in (("SortedBlock", 3), ("WrittenShard", 2)):
                 (running,) = pool._POOLS.values()
@@ -287,7 +311,7 @@ def test_a_scratch_folder_that_vanishes_is_a_sentence(
     class Vanishing(LocalProgress):
         def __call__(self, element: Any, result: Any) -> None:
             super().__call__(element, result)
-            if type(result).__name__ == when:
+            if kind_of(result) == when:
                 shutil.rmtree(out / ".unfinished-spool", ignore_errors=True)
 
     monkeypatch.setattr(preparing, "LocalProgress", Vanishing)

@@ -76,8 +76,3 @@ def test_a_damaged_group_is_named(tmp_path: Path) -> None:
     (file,) = sources.resolve(str(path)).files
     with pytest.raises(SourceError, match=r"rows\.parquet cannot be read"):
         numbers_of(file, part)
-
-
-def test_large_groups_have_few_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(parquet_rows, "PART_BYTES", 1000)
-    assert len(parts_of(written(tmp_path, rows=10_000))) == parquet_rows.PARTS_OF_GROUP
