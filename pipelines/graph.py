@@ -6,6 +6,7 @@ shards, and the runner's shuffle brings together where those of each shard are.
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -25,6 +26,7 @@ from pipelines.kept import FOUND, MADE, Kept, Stored
 from pipelines.stages import Prepared
 from pipelines.steps import EarlierShard, Hashed, Piece, PrepareBlock, WriteShard
 from t5prep.dataset import shard_files
+from t5prep.errors import OutputError
 from t5prep.io import paths
 from t5prep.prepare import shards, spills
 from t5prep.prepare.near_duplicates.clusters import Repeats
@@ -226,7 +228,10 @@ def made_once(kept: Kept, name: str, make: Callable[[], Iterable[Any]], *, file:
     if found is not None:
         return found
     made = list(make())
-    kept.keep(name, made, file=file)  # what comes after is taken to show that this is there
+    # Where there is no room, the run goes on without; but of these, what comes after is taken to show that they are there.
+    shown = name.rpartition("-")[0] in WHOLE
+    with contextlib.nullcontext() if shown else contextlib.suppress(OutputError):
+        kept.keep(name, made, file=file)
     return made
 
 

@@ -74,6 +74,12 @@ def lowered_once() -> Iterator[None]:
     free = {*configs.FREE, *configs.OF_EVALUATION, "steps", "epochs", "schedule", "warmup", "learning_rate"}
     unasked = {name: getattr(configs.TrainConfig(), name) for name in free}
 
+    def devices(how: dict[str, Any]) -> list[int]:
+        return [device.id for device in how["layout"].mesh.devices.flat] if "layout" in how else []
+
+    def without() -> str | None:
+        return os.environ.get("T5PREP_WITHOUT")
+
     def once(key: str, make: Callable[[], Any]) -> Any:
         if "0x" in key:  # it would say an address, which is no meaning
             return make()
@@ -82,13 +88,14 @@ def lowered_once() -> Iterator[None]:
         return made[key]
 
     def step_program(shape: Any, config: Any, **how: Any) -> Any:
-        key = repr((shape, dataclasses.replace(config, **unasked), sorted(how.items())))
+        key = repr((shape, dataclasses.replace(config, **unasked), sorted(how.items()), devices(how), without()))
         return once(key, lambda: programs.step_program(shape, config, **how))
 
     def rows_program(name: str, function: Any, **how: Any) -> Any:
         if not isinstance(function, functools.partial):
             return programs.rows_program(name, function, **how)
-        key = repr((name, function.func.__qualname__, function.args, function.keywords, sorted(how.items())))
+        function_of = (function.func.__module__, function.func.__qualname__, function.args, function.keywords)
+        key = repr((name, *function_of, sorted(how.items()), devices(how), without()))
         return once(key, lambda: programs.rows_program(name, function, **how))
 
     with pytest.MonkeyPatch.context() as patch:

@@ -101,7 +101,10 @@ def _said(wrong: str, folder: str | Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        why = getattr(error, "strerror", None) or (error if isinstance(error, OSError) else f"{error!r}")
+        plain = isinstance(
+            error, OSError | ValueError
+        )  # the others' texts are a name or a type, which says nothing alone
+        why = getattr(error, "strerror", None) or (error if plain else f"{error!r}")
         raise DatasetError(f"{wrong} ({why}). Find out more: t5prep verify {folder}") from error
 
 

@@ -27,7 +27,10 @@ _REASON = b', "reason": '
 _PART = re.compile(rf"{re.escape(NAME)}(-\d{{5}}-of-\d{{5}})?")
 # Reasons that are counted one by one: beyond that they say what is wrong with single rows.
 DIFFERENT_REASONS = 10_000
-_MISTAKE = "This is a mistake of t5prep: the dataset is not whole. Please report it with this message"
+_MISTAKE = (
+    "The dataset is not whole. If files of an earlier run were removed from --out, start this with --fresh; else it is a "
+    "mistake of t5prep: please report it with this message"
+)
 
 
 _SIMILARITY = " (Jaccard similarity "

@@ -85,14 +85,14 @@ def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
     Raises ValueError if the bytes are no Example.
     """
     features: dict[str, list[int] | list[bytes]] = {}
-    for _, entries in _fields(record):
-        for _, entry in _fields(entries):
+    for entries in _of_number(1, record):
+        for entry in _of_number(1, entries):
             pair = dict(_fields(entry))
             lists = list(_fields(pair.get(2, b"")))
             if 1 not in pair or not lists:
                 raise ValueError(_NO_EXAMPLE)
             kind, values = lists[0]
-            packed = [value for _, value in _fields(values)]
+            packed = list(_of_number(1, values))
             features[pair[1].decode()] = unpack(b"".join(packed)).tolist() if kind == 3 else packed
     return features
 
@@ -140,6 +140,11 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
             raise ValueError(_NO_EXAMPLE)
         yield tag >> 3, message[position : position + length]
         position += length
+
+
+def _of_number(number: int, message: bytes) -> Iterator[bytes]:
+    """Yield the bytes of each field of this number; others are passed over, as protobuf does with those that it does not know."""
+    return (value for field, value in _fields(message) if field == number)
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:

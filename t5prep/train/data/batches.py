@@ -304,7 +304,7 @@ class WholeSplit:
     def __init__(self, opened: Opened, *, rows: int, limit: int = 0) -> None:
         """Take the first `limit` records (0: all): records lie in random order. Raises DatasetError."""
         self._reader, self._decoder = PageReader(opened), features.decoder([opened], masks=False)
-        self._ends, self._rows = np.cumsum(self._reader.sizes), rows
+        self._ends, self._rows, self._data = np.cumsum(self._reader.sizes), rows, opened.data
         self._records = min(limit, sum(opened.counts)) or sum(opened.counts)
         self._fills, self._eos = features.fills_of(opened), opened.manifest.tokenizer.eos_id
         self._packed = opened.manifest.settings.layout == "packed"
@@ -331,7 +331,7 @@ class WholeSplit:
         """Return the ids and references of records as bytes; those of packed records are left out."""
         if self._packed:
             return {}
-        ids, references = features.texts_of(read, "id", "references")
+        ids, references = features.texts_of(read, "id", "references", one_id=True, data=str(self._data))
         texts = {"id": features.filled([*ids, *[[b""]] * left])[:, 0]}
         if self._references:
             texts["references"] = features.filled([*references, *[[]] * left])

@@ -62,7 +62,9 @@ def _read_one(record: bytes, row: int, features: Sequence[tuple[bytes, np.ndarra
     try:
         said = tfrecord.parse(record)
         for key, ids, length, fill, count in features:
-            values = np.array(said.get(key.decode(), []), np.int64)
+            values = said.get(key.decode(), [])
+            if not all(type(value) is int for value in values):
+                raise ValueError(f"its {key.decode()} are no numbers")
             if len(values) != count if count >= 0 else len(values) > length:
                 raise ValueError(f"it has {len(values)} {key.decode()}")
             ids[row], ids[row, : len(values)] = fill, values[:length]
@@ -70,12 +72,19 @@ def _read_one(record: bytes, row: int, features: Sequence[tuple[bytes, np.ndarra
         raise DatasetError(f"A record cannot be read ({error}). Check the data: t5prep verify DATA") from error
 
 
-def texts_of(records: Records, *names: str) -> list[list[list[bytes]]]:
-    """Return the texts that each record has of the byte features of these names, none of one that it lacks. Raises DatasetError."""
+def texts_of(records: Records, *names: str, one_id: bool, data: str = "DATA") -> list[list[list[bytes]]]:
+    """Return the texts that each record of a dataset has of the byte features of these names, none of one that it lacks.
+
+    Raises DatasetError, also for a record that has not just `one_id`.
+    """
     try:
         raw = [tfrecord.raw_features(record, wanted=names) for record in records.serialized()]
+        if one_id and any(len(one.get("id", [])) != 1 for one in raw):
+            raise ValueError("a record without one id")
     except (IndexError, UnicodeDecodeError, ValueError) as error:
-        raise DatasetError("A record cannot be read. Check the data: t5prep verify DATA") from error
+        raise DatasetError(
+            f"A record of {data} cannot be read ({error}). Find out more: t5prep verify {data}"
+        ) from error
     return [[one.get(name, []) for one in raw] for name in names]
 
 

@@ -57,14 +57,15 @@ def batches(reading: Reading, finish: Callable[[dict[str, Any]], Any], *, start_
     together = 1 if with_ids else min(TOGETHER, reading.together)
     names = (*reading.names, *(["id"] if with_ids else []))
     shapes = [[together, reading.rows, -1 if length is None else length] for length in reading.lengths]
+    packed = "input_segment_ids" in names
     if with_ids:
-        shapes.append([together, reading.rows, *([-1] if "input_segment_ids" in names else [])])
+        shapes.append([together, reading.rows, *([-1] if packed else [])])
 
     def decode(number: int) -> list[np.ndarray]:
         records, decoder = reading.records(start_step + number * together, together)
         arrays = decoder(records)
         if with_ids:
-            arrays.append(features.filled(features.texts_of(records, "id")[0]))
+            arrays.append(features.filled(features.texts_of(records, "id", one_id=not packed)[0]))
         return arrays
 
     def read(number: Any) -> dict[str, Any]:

@@ -26,8 +26,9 @@ STORAGES = {
 }
 # A model has some hundred tensors; a pickle with far more values is not a model.
 MOST_INSTRUCTIONS = 5_000_000
-# A tensor has four tuples. The hash of one that is nested 200,000 times deep overflows the stack of C.
-MOST_TUPLES = 40_000
+# A tensor has four tuples, and none comes twice. The hash of one that is nested 200,000 times deep overflows the stack of C, and
+# that of ((a, a), (a, a)), where each pair is one tuple twice, takes twice as long with each pair more.
+MOST_TUPLES, MOST_REPEATED = 40_000, 16
 INSTRUCTIONS = frozenset(
     (
         *("PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BINPUT", "LONG_BINPUT", "MEMOIZE"),
@@ -73,11 +74,16 @@ def load_pickle(file: BinaryIO) -> Any:
 
     Raises UnreadableError when it names anything but a tensor's parts, or is damaged. Nothing it names is called.
     """
-    begin, tuples = file.tell(), 0
+    begin, tuples, repeated, last = file.tell(), 0, 0, ""
+    kept: dict[int, bool] = {}  # whether what has a number is a tuple
     try:
         for number, (instruction, argument, _) in enumerate(pickletools.genops(file)):
             tuples += instruction.name.startswith("TUPLE")
-            if number > MOST_INSTRUCTIONS or tuples > MOST_TUPLES:
+            if instruction.name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+                kept[len(kept) if argument is None else argument] = last.startswith("TUPLE")
+            repeated += instruction.name.endswith("BINGET") and kept.get(argument or 0, False)
+            last = instruction.name
+            if number > MOST_INSTRUCTIONS or tuples > MOST_TUPLES or repeated > MOST_REPEATED:
                 raise UnreadableError("it holds far more than tensors")
             if instruction.name not in INSTRUCTIONS:
                 raise UnreadableError(f"it wants to do what no tensor needs ({instruction.name})")
@@ -108,8 +114,9 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Storage:
         """Return the storage that a persistent id names: `("storage", type, key, device, size[, view])`."""
         kind, dtype, key, _, size, *view = pid
-        if kind != "storage" or dtype not in DTYPES:
-            raise UnreadableError(f"it has a part that is not a storage of tensors ({str(kind)[:40]!r})")
+        if kind != "storage" or dtype not in DTYPES or not isinstance(key, str | int):
+            shown = repr(kind[:40]) if isinstance(kind, str) else type(kind).__name__
+            raise UnreadableError(f"it has a part that is not a storage of tensors ({shown})")
         begin = int(view[0][1]) if view and view[0] else 0
         return Storage(str(key), dtype, int(view[0][2] if begin else size), begin)
 
@@ -129,6 +136,9 @@ class _Dict(dict[str, Any]):
     """A dict of a pickle, without the state that it may have: transformers' `_metadata` does not affect the weights."""
 
     def __init__(self, items: Any = ()) -> None:
+        items = list(items)
+        if not all(isinstance(key, str | int) for key, _ in items):
+            raise TypeError
         super().__init__((str(key), value) for key, value in items)
 
     def __setstate__(self, _: Any) -> None:

@@ -186,9 +186,19 @@ _STATE = b"}X\x05\0\0\0shapeX\x03\0\0\0abcsb"
         (b"ctorch._utils\n_rebuild_tensor\n" + _STATE, "sets the state"),
         (b"ctorch._utils\n_rebuild_tensor\nN}X\x08\0\0\0functionNs\x86b", "sets the state"),
         (b"}(" + b")" + b"\x85" * 1_000_000 + b"Nu", "far more than tensors"),  # its hash would overflow the stack
-        (_STORAGE % (b"]" * 3000 + b"a" * 2999), "RecursionError"),
+        (_STORAGE % (b"]" * 3000 + b"a" * 2999), "TypeError|not a storage"),
+        # Each is a pair of the one before, so the last has a hash of 2^40.
+        (b"})" + b"".join(b"q%ch%ch%c\x86" % (n, n, n) for n in range(1, 41)) + b"Ns", "far more than tensors"),
     ],
-    ids=["state of a tensor", "of a storage", "of a function", "slots of a function", "a deep key", "a deep name"],
+    ids=[
+        "state of a tensor",
+        "of a storage",
+        "of a function",
+        "slots of a function",
+        "a deep key",
+        "a deep name",
+        "pairs",
+    ],
 )
 def test_a_pickle_that_changes_what_it_made_or_nests_deeply_is_refused(model: Path, content: bytes, why: str) -> None:
     write_archive(model / "pytorch_model.bin", b"\x80\x02" + content + b".")

@@ -195,3 +195,5 @@ def test_a_program_has_the_same_digest_in_another_process() -> None:
     made = step_program(probe.TOY, TrainConfig(batch=4), layout=layout, input_length=8, target_length=4)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split()[-1] == made.program.digest
+    other = step_program(probe.TOY, TrainConfig(batch=4, z_loss=0.5), layout=layout, input_length=8, target_length=4)
+    assert other.program.digest != made.program.digest
