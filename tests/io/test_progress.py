@@ -44,10 +44,8 @@ def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "stderr", terminal)
     watch = LocalProgress(SimpleNamespace(kept=""), total=10)  # type: ignore[arg-type]
     block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 40, 0, 10)
-    watch(
-        block,
-        SortedBlock("a.csv", 1, Spill(40, {"train": (0, 40)}, {}), BlockTotals(record_bytes=Counter(train=4_000_000))),
-    )
+    totals = BlockTotals(record_bytes=Counter(train=4_000_000))
+    watch([block], [SortedBlock("a.csv", 1, Spill(40, {"train": (0, 40)}, {}), totals)])
     for number in range(3):
         spec = ShardSpec("train", number, 4, 1_000_000)
         watch((spec, []), WrittenShard(spec, Shard(spec.name, 10, 9, ""), ShardTotals()))

@@ -235,7 +235,7 @@ def test_what_is_kept_is_looked_through_seldom(tmp_path: Path, monkeypatch: pyte
     done = SortedBlock("a.csv", 1, Spill(1, {}, {}), BlockTotals())
     for _ in range(10_000):  # as many bytes as the limit
         watch_bytes[0] += block.size
-        watch(block, done)
+        watch([block], [done])
     assert 5 < len(looks) < 200
 
 
