@@ -114,7 +114,7 @@ def _on_the_device(config: ModelConfig, options: Generation, *, place: Path) -> 
     run = answers_on_rows(config, options, layout=layout, dtype=tf.float32, place=str(place))
 
     def answer(weights: Any, ids: np.ndarray, mask: np.ndarray) -> tuple[Any, Any]:
-        answers = run(put_weights(weights, config, layout), {"input_ids": ids, "attention_mask": mask})
+        answers = run(put_weights(weights, layout.weights(config)), {"input_ids": ids, "attention_mask": mask})
         return answers["ids"], answers["scores"]
 
     return answer
