@@ -258,8 +258,8 @@ def test_pages_of_other_sites_may_not_ask(served: Server, headers: str, status: 
 
 def test_a_request_that_drips_in_is_ended_at_its_deadline(served: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time; the whole request does not."""
-    with monkeypatch.context() as patch, socket.create_connection(served.server_address[:2], timeout=300) as client:
-        patch.setattr(web_server, "SLOWEST_SECONDS", 0.3)
+    monkeypatch.setattr(web_server, "SLOWEST_SECONDS", 0.3)  # before the server accepts, for that begins the time
+    with socket.create_connection(served.server_address[:2], timeout=300) as client:
         client.sendall(b"POST /predict HTTP/1.0\r\nContent-Length: 1000000\r\n\r\n")
         ended = False
         for _ in range(6000):
@@ -269,5 +269,6 @@ def test_a_request_that_drips_in_is_ended_at_its_deadline(served: Server, monkey
                 ended = True
                 break
             threading.Event().wait(0.05)
+    monkeypatch.undo()
     assert ended
     assert ask(served, {"inputs": ["still there"]})[0] == 200
