@@ -193,7 +193,7 @@ class _Groups:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with open(path, "ab") as file:
-                for about, alike in itertools.groupby(pieces, key=_about):
+                for about, alike in itertools.groupby(pieces, key=operator.attrgetter("about")):
                     begin, data = file.tell(), b"".join([piece.data for piece in alike])
                     file.write(data)
                     last = own[-1] if own else None
@@ -224,9 +224,6 @@ class _WriteHere:
         return written._replace(rejected=())
 
 
-_about = operator.attrgetter("about")
-
-
 def left_out_path(spool: Path, shard: str) -> Path:
     """Return where the rows that a shard left out are written."""
     return spool / "left-out" / f"{shard}.jsonl"
@@ -254,10 +251,10 @@ class SortBlock:
 
     work: PrepareBlock
 
-    def __call__(self, element: Any) -> list[SortedBlock | Hashed] | MergedSpill:
+    def __call__(self, element: Any) -> list[SortedBlock | Hashed | MergedSpill]:
         """Return the result of each of some elements, or of a merge. Raises SourceError, OutputError."""
         if isinstance(element, MergeSpills):
-            return MergedSpill(element, spills.merge(element.spilled, element.path, range_bytes=MERGED_BYTES))
+            return [MergedSpill(element, spills.merge(element.spilled, element.path, range_bytes=MERGED_BYTES))]
         return [self.work(one) for one in element]
 
 
@@ -274,8 +271,8 @@ def in_runs(elements: Iterable[Any]) -> Iterator[list[Any]]:
 
 def _row_group(element: Any) -> Any:
     """Return the row group that a block is a part of, None for any other element."""
-    parquet = isinstance(element, Block) and element.format.kind == "parquet" and not element.joined
-    return (element.file, element.begin) if parquet else None
+    is_part = isinstance(element, Block) and element.format.kind == "parquet"
+    return (element.file, element.begin) if is_part else None
 
 
 class Gathering:
@@ -316,18 +313,14 @@ class Gathering:
         spills.save(self._folder / SPILLS, spilled)
 
     def _put(self, element: Any) -> None:
-        for results in self._window.put(element):
-            self._take(results)
+        for result in itertools.chain.from_iterable(self._window.put(element)):
+            self._take(result)
 
     def _drain(self) -> None:
-        for results in self._window.drain():
-            self._take(results)
+        for result in itertools.chain.from_iterable(self._window.drain()):
+            self._take(result)
 
-    def _take(self, results: list[SortedBlock | Hashed] | MergedSpill) -> None:
-        for result in [results] if isinstance(results, MergedSpill) else results:
-            self._take_one(result)
-
-    def _take_one(self, result: SortedBlock | Hashed | MergedSpill) -> None:
+    def _take(self, result: SortedBlock | Hashed | MergedSpill) -> None:
         if isinstance(result, SortedBlock):
             self.totals.merge(result.totals)
             self._reject(result)

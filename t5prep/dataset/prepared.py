@@ -46,7 +46,7 @@ class Dataset:
 
     @functools.cached_property
     def origins(self) -> dict[str, np.ndarray]:
-        """Where the records of each split come from (shard_files.read_origins); none of those that do not say it."""
+        """Return where the records of each split come from (shard_files.read_origins); none of those that do not say it."""
         return shard_files.read_origins(self.folder, self.manifest.origins) if self.manifest.origins else {}
 
     def at(self, name: str) -> str:

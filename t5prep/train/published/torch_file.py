@@ -40,7 +40,7 @@ INSTRUCTIONS = frozenset(
 
 
 class _Fixed:
-    """What a pickle made and may not change: its instruction BUILD would else write into any attribute, unchecked."""
+    """Refuse to be changed by the pickle that made it: its instruction BUILD would else write into any attribute, unchecked."""
 
     def __setstate__(self, _: Any) -> None:
         raise UnreadableError("it sets the state of something that is not a dict; nothing of it was run")
@@ -74,21 +74,9 @@ def load_pickle(file: BinaryIO) -> Any:
 
     Raises UnreadableError when it names anything but a tensor's parts, or is damaged. Nothing it names is called.
     """
-    begin, tuples, repeated, last = file.tell(), 0, 0, ""
-    kept: dict[int, bool] = {}  # whether what has a number is a tuple
+    begin = file.tell()
     try:
-        for number, (instruction, argument, _) in enumerate(pickletools.genops(file)):
-            tuples += instruction.name.startswith("TUPLE")
-            if instruction.name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
-                kept[len(kept) if argument is None else argument] = last.startswith("TUPLE")
-            repeated += instruction.name.endswith("BINGET") and kept.get(argument or 0, False)
-            last = instruction.name
-            if number > MOST_INSTRUCTIONS or tuples > MOST_TUPLES or repeated > MOST_REPEATED:
-                raise UnreadableError("it holds far more than tensors")
-            if instruction.name not in INSTRUCTIONS:
-                raise UnreadableError(f"it wants to do what no tensor needs ({instruction.name})")
-            if instruction.name == "LONG_BINPUT" and int(argument or 0) > MOST_INSTRUCTIONS:
-                raise IndexError  # the unpickler would make room for as many values
+        _check_instructions(file)
         file.seek(begin)
         return _Unpickler(file, encoding="latin1").load()
     except (
@@ -96,6 +84,25 @@ def load_pickle(file: BinaryIO) -> Any:
         *(pickle.UnpicklingError, RecursionError),
     ) as error:
         raise UnreadableError(f"its pickle is damaged or cut short ({type(error).__name__})") from error
+
+
+def _check_instructions(file: BinaryIO) -> None:
+    """Raise UnreadableError if the pickle at the file's position says more, or other things, than tensors need."""
+    tuples, repeated, last = 0, 0, ""
+    kept: dict[int, bool] = {}  # whether what has a number is a tuple
+    for number, (instruction, argument, _) in enumerate(pickletools.genops(file)):
+        name = instruction.name
+        tuples += name.startswith("TUPLE")
+        if name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            kept[len(kept) if argument is None else argument] = last.startswith("TUPLE")
+        repeated += name.endswith("BINGET") and kept.get(argument or 0, False)
+        last = name
+        if number > MOST_INSTRUCTIONS or tuples > MOST_TUPLES or repeated > MOST_REPEATED:
+            raise UnreadableError("it holds far more than tensors")
+        if name not in INSTRUCTIONS:
+            raise UnreadableError(f"it wants to do what no tensor needs ({name})")
+        if name == "LONG_BINPUT" and int(argument or 0) > MOST_INSTRUCTIONS:
+            raise IndexError  # the unpickler would make room for as many values
 
 
 class _Unpickler(pickle.Unpickler):
