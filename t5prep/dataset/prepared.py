@@ -101,9 +101,8 @@ def _said(wrong: str, folder: str | Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        plain = isinstance(
-            error, OSError | ValueError
-        )  # the others' texts are a name or a type, which says nothing alone
+        # The texts of other errors are a name or a type, which says nothing alone.
+        plain = isinstance(error, OSError | ValueError)
         why = getattr(error, "strerror", None) or (error if plain else f"{error!r}")
         raise DatasetError(f"{wrong} ({why}). Find out more: t5prep verify {folder}") from error
 
