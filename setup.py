@@ -113,7 +113,6 @@ setup(
             "py.typed",
             "sources/sample/*",
             "train/settings/recipes/*.toml",
-            "train/predict/serve.html",
             "report/templates/*",
         ]
     },

@@ -19,7 +19,6 @@ import shutil
 import socket
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -234,21 +233,10 @@ def alone(folder: Path) -> Iterator[None]:
         patch.setattr(prepare, "_pool", nobody)
         patch.setattr(compiled, "_run", stop)
         patch.setattr(_checks, "asked", lambda *_: {"error": "not asked here"})
-        patch.setattr(threading.Event, "wait", _wait_of(threading.Event.wait))
         patch.setenv("HOME", str(folder))
         patch.setenv("T5PREP_CACHE", str(folder / "cache"))
         patch.chdir(folder)
         yield
-
-
-def _wait_of(wait: Any) -> Any:
-    """Return Event.wait that waits in the main thread for `serve` no longer than a moment."""
-
-    def waited(event: threading.Event, timeout: float | None = None) -> Any:
-        serves = sys._getframe(1).f_globals.get("__name__") == "t5prep.cli.predict"
-        return wait(event, 0.01 if serves else timeout)
-
-    return waited
 
 
 TOKENIZERS = ["spiece.model", "bert", "roberta"]
@@ -411,7 +399,6 @@ class Lines:
                 ["eval", "--model", "{run}"],
                 ["predict", self._source(), "--model", "{run}", "--out", self._out()],
                 ["predict", "{lines.txt}", "--as-text", "--model", model, "--max-length", "4"],
-                ["serve", "--model", model, "--port", "0", "--max-length", "4"],
                 ["export", "--model", "{run}", "--out", self._out()],
                 ["push", "--model", model, "--repo", "me/model"],
                 ["report", "{run}", "--out", "OUT"],

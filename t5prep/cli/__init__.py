@@ -29,7 +29,7 @@ COMMANDS = {
     **{"tasks": "tasks", "filter": "tasks", "prepare": "prepare"},
     **dict.fromkeys(("verify", "inspect", "table", "report", "diff", "upload", "why", "explore"), "dataset"),
     **{"tokenizer": "tokenizer", "plan": "plan", "train": "train"},
-    **dict.fromkeys(("eval", "predict", "serve"), "predict"),
+    **dict.fromkeys(("eval", "predict"), "predict"),
     "embed": "embed",
     **dict.fromkeys(("export", "push"), "publish"),
     **dict.fromkeys(("doctor", "cache", "completion"), "doctor"),

@@ -1,7 +1,6 @@
-"""Define `t5prep predict`, `serve` and `eval`, which use a trained model."""
+"""Define `t5prep predict` and `eval`, which use a trained model."""
 
 import collections
-import dataclasses
 import itertools
 import json
 import sys
@@ -96,65 +95,6 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
     if out:
         went_on = f" ({begun:,} of them written before)" if begun else ""
         _output.say(f"{out}: {number_of(predictions.counts.rows, 'answer')}{went_on}")
-
-
-@click.command("serve")
-@click.option("--model", required=True, help="A run, a Hugging Face directory, or a Hub name.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 serves other machines too.")
-@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
-@click.option("--allow-host", "hosts", multiple=True, help="A name, beside its address, under which clients ask it.")
-@click.option("--queue", default=512, show_default=True, type=click.IntRange(min=1), help="Rows that may wait.")
-@click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
-@click.option("--as-text", is_flag=True, help="The page asks for whole inputs, prefix and all.")
-@_model_options.trust_code
-@_model_options.long
-@_model_options.which
-@click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
-@_model_options.generation
-@click.option("--scores", is_flag=True, help="Give each answer's score.")
-@_model_options.tokenizer
-@_model_options.options
-def serve_command(
-    model: str, host: str, port: int, queue: int, hosts: tuple[str, ...], which: str, **given: Any
-) -> None:
-    """Answer over HTTP: POST /predict takes rows of the run's task or whole inputs as JSON; / is a page to type into.
-
-    What comes together is answered together. Ctrl-C or SIGTERM answers what has been asked, and stops.
-
-    \b
-    Example:
-      t5prep serve --model runs/sample
-      curl localhost:8000/predict -d '{"rows": [{"Title": "How do I sort a list?", "Body": ""}]}'
-    """
-    _model_options.need_tensorflow()
-    from t5prep.train.model.generation import Generation
-    from t5prep.train.predict import rows
-    from t5prep.train.predict.predictor import Predictor
-    from t5prep.train.predict.serve import Server
-    from t5prep.train.run import run
-
-    chosen = [field.name for field in dataclasses.fields(Generation) if field.name in given]
-    generation = Generation(**{name: given.pop(name) for name in chosen})
-    opened = run.open_model(model, which=which)
-    manifest = rows.choose(opened.manifests, name=given.pop("task"))
-    as_text, trust_code = given.pop("as_text"), given.pop("trust_code")
-    asking = rows.as_they_stand() if as_text else rows.asking_of(opened, manifest, trust_code=trust_code)
-    given["long"] = given["long"] or ""
-    predictor = Predictor(opened, asking=asking, manifest=manifest, generation=generation, **given)
-    predictor.answer([rows.as_they_stand().question({"input": "warm"}, place="")])  # compiles the program
-    server = Server((host, port), predictor, asking=asking, name=_name(model), queue=queue, hosts=hosts)
-    _output.say(f"{_name(model)} answers at {server.url}. Ctrl-C stops it.")
-    server.until_stopped()
-    _output.say("Stopped; everything that was asked is answered.")
-
-
-def _name(model: str) -> str:
-    """Return the last part of a model's name, without the folders of this machine, which stay private.
-
-    >>> _name("/home/me/runs/sample/"), _name("google-t5/t5-base")
-    ('sample', 't5-base')
-    """
-    return model.rstrip("/").rpartition("/")[2]
 
 
 WORST, WORST_PRINTED = 20, 5

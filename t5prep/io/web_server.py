@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -21,25 +20,22 @@ SLOWEST_SECONDS = 30  # a client that has not sent its whole request after this 
 class Server(http.server.ThreadingHTTPServer):
     """Serve at an address until `close`. Raises UsageError if the address is not available.
 
-    A request names this server by an IP address, as localhost, by the machine's name or by one of `hosts`: under another
-    name, a page of another site could ask here (DNS rebinding).
+    A request names this server by an IP address, as localhost or by the machine's name: under another name, a page of
+    another site could ask here (DNS rebinding).
     """
 
     daemon_threads = False  # so that closing waits for unfinished answers
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], handler: "type[Handler]", *, hosts: Sequence[str] = ()) -> None:
-        self._hosts = {host.lower() for host in ("localhost", address[0], socket.gethostname(), *hosts)}
+    def __init__(self, address: tuple[str, int], handler: "type[Handler]") -> None:
+        self._hosts = {host.lower() for host in ("localhost", address[0], socket.gethostname())}
         self._deadlines: dict[socket.socket, float] = {}
         self._free = threading.BoundedSemaphore(CONNECTIONS)
         try:
             super().__init__(address, handler)
         except OSError as error:
             where = f"{address[0]}:{address[1]}"
-            other = "--port" if address[0] == "127.0.0.1" else "--port or --host"
-            raise UsageError(
-                f"{where} cannot be served ({error.strerror or error}). Choose another {other}."
-            ) from error
+            raise UsageError(f"{where} cannot be served ({error.strerror or error}). Choose another --port.") from error
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection in a thread of its own, or close it if there are too many."""

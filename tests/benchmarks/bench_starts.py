@@ -6,15 +6,9 @@
 packages).
 """
 
-import contextlib
 import os
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -30,7 +24,6 @@ ASKED = {
     "doctor": 3,
     "first step of a training": 6,
     "predict of one line": 4,
-    "serve until it answers": 5,
     "plan of T5-base": 90,
     "plan of T5-base, again": 2,
 }
@@ -47,7 +40,7 @@ def lines(names: Sequence[str] = ("--help", "100 rows prepared"), *, rounds: int
         data, run = folder / "data", folder / "run"
         prepare = ("prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out")
         train = ("train", "--recipe", "tiny", "--set", "steps=1", "--set", "warmup=0", "--data", data, "--out")
-        of_run = {"first step of a training", "predict of one line", "serve until it answers"} & set(names)
+        of_run = {"first step of a training", "predict of one line"} & set(names)
         if of_run:
             _took(*prepare, data)
             _took(*train, run)  # its programs are kept from now on
@@ -64,31 +57,12 @@ def lines(names: Sequence[str] = ("--help", "100 rows prepared"), *, rounds: int
                     "first step of a training": (*train, folder / f"run-{number}"),
                     "predict of one line": ("predict", folder / "line.txt", "--model", run, "--as-text"),
                 }
-                took.append(_serving(run) if name.startswith("serve") else _took(*commands.get(name, PLAN)))
+                took.append(_took(*commands.get(name, PLAN)))
             yield Line(name, "what is asked for", [(own, Seconds(ASKED[name], ASKED[name])) for own in took])
 
 
 def _took(*command: object) -> Seconds:
     return processor_time.of_command([*CLI, *command])
-
-
-def _serving(run: Path) -> Seconds:
-    """Return what it takes until a server gives its page; its processor time includes its end."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    began = time.perf_counter()
-    command = [*map(str, (*CLI, "serve", "--model", run, "--port", port))]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/"):
-            break
-        time.sleep(0.05)
-    clock = time.perf_counter() - began
-    process.send_signal(signal.SIGTERM)
-    _, _, usage = os.wait4(process.pid, 0)
-    process.returncode = 0
-    return Seconds(clock, processor_time.of_usage(usage) + processor_time.of_orphans())
 
 
 if __name__ == "__main__":

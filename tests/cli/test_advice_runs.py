@@ -49,7 +49,6 @@ ELSEWHERE = {
     "why": "a row's id: tests/prepare/test_row_life.py",
     "embed": "a T5-XXL on a TPU: tests/train/embed",
     "explore": "Embedding Atlas is not installed: tests/report/test_text_map.py",
-    "serve": "never ends: tests/train/predict/test_serve.py",
 }
 
 

@@ -38,7 +38,6 @@ NEEDS = {
     "plan": "--model t5-small --batch 8 --input-length 32 --target-length 8 --tpu v5e-1",
     "eval": "--model nowhere --beams 2",
     "predict": "sample: --model nowhere --beams 2",
-    "serve": "--model nowhere --beams 2",
 }
 
 

@@ -63,11 +63,6 @@ class Asking:
     whole: bool = False
     classes: bool = False
 
-    @property
-    def fields(self) -> list[str]:
-        """Return one name for each column, for a form that a person fills in."""
-        return [task_columns.names([column])[-1] for column in self.columns]
-
     def question(self, record: Record, *, place: str) -> Question:
         """Return the question of a row; its id is `place` if it has none of its own."""
         names = task_columns.names(self.columns)

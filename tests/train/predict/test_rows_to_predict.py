@@ -91,7 +91,7 @@ def test_an_altered_file_is_named(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) -> None:
-    """A run whose task was replaced, its checksum recomputed: `predict` and `serve` say what it is, and execute nothing."""
+    """A run whose task was replaced, its checksum recomputed: `predict` says what it is, and executes nothing."""
     begun(dataset, tmp_path / "run")
     ran = tmp_path / "ran"
     code = f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n{TASK}"
@@ -100,14 +100,13 @@ def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) ->
     facts = dataclasses.replace(made.task, sha256=hashlib.sha256(code.encode()).hexdigest())
     (tmp_path / "run" / "manifest-0.json").write_text(dataclasses.replace(made, task=facts).sealed().dumps())
     table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}])
-    for arguments in (["predict", str(table)], ["serve"]):
-        said = click.testing.CliRunner().invoke(cli.main, [*arguments, "--model", str(tmp_path / "run")])
-        assert said.exit_code == 1
-        (sentence,) = said.stderr.splitlines()
-        assert "run/task-0.py is Python code that came with the model and that you have not run" in sentence
-        assert "it would make the inputs of rows, for the task headlines" in sentence
-        assert "--trust-code" in sentence
-        assert not ran.exists()
+    said = click.testing.CliRunner().invoke(cli.main, ["predict", str(table), "--model", str(tmp_path / "run")])
+    assert said.exit_code == 1
+    (sentence,) = said.stderr.splitlines()
+    assert "run/task-0.py is Python code that came with the model and that you have not run" in sentence
+    assert "it would make the inputs of rows, for the task headlines" in sentence
+    assert "--trust-code" in sentence
+    assert not ran.exists()
     opened = run.open_model(str(tmp_path / "run"))
     assert rows.asking_of(opened, opened.manifests[0], trust_code=True).name == "headlines"
     assert ran.exists()
