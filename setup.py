@@ -73,7 +73,6 @@ TRAIN = [
     "sacrebleu>=2.5,<3",
     "rouge-score>=0.1.2,<0.2",
     "tensorboard>=2.20,<2.21",
-    "rich>=13,<16",  # a run's page on a terminal; Keras brings it along with TensorFlow
 ]
 
 setup(

@@ -49,7 +49,7 @@ def ending(message: str) -> click.ClickException:
     """Return an error with this message; where jax is loaded, one that ends the process at once.
 
     XLA's threads may still compute what was begun, and would use memory that the end of Python frees. What exit handlers would
-    do is not missed: the error has left every `with` that writes, so that checkpoints, answers, curves and trackers are closed;
+    do is not missed: the error has left every `with` that writes, so that checkpoints, answers and curves are closed;
     the handlers left only wait for threads that read ahead, and the system frees locks and sockets.
     """
     return (EndsAtOnceError if "jax" in sys.modules else click.ClickException)(message)

@@ -1,4 +1,4 @@
-"""Log a run while it works: metrics.jsonl, TensorBoard, a tracker, and lines on stderr, or on a terminal a page.
+"""Log a run while it works: metrics.jsonl, TensorBoard, and lines on stderr.
 
 metrics.jsonl holds the loss of single steps, never a mean over a window, so that a run which was killed and resumed
 writes the same numbers as one that was not. The speed has its own line, at most once in `SELDOM` seconds, for the steps
@@ -10,7 +10,6 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
 
 import tensorflow as tf
 
@@ -19,17 +18,10 @@ from t5prep.io import paths
 from t5prep.io.progress import duration
 from t5prep.train.run.checkpoint import reason, write_text
 from t5prep.train.runtime import hosts
-from t5prep.train.tracking import Tracker
-
-if TYPE_CHECKING:
-    from t5prep.train.live_page import LivePage
 
 SELDOM = 10.0  # seconds between two lines
 CURVES = "tensorboard"  # the folder of a run with the logs for TensorBoard
 INPUT_BOUND = 0.2  # share of the time spent waiting for a batch, above which faster devices would not help much
-
-
-_page: "LivePage | None" = None  # of the run that is on the terminal now
 
 
 class RunLog:
@@ -45,7 +37,6 @@ class RunLog:
         tensorboard: bool,
         device: str = "",
         evaluated: str = "",
-        tracker: Tracker | None = None,
     ) -> None:
         """Drop what an earlier start logged after `step`, and of that step the numbers that begin with `evaluated`.
 
@@ -66,30 +57,9 @@ class RunLog:
                 self._writer = tf.summary.create_file_writer(self._curves)
             except tf.errors.OpError as error:
                 self._without_curves(error)
-        self._tracker = tracker
         self._since, self._at = time.monotonic(), step
         self._seconds, self._made, self._waited = 0.0, 0, 0.0
-        self._last_line = ""
         self.flush()
-
-    def __enter__(self) -> Self:
-        """Show a page from now on, where stderr is a terminal."""
-        global _page
-        if self._writing and sys.stderr.isatty():
-            from t5prep.train import live_page  # rich, which takes a tenth of a second
-
-            if live_page.wanted(sys.stderr):
-                _page = live_page.LivePage(steps=self._steps)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Take the page away; its last line stays."""
-        global _page
-        page, _page = _page, None
-        if page:
-            page.close()
-            if self._last_line:
-                say(self._last_line)
 
     def record(self, step: int, values: Mapping[str, float], *, prefix: str, device: str = "") -> None:
         """Write the values of one step: a line in metrics.jsonl, a point in each TensorBoard curve."""
@@ -104,8 +74,6 @@ class RunLog:
                     file.write(line + "\n")
             except OSError as error:
                 raise OutputError(f"{self._path} cannot be written: {reason(error)}") from error
-        if self._tracker:
-            self._tracker.log(step, named)
         if self._writer:
             try:
                 with self._writer.as_default():
@@ -125,28 +93,16 @@ class RunLog:
         rate = self._made / max(self._seconds, 1e-9)
         share = min(self._waited / max(self._seconds, 1e-9), 1.0)
         left = duration((self._steps - step) / rate) if rate else ""
-        if _page:
-            _page.show(
-                step,
-                loss=loss,
-                learning_rate=learning_rate,
-                rate=rate * self._tokens_per_step,
-                share=share,
-                bound=share > INPUT_BOUND,
-                left=left,
-            )
         if self._seconds < SELDOM and step < self._steps:
             return
         head = f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}"
         speed = {"tokens_per_second": rate * self._tokens_per_step, "waiting_for_input": share}
         self.record(step, speed, prefix="", device=self._device)
         bound = "input-bound" if share > INPUT_BOUND else "compute-bound"
-        self._last_line = (
+        say(
             f"{head}  {rate * self._tokens_per_step:,.0f} tokens/s  {bound} ({share:.0%} waiting for input)  "
             f"{left} left"
         )
-        if not _page:
-            say(self._last_line)
         self._seconds, self._made, self._waited = 0.0, 0, 0.0
 
     def restart(self, step: int) -> None:
@@ -173,17 +129,7 @@ class RunLog:
 def say(text: str) -> None:
     """Print one line for people, on stderr; only one of several hosts prints."""
     if hosts.writes():
-        if _page:
-            _page.close()  # the next step draws it again
         print(text, file=sys.stderr, flush=True)
-
-
-def at_once(text: str, *, last: bool = False) -> bytes:
-    """Return what another thread writes on stderr without waiting for anyone: on a page, in the place of its last line.
-
-    So the next step draws the page where it was. After the `last` text there is none, and the terminal has its cursor again.
-    """
-    return (f"\r\x1b[2K{text}" + ("\n\x1b[?25h" if last else "") if _page else f"{text}\n").encode()
 
 
 def keep_points(folder: str, *, step: int, evaluated: str = "") -> None:

@@ -24,7 +24,7 @@ import tensorflow as tf
 from t5prep.errors import OutputError, T5prepError
 from t5prep.io import signals as io_signals
 from t5prep.train.evaluate.validation import Validation
-from t5prep.train.log import CURVES, RunLog, at_once, say
+from t5prep.train.log import CURVES, RunLog, say
 from t5prep.train.run.checkpoint import State
 from t5prep.train.run.checkpoint_tensors import CheckpointWriter
 from t5prep.train.runtime import hosts
@@ -216,7 +216,7 @@ class Signals:
             if self._heard > 1:
                 said = "a second one, so the process ends at once. The same command goes on from the last checkpoint."
             with contextlib.suppress(OSError):
-                os.write(2, at_once(f"{number.name}: {said}", last=self._heard > 1))
+                os.write(2, f"{number.name}: {said}\n".encode())
             if self._heard > 1:  # a checkpoint that is being written counts only when it is whole
                 os._exit(1)
         os.close(listening)

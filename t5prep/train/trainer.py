@@ -14,7 +14,6 @@ from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import T5prepError, TokenizerError, UsageError
 from t5prep.io.progress import duration
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.train import tracking
 from t5prep.train.data import device_feed, opening, steps_per_epoch
 from t5prep.train.evaluate.evaluator import Evaluation
 from t5prep.train.evaluate.validation import Validation
@@ -73,8 +72,6 @@ def _train(
         if not getattr(config, key):
             raise UsageError(f"A run needs {key}: {example}")
 
-    tracking.check(config.track)
-
     # ────────────────────────────────────────────────────────────────────────────────────────────── Devices, input ──
     layouts = compiling.layouts(config, open_devices)
     layout = next(layouts)
@@ -125,7 +122,6 @@ def _train(
     tokens = config.batch * sum(map(operator.mul, of_record, shares))
     if padding := device_feed.cost_of_padding(opened, shares):
         say(padding)
-    tracker = until_the_end.enter_context(tracking.tracked(config, said=say)) if hosts.writes() else None
     log = RunLog(
         config.out,
         step=state.step,
@@ -134,7 +130,6 @@ def _train(
         tensorboard=config.tensorboard,
         device=layout.device_words,
         evaluated=f"{config.eval_split}_" if not state.metrics else "",
-        tracker=tracker,
     )
     say(
         f"{parameters(shape)}; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
@@ -144,7 +139,7 @@ def _train(
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
     held = memory.Held.by(layout, step.variables, batch=config.batch)
     writing = CheckpointWriter(config.out, keep=config.keep)
-    with Signals() as signals, writing as writer, memory.explained(config, held), log:
+    with Signals() as signals, writing as writer, memory.explained(config, held):
         batches = device_feed.device_batches(opened, config, layout=layout, start_step=state.step)
         stepper = Stepper(step.run, variables, batches, rate=rate, wanted=due.log, number=state.step)
         del variables  # only the stepper may hold them: a step reuses their memory

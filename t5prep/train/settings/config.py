@@ -335,14 +335,7 @@ class TrainConfig:
         names={"logging_steps": "it counts steps"},
         free=True,
     )
-    tensorboard: bool = setting(True, "write curves for TensorBoard too", free=True)
-    track: str = setting(
-        "none",
-        "send them to wandb, trackio or mlflow too, if it is installed",
-        choices=("none", "wandb", "trackio", "mlflow"),
-        names="report_to",
-        free=True,
-    )
+    tensorboard: bool = setting(True, "write curves for TensorBoard too", names="report_to", free=True)
 
 
 FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}

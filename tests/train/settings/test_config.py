@@ -66,6 +66,7 @@ def test_later_settings_win_and_text_is_read_by_type() -> None:
         ({"data": "a,b", "rates": "1"}, "one for each"),
         ({"lr": "3e-4"}, 'no setting "lr": it is learning_rate here. Write --set learning_rate=3e-4'),
         ({"num_train_epochs": 3}, "Write --set epochs=3"),
+        ({"report_to": "wandb"}, "tensorboard"),
         ({"gradient_accumulation_steps": "4"}, "all parts of an accumulation). Write --set accumulate=4"),
         ({"per_device_train_batch_size": "8"}, "it is batch here (batch counts the rows of a step over all devices"),
         ({"eval_steps": "500"}, "Write --set eval_every=500"),
