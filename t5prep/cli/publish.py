@@ -82,11 +82,6 @@ def export_command(
 @click.option("--data", help="A prepared dataset, to publish instead of a model.")
 @click.option("--repo", required=True, metavar="USER/NAME", help="The repository on the Hub; made where it is missing.")
 @click.option("--private", is_flag=True, help="Make it private.")
-@click.option(
-    "--follow",
-    is_flag=True,
-    help="Of a run that trains, or is to begin: push each better checkpoint too, until its end.",
-)
 @click.option("--logs", is_flag=True, help="Of a run: push its TensorBoard logs too.")
 @click.option("--tokenizer", help="Of a dataset: its tokenizer, if the one that the manifest names cannot be found.")
 @_output.as_json
@@ -95,26 +90,26 @@ def push_command(model: str | None, data: str | None, as_json: bool, **given: An
 
     A dataset goes with a table of its texts, which the Hub's viewer shows.
 
-    No device is opened, so a run can be followed beside its training on the same TPU.
+    No device is opened, so a run can be pushed beside its training on the same TPU.
 
     \b
     Example:
       t5prep push --model models/sample --repo me/question-quality
     """
-    logs, follow, tokenizer = given.pop("logs"), given.pop("follow"), given.pop("tokenizer")
-    if bool(model) == bool(data) or (data and (follow or logs)) or (model and tokenizer):
+    logs, tokenizer = given.pop("logs"), given.pop("tokenizer")
+    if bool(model) == bool(data) or (data and logs) or (model and tokenizer):
         raise click.UsageError(
-            "Name what is published: --model FOLDER (with --follow and --logs for a run), or --data FOLDER (with --tokenizer)."
+            "Name what is published: --model FOLDER (with --logs for a run), or --data FOLDER (with --tokenizer)."
         )
     if data:
         from t5prep.dataset import upload
 
         address = upload.push(data, **given, tokenizer=tokenizer)
-    elif follow or os.path.isfile(os.path.join(model or "", "train.json")) or "://" in (model or ""):
+    elif os.path.isfile(os.path.join(model or "", "train.json")) or "://" in (model or ""):
         _model_options.need_tensorflow()
         from t5prep.train.publish.best import push_best
 
-        address = push_best(model or "", **given, follow=follow, logs=logs)
+        address = push_best(model or "", **given, logs=logs)
     elif logs:
         raise click.UsageError(f"{model} is not a run, and --logs are those of a run: leave --logs out.")
     else:

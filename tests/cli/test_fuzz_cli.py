@@ -143,7 +143,7 @@ def _line(draw: random.Random, commands: list[tuple[tuple[str, ...], click.Comma
             line.append(_value(draw, parameter, places, well))
             continue
         option = draw.choice([*parameter.opts, *parameter.secondary_opts])
-        if option in ("-h", "--help", "--follow"):  # --follow waits until a run begins: its own tests do that
+        if option in ("-h", "--help"):
             continue
         line.append(option)
         if not getattr(parameter, "is_flag", False) or draw.random() < 0.02:

@@ -57,7 +57,7 @@ def count() -> int:
 def writes() -> bool:
     """Check whether this is the process that writes logs and settings. One that joined no others is, and opens no device.
 
-    `push --follow` runs beside a training on the same machine: it would take the chips from it.
+    `push` may run beside a training on the same machine: it would take the chips from it.
     """
     import jax
 

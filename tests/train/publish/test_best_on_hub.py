@@ -1,24 +1,23 @@
-"""`push --follow` with the real client against a Hub on loopback, while a run writes its checkpoints."""
+"""`push` of a run with the real client against a Hub on loopback."""
 
 import dataclasses
 import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 import training
 from click.testing import CliRunner
-from servers.http import Answer, Fault
 from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
 from servers.internet import Internet
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep import cli
+from t5prep.errors import UsageError
 from t5prep.tokens import loading
 from t5prep.train.model.weights import random_weights
 from t5prep.train.publish import best
@@ -46,54 +45,24 @@ class Run:
         checkpoints.save(self.out, training.writer(random_weights(SHAPE, seed=step)), state=state, keep=4)
 
 
-def follow(one: Run, *, interval: float) -> tuple[threading.Thread, list[str]]:
-    """Follow a run in a thread; what it returns comes into the list."""
-    found: list[str] = []
-    ask = lambda: found.append(best.push_best(one.out, repo="me/model", follow=True, interval=interval))  # noqa: E731
-    thread = threading.Thread(target=ask)
-    thread.start()
-    return thread, found
-
-
-def until(internet: Internet, commits: int) -> None:
-    for _ in range(6000):
-        if len(internet.hub.commits.get("me/model", [])) >= commits:
-            return
-        threading.Event().wait(0.05)
-    pytest.fail(f"{internet.hub.commits}")
-
-
-def test_each_better_checkpoint_arrives_while_it_trains_and_the_last_push_is_the_best(
-    internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_best_checkpoint_is_pushed(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", internet.hub.token)
     one = Run(tmp_path / "run")
-    thread, found = follow(one, interval=0.2)
-    for step, commits in ((1, 1), (2, 2), (3, 2), (4, 3)):
+    with pytest.raises(UsageError, match="has no checkpoint yet"):
+        best.push_best(one.out, repo="me/model")
+    for step in LOSSES:
         one.reach(step)
-        until(internet, commits)
-    thread.join(600)
-    assert not thread.is_alive()
-    assert found[0].endswith("/me/model")
-    assert internet.hub.commits["me/model"] == [f"Step {step}, exported by t5prep" for step in (1, 2, 4)]
+    assert best.push_best(one.out, repo="me/model").endswith("/me/model")
+    assert internet.hub.commits["me/model"] == ["Step 4, exported by t5prep"]
     # What is there now is the best checkpoint, as any reader of the Hub gets it.
     pushed = run.open_model("me/model")
     assert all(np.array_equal(pushed.weights[name], value) for name, value in random_weights(SHAPE, seed=4).items())
     assert pushed.tokenizer is not None
 
 
-def test_a_hub_that_is_down_for_a_while_stops_nothing(
-    internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HF_TOKEN", internet.hub.token)
-    internet.server.faults.append(Fault("/api/repos/create", answer=Answer(403), method="POST"))
-    one = Run(tmp_path / "run")
-    one.reach(4)
-    thread, found = follow(one, interval=0.2)
-    thread.join(600)
-    assert found[0].endswith("/me/model")
-    assert "It is tried again in" in capsys.readouterr().err
-    assert internet.hub.commits["me/model"] == ["Step 4, exported by t5prep"]
+def test_a_folder_that_is_no_run_is_not_pushed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a run"):
+        best.push_best(str(tmp_path), repo="me/model")
 
 
 def test_a_run_is_pushed_with_its_logs_exported_and_reported_with_its_results_without_a_device(
@@ -138,6 +107,6 @@ def test_a_run_is_pushed_with_its_logs_exported_and_reported_with_its_results_wi
 def test_the_command_without_a_login_is_one_sentence(internet: Internet, tmp_path: Path) -> None:
     one = Run(tmp_path / "run")
     one.reach(4)
-    result = CliRunner().invoke(cli.main, ["push", "--model", one.out, "--repo", "me/model", "--follow"])
+    result = CliRunner().invoke(cli.main, ["push", "--model", one.out, "--repo", "me/model"])
     assert result.exit_code == 1
     assert "hf auth login" in str(result.output) + str(result.exception)
