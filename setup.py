@@ -124,8 +124,6 @@ setup(
         # The wheel of jax's CUDA plugin brings CUDA and cuDNN; the machine needs NVIDIA's driver alone.
         "gpu": [*TRAIN, JAX.replace("jax", "jax[cuda12]", 1)],
         "plan": [JAX, LIBTPU],
-        # Weights of programs of Flax, in and out: 97 MB, most of it TensorStore, which reads them without a device.
-        "orbax": ["orbax-checkpoint>=0.11,<0.13", "tensorstore>=0.1.74,<0.2"],
         "language": LANGUAGE,
         "report": REPORT,
         "dev": [

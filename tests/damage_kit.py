@@ -99,7 +99,6 @@ def _runs(folder: Path) -> None:
     for name, write, file in (
         ("pytorch", model_formats.write_pytorch, "pytorch_model.bin"),
         ("flax", model_formats.write_flax, "flax_model.msgpack"),
-        ("hdf5", model_formats.write_hdf5, "tf_model.h5"),
     ):
         shutil.copytree(folder / "safetensors", folder / name)
         (folder / name / "model.safetensors").unlink()
@@ -240,7 +239,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 TOKENIZERS = ["spiece.model", "bert", "roberta"]
-MODELS = ("run", "run", "safetensors", "pytorch", "flax", "hdf5")
+MODELS = ("run", "run", "safetensors", "pytorch", "flax")
 # Options that need other machines, wait for ever, or compile a program for each value.
 NEVER = {
     "runner",

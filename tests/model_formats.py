@@ -44,19 +44,6 @@ def write_flax(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
     path.write_bytes(_packed(tree))
 
 
-def write_hdf5(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """`tf_model.h5` of tensors by PyTorch's names."""
-    import h5py
-
-    with h5py.File(path, "w") as file:
-        for name, value in tensors.items():
-            *parts, _ = name.split(".")
-            last, value = _flax_name(parts[-1], value)
-            joined = "/".join(parts).replace("block/", "block_._").replace("layer/", "layer_._")
-            last = {"embedding": "embeddings"}.get(last, last)
-            file[f"{parts[0]}/tf_t5for_conditional_generation/{joined}/{last}:0"] = value
-
-
 # PyTorch's names → T5X's (google-research/t5x at cc342d4; names of examples/t5/network.py).
 T5X_NAMES = (
     (r"shared\.weight", "token_embedder/embedding"),

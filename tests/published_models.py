@@ -52,7 +52,6 @@ def files(name: str, place: Path) -> dict[str, bytes]:
     same = dict.fromkeys([*aliases, *(["lm_head.weight"] if shape.tie_word_embeddings else [])], "shared.weight")
     model_formats.write_pytorch(place / "pytorch_model.bin", tensors, same=same)
     model_formats.write_flax(place / "flax_model.msgpack", tensors)
-    model_formats.write_hdf5(place / "tf_model.h5", tensors)
     save_weights(place, shape, weights)
     made |= {path.name: path.read_bytes() for path in place.iterdir() if path.name in said["files"]}
     return {file: made.get(file, b"not read") for file in said["files"]}

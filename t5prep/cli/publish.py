@@ -15,10 +15,10 @@ from t5prep.cli import _model_options, _output
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["hf", "savedmodel", "step", "orbax"]),
+    type=click.Choice(["hf", "savedmodel", "step"]),
     default="hf",
     show_default=True,
-    help="For PyTorch, for TensorFlow, the training step for jax, or the weights for programs of Flax.",
+    help="For PyTorch, for TensorFlow, or the training step for jax.",
 )
 @_model_options.which
 @click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="Of a SavedModel's search.")
@@ -38,8 +38,7 @@ from t5prep.cli import _model_options, _output
 def export_command(
     model: str, out: str, form: str, which: str, dtype: str | None, text: bool, as_json: bool, **given: Any
 ) -> None:
-    """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, a SavedModel for TensorFlow, or a
-    checkpoint of Orbax with the names of transformers' Flax models.
+    """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, or a SavedModel for TensorFlow.
 
     A SavedModel takes ids and gives ids. With --text it takes whole inputs, prefix and all, and gives answers; programs
     that load it import tensorflow_text first, and TensorFlow Serving has it built in.
@@ -57,11 +56,9 @@ def export_command(
 
     if text and form != "savedmodel":
         raise UsageError("--text is for a SavedModel: add --format savedmodel, or leave --text out.")
-    if form in ("hf", "orbax"):
+    if form == "hf":
         options = {name: given[name] for name in ("licence", "merge")}
-        checkpoint = export.export_hf(
-            model, out=out, which=which, dtype=dtype or "float32", **options, orbax=form == "orbax"
-        )
+        checkpoint = export.export_hf(model, out=out, which=which, dtype=dtype or "float32", **options)
     elif form == "step":
         from t5prep.train.publish.export_step import export_step
 

@@ -96,8 +96,24 @@ def test_random_weights_are_t5s_and_the_same_for_the_same_seed():
 
 def test_a_model_without_weights_is_refused_with_what_is_looked_for(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(TIED.to_json()))
-    with pytest.raises(UsageError, match=r"no weights; one of model\.safetensors, pytorch_model\.bin, flax.*h5"):
+    with pytest.raises(UsageError, match=r"no weights; one of model\.safetensors, pytorch_model\.bin, flax"):
         load_weights(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("tf_model.h5", r"from_pretrained\('{0}', from_tf=True\).save_pretrained"),
+        ("tf_model.h5.index.json", r"from_pretrained\('{0}', from_tf=True\).save_pretrained"),
+        ("_METADATA", r"StandardCheckpointer\(\).restore\(os.path.abspath\('{0}'\)"),
+    ],
+)
+def test_a_format_that_is_not_read_is_refused_with_the_converting_command(tmp_path, name, command):
+    (tmp_path / name).write_bytes(b"{}")
+    for _ in range(2):
+        with pytest.raises(UsageError, match=command.format(tmp_path)):
+            load_weights(tmp_path)
+        (tmp_path / "config.json").write_text(json.dumps(TIED.to_json()))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from t5prep.train.model.architecture import (
     with_classes,
 )
 from t5prep.train.model.weight_layout import IN_CLASSIFIER, OF_HEADS, WeightLayout, of_encoder, weight_layouts
-from t5prep.train.published import choosing, orbax_file, safetensors_file
+from t5prep.train.published import choosing, safetensors_file, t5x_file
 from t5prep.train.published.stored import Index, LazyArray
 
 # The names of a norm's weight and bias in checkpoints that were converted from TensorFlow.
@@ -69,11 +69,11 @@ UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight
 def load_config(model: str | Path | ModelFiles) -> Config:
     """Return the config of a model: a directory, or a Hub name, of which nothing else is fetched.
 
-    A checkpoint of T5X or Orbax has none: its tensors say the same. Raises UsageError if there is none or of another kind.
+    A checkpoint of T5X has none: its tensors say the same. Raises UsageError if there is none or of another kind.
     """
     files = _files(model)
-    if "config.json" not in files.names and (found := choosing.WITHOUT_CONFIG & files.names):
-        return read_config(choosing.shape(files), where=f"{files.name}/{min(found)}")
+    if "config.json" not in files.names and choosing.tells_shape(files):
+        return read_config(choosing.shape(files), where=f"{files.name}/{t5x_file.NAME}")
     if "config.json" not in files.names:
         if "manifest.json" in files.names:
             raise UsageError(f"{files.name} is a prepared dataset. A model is a run, an exported model, or a Hub name.")
@@ -207,12 +207,6 @@ def save_weights(directory: str | Path, config: Config, weights: Mapping[str, An
     path = Path(directory) / WEIGHTS_NAME
     write_layouts(path, weight_layouts(config), weights, dtype=dtype)
     return path
-
-
-def save_for_orbax(directory: Path, config: Config, weights: Mapping[str, Any], *, dtype: str = "float32") -> None:
-    """Write a checkpoint of Orbax; as `save_weights`, but into a new directory, and all weights are in memory. Raises UsageError."""
-    shapes, values = _by_tensor(weight_layouts(config), weights)
-    orbax_file.write(directory, {tensor: values(tensor) for tensor in shapes}, dtype=dtype)
 
 
 def write_layouts(

@@ -19,7 +19,7 @@ from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.search import generate
-from t5prep.train.model.weights import finite, save_for_orbax, save_weights
+from t5prep.train.model.weights import finite, save_weights
 from t5prep.train.predict.predictor import answer_length
 from t5prep.train.publish import card
 from t5prep.train.run import adapters, run
@@ -36,23 +36,17 @@ def export_hf(
     dtype: str = "float32",
     licence: str = "",
     merge: bool = False,
-    orbax: bool = False,
 ) -> str:
     """Write config, safetensors, tokenizer, generation config, model card and manifests; return the checkpoint's name.
 
     A run with adapters (LoRA) gives adapters in the layout of peft, or with `merge` a whole model.
-    dtype: float32, bfloat16 or float16, to which the weights are rounded; licence: see `card.model_card`. With `orbax`,
-    the directory is a checkpoint of Orbax instead of safetensors.
+    dtype: float32, bfloat16 or float16, to which the weights are rounded; licence: see `card.model_card`.
     Raises OutputError, UsageError.
     """
     opened = run.open_model(model, which=which)
     if merge and not opened.adapter:
         raise UsageError(f"{model} was not trained with adapters, so nothing is to be merged: leave --merge out.")
     opened = dataclasses.replace(opened, adapter=None if merge else opened.adapter)
-    if opened.adapter and orbax:
-        raise UsageError(
-            f"{model} was trained with adapters, which have no layout of Orbax: export a whole model with --merge."
-        )
     if opened.adapter:
         base = _base_for_others(opened)
     with atomic_files.whole_directory(Path(out)) as place:
@@ -78,8 +72,7 @@ def export_hf(
             adapters.write(place, opened.adapter, base=base, dtype=dtype)
         else:
             _write_json(place / "config.json", shape)
-            save = save_for_orbax if orbax else save_weights
-            save(place, opened.config, opened.weights, dtype=dtype)
+            save_weights(place, opened.config, opened.weights, dtype=dtype)
     return opened.name
 
 

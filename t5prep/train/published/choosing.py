@@ -1,4 +1,4 @@
-"""Choose which of a model's weight files to read, the first of six formats that it has, and read tensors by name."""
+"""Choose which of a model's weight files to read, the first of four formats that it has, and read tensors by name."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import numpy as np
 
 from t5prep.errors import UsageError
 from t5prep.io.model_files import ModelFiles
-from t5prep.train.published import flax_file, hdf5_file, orbax_file, safetensors_file, t5x_file, torch_file
+from t5prep.train.published import flax_file, safetensors_file, t5x_file, torch_file
 from t5prep.train.published.stored import Index, LazyArray, UnreadableError
 
 # File → reader, in order of preference: fast and safe first. Each may be in parts, listed by `FILE.index.json`.
@@ -16,14 +16,23 @@ FORMATS: dict[str, Callable[[Path], dict[str, LazyArray]]] = {
     "model.safetensors": safetensors_file.tensors,
     "pytorch_model.bin": torch_file.tensors,
     "flax_model.msgpack": flax_file.tensors,
-    "tf_model.h5": hdf5_file.tensors,
     t5x_file.NAME: t5x_file.tensors,
-    orbax_file.NAME: orbax_file.tensors,
 }
 
 
-# Checkpoints that programs of JAX save without a config.json.
-WITHOUT_CONFIG = {t5x_file.NAME, orbax_file.NAME}
+# Other formats, by the file that tells them, and the command that converts them once, by the libraries that write them.
+CONVERT = {
+    "tf_model.h5": (
+        'with transformers 4, which reads TensorFlow\'s weights (pip install "transformers<5" tensorflow tf-keras torch): '
+        'python -c "from transformers import AutoModelForSeq2SeqLM as M; '
+        "M.from_pretrained('{0}', from_tf=True).save_pretrained('CONVERTED')\""
+    ),
+    "_METADATA": (
+        "with the program that wrote Orbax's checkpoint (pip install orbax-checkpoint flax), into a folder with the model's "
+        'config.json: python -c "import os, orbax.checkpoint as o, flax.serialization as f; '
+        "open('flax_model.msgpack', 'wb').write(f.to_bytes(o.StandardCheckpointer().restore(os.path.abspath('{0}'))['params']))\""
+    ),
+}
 
 
 def tensors(model: ModelFiles) -> dict[str, LazyArray]:
@@ -39,17 +48,32 @@ def tensors(model: ModelFiles) -> dict[str, LazyArray]:
             for part in _parts(model, f"{whole}.index.json"):
                 tensors |= _read(model, part, read)
             return tensors
+    if name := _unread(model):
+        raise UsageError(
+            f"{model.name} has its weights in {name} alone, which is not read. Convert it once, "
+            f"{CONVERT[name].format(model.name)}"
+        )
     raise UsageError(f'"{model.name}" holds no weights; one of {", ".join(FORMATS)} is looked for.')
 
 
+def tells_shape(model: ModelFiles) -> bool:
+    """Check whether the weights of a model tell its shape, or lie in a format that `tensors` refuses."""
+    return t5x_file.NAME in model.names or _unread(model) is not None
+
+
 def shape(model: ModelFiles) -> bytes:
-    """Return the config.json that a checkpoint of T5X or Orbax lacks, from the shapes of its tensors. Raises UsageError."""
+    """Return the config.json that a checkpoint of T5X lacks, from the shapes of its tensors. Raises UsageError."""
     try:
         return json.dumps(t5x_file.shape_of(tensors(model))).encode()
     except UnreadableError as error:
         raise UsageError(
             f"{model.name} has no config.json, and its weights do not tell the shape, for {error}."
         ) from error
+
+
+def _unread(model: ModelFiles) -> str | None:
+    """Return the weight file of a model in a format that is not read, if it has one."""
+    return next((name for name in CONVERT if {name, f"{name}.index.json"} & model.names), None)
 
 
 def _parts(model: ModelFiles, index: str) -> list[str]:

@@ -108,8 +108,6 @@ def _slice(data: memoryview, at: int, size: int) -> memoryview:
 
 ARRAY = 1  # flax.serialization's extension type for an ndarray
 CHUNKED = "__msgpack_chunked_array__"
-# Tables of vectors, beside BERT's `..._embeddings`; Flax names their values otherwise than those of a product's matrix.
-EMBEDDINGS = ("shared", "embed_tokens", "relative_attention_bias")
 
 
 def tensors(path: Path) -> dict[str, LazyArray]:
@@ -142,22 +140,6 @@ def pytorch_name(names: tuple[str, ...], stored: LazyArray) -> tuple[str, bool]:
     return ".".join([*parts, re.sub("^(kernel|embedding|scale)$", "weight", last)]), (
         last == "kernel" and len(stored.shape) == 2
     )
-
-
-def flax_name(name: str, axes: int) -> tuple[str, ...]:
-    """Return the path of a weight with PyTorch's name and so many axes in the tree of transformers' Flax models.
-
-    >>> flax_name("encoder.block.0.layer.0.SelfAttention.q.weight", 2)[-2:]
-    ('q', 'kernel')
-    >>> flax_name("bert.embeddings.word_embeddings.weight", 2)[-1], flax_name("bert.embeddings.LayerNorm.weight", 1)[-1]
-    ('embedding', 'scale')
-    """
-    *parts, last = name.split(".")
-    if last == "weight" and axes == 2:
-        last = "embedding" if parts[-1] in EMBEDDINGS or parts[-1].endswith("_embeddings") else "kernel"
-    elif last == "weight" and parts[-1] not in ("layer_norm", "final_layer_norm"):  # T5's norms are FlaxT5's own
-        last = "scale"
-    return (*parts, last)
 
 
 def array_at(path: Path, data: memoryview, value: Any) -> LazyArray:

@@ -1,12 +1,11 @@
-"""Small models as transformers 4's own TensorFlow and Flax classes save them, with what these classes compute.
+"""Small models as transformers 4's own Flax classes save them, with what these classes compute.
 
-    python make_by_transformers4.py OUT tf|flax
+    python make_by_transformers4.py OUT
 
-Run once, in environments with transformers 4.57, TensorFlow 2.20 and tf-keras, or flax and jax 0.7; transformers 5 has
-neither class. The files beside this one are its output, and the reference for the readers of both formats.
+Run once, in an environment with transformers 4.57, flax and jax 0.7; transformers 5 has no such class. The files beside
+this one are its output, and the reference for the reader.
 """
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,20 +32,6 @@ def save(model: Any, place: Path, logits: Any) -> None:
     np.savez(place / "reference.npz", logits=np.asarray(logits), **batch())
 
 
-def by_tensorflow(config: Any, place: Path) -> None:
-    import tensorflow as tf
-    from transformers import TFT5ForConditionalGeneration
-
-    tf.random.set_seed(1)
-    rng = np.random.default_rng(5)
-    model = TFT5ForConditionalGeneration(config)
-    asked = {name: tf.constant(value) for name, value in batch().items()}
-    model(asked)
-    for weight in model.weights:
-        weight.assign(weight.numpy() + rng.standard_normal(weight.shape) * 0.2)
-    save(model, place, model(asked).logits)
-
-
 def by_flax(config: Any, place: Path) -> None:
     import flax.serialization
     import jax
@@ -63,15 +48,14 @@ def by_flax(config: Any, place: Path) -> None:
         (place.parent / name / "flax_model.msgpack").write_bytes(flax.serialization.to_bytes(params))
 
 
-def main(out: Path, by: str) -> None:
-    os.environ["TF_USE_LEGACY_KERAS"] = "1"
+def main(out: Path) -> None:
     from transformers import T5Config
 
     for family, shape in FAMILIES.items():
-        place = out / family / by
+        place = out / family / "flax"
         place.mkdir(parents=True, exist_ok=True)
-        (by_tensorflow if by == "tf" else by_flax)(T5Config(**shape), place)
+        by_flax(T5Config(**shape), place)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]))

@@ -239,12 +239,11 @@ def _written(model: Path) -> dict[str, Path]:
         tensors |= {t: row.T if layout.transposed else row for t, row in zip(layout.tensors, rows, strict=True)}
     save_weights(model, TINY, weights)
     model_formats.write_flax(model / "flax_model.msgpack", tensors)
-    model_formats.write_hdf5(model / "tf_model.h5", tensors)
     write_archive(model / "pytorch_model.bin", pickled(state()))
     return {path.name: path for path in model.iterdir() if path.name != "config.json"}
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "flax_model.msgpack", "tf_model.h5"])
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "flax_model.msgpack"])
 def test_a_file_cut_anywhere_is_one_sentence(model: Path, name: str) -> None:
     files = _written(model)
     whole = files.pop(name).read_bytes()
@@ -258,7 +257,7 @@ def test_a_file_cut_anywhere_is_one_sentence(model: Path, name: str) -> None:
     refused(model, f"{name} cannot be read, for it")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "flax_model.msgpack", "tf_model.h5"])
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "flax_model.msgpack"])
 def test_a_file_with_any_byte_changed_is_read_or_is_one_sentence(model: Path, name: str) -> None:
     files = _written(model)
     whole = bytearray(files.pop(name).read_bytes())
@@ -277,12 +276,11 @@ def test_a_file_with_any_byte_changed_is_read_or_is_one_sentence(model: Path, na
 def test_formats_are_preferred_in_order_and_a_part_that_is_missing_is_named(model: Path) -> None:
     files = _written(model)
     shared = dict.fromkeys(files)
-    for name in ("model.safetensors", "pytorch_model.bin", "flax_model.msgpack", "tf_model.h5"):
+    for name in ("model.safetensors", "pytorch_model.bin", "flax_model.msgpack"):
         shared[name] = np.asarray(load_weights(model)[1]["shared"])
         files[name].unlink()
     assert (shared["pytorch_model.bin"] == 0).all()  # the archive's are not the others'
     assert np.array_equal(shared["model.safetensors"], shared["flax_model.msgpack"])
-    assert np.array_equal(shared["flax_model.msgpack"], shared["tf_model.h5"])
     (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../part.safetensors"}}))
     refused(model, r"lacks \.\./part.safetensors, which model.safetensors.index.json names")
     (model / "model.safetensors.index.json").write_text("[]")

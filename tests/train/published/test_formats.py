@@ -21,21 +21,20 @@ from t5prep.train.published import choosing  # noqa: E402
 
 GOLDEN = Path(__file__).parents[2] / "data" / "published"
 PYTORCH = ("bin", "legacy", "sharded")
-OTHERS = {"flax": "flax_model.msgpack", "tf": "tf_model.h5"}
+OTHERS = {"flax": "flax_model.msgpack"}
 
 
 @pytest.fixture(scope="module")
 def torch_models(torch_t5: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What PyTorch saves of every family, and the same tensors in Flax's and Keras's layout."""
+    """What PyTorch saves of every family, and the same tensors in Flax's layout."""
     out = tmp_path_factory.mktemp("models")
     shutil.copytree(torch_t5, out, dirs_exist_ok=True)
     for family in FAMILIES:
         stored = choosing.tensors(model_files.find(out / family))
         tensors = {name: one.read() for name, one in stored.items()}
-        for kind, write in (("flax", model_formats.write_flax), ("tf", model_formats.write_hdf5)):
-            (out / family / kind).mkdir()
-            shutil.copy(out / family / "config.json", out / family / kind)
-            write(out / family / kind / OTHERS[kind], tensors)
+        (out / family / "flax").mkdir()
+        shutil.copy(out / family / "config.json", out / family / "flax")
+        model_formats.write_flax(out / family / "flax" / OTHERS["flax"], tensors)
     return out
 
 
@@ -86,11 +85,9 @@ def test_layers_as_a_loop_compute_the_same(torch_models: Path, family: str) -> N
         np.testing.assert_allclose(*(tf.convert_to_tensor(gradients[name]) for _, gradients in found), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("family", "kind"), [("t5", "flax"), ("t5", "tf/sharded"), ("t5_1_1", "tf"), ("t5_1_1", "flax/sharded")]
-)
+@pytest.mark.parametrize(("family", "kind"), [("t5", "flax"), ("t5_1_1", "flax/sharded")])
 def test_what_transformers_4_wrote_computes_what_transformers_4_did(family: str, kind: str) -> None:
-    """Whole files and parts, by its own TensorFlow and Flax classes (tests/data/published/make_by_transformers4.py)."""
+    """Whole files and parts, by its own Flax classes (tests/data/published/make_by_transformers4.py)."""
     place = GOLDEN / family / kind
     config, read = load_weights(place)
     assert config.tie_word_embeddings == (family == "t5")

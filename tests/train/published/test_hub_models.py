@@ -50,8 +50,10 @@ def test_a_shape_fetches_the_config_alone(internet: Internet) -> None:
     ("kind", "wanted"),
     [
         ("t5/flax", ["flax_model.msgpack"]),
-        ("t5_1_1/tf", ["tf_model.h5"]),
-        ("t5/tf/sharded", ["tf_model-00001-of-00002.h5", "tf_model-00002-of-00002.h5", "tf_model.h5.index.json"]),
+        (
+            "t5_1_1/flax/sharded",
+            [*(f"flax_model-0000{part}-of-00002.msgpack" for part in (1, 2)), "flax_model.msgpack.index.json"],
+        ),
     ],
 )
 def test_only_the_files_of_one_format_are_fetched(
@@ -82,7 +84,7 @@ def test_only_the_files_of_one_format_are_fetched(
             "pytorch_model.bin cannot be read, for its pickle is damaged",
         ),
         ({"config.json": golden("t5/flax")["config.json"]}, "holds no weights; one of model.safetensors"),
-        (golden("t5_1_1/tf") | {"config.json": golden("t5/flax")["config.json"]}, "decoder.block.0.layer.2"),
+        (golden("t5_1_1/flax/sharded") | {"config.json": golden("t5/flax")["config.json"]}, "decoder.block.0.layer.2"),
     ],
 )
 def test_errors_name_the_model_and_no_cache(internet: Internet, files: dict[str, bytes], said: str) -> None:

@@ -24,7 +24,6 @@ Write = Callable[[Path, dict[str, np.ndarray]], None]
 WRITERS: dict[str, Write] = {
     "pytorch_model.bin": model_formats.write_pytorch,
     "flax_model.msgpack": model_formats.write_flax,
-    "tf_model.h5": model_formats.write_hdf5,
 }
 OBJECTS = 1_000_000  # bytes of Python's own objects: names, paths, functions
 
