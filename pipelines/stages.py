@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from pipelines import steps
 from pipelines.steps import Hashed, Job, PrepareBlock, RejectedPart, WriteShard
 from t5prep import sources
-from t5prep.dataset import card, manifest, rejected_rows, shard_files
+from t5prep.dataset import manifest, rejected_rows, shard_files
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins
@@ -79,21 +79,8 @@ class Finish:
         )
         if dataset.task.file:
             paths.write(paths.at(self.out, manifest.TASK_FILE), staged.definition.code)
-        write_cards(dataset, self.out)
         paths.write_pieces(paths.at(self.out, manifest.NAME), dataset.pieces())
         return dataset
-
-
-def write_cards(dataset: Manifest, out: str) -> None:
-    """Write what people and catalogues read of a dataset; a README of the user's own stays. Raises OutputError."""
-    paths.write_pieces(paths.at(out, card.CROISSANT), card.croissant(dataset))
-    place = paths.at(out, card.NAME)
-    try:
-        ours = card.is_ours(paths.read(place))
-    except FileNotFoundError:
-        ours = True
-    if ours:
-        paths.write(place, card.text(dataset).encode())
 
 
 def write_index(written: ShardTotals, out: str) -> Index:

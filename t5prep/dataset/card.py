@@ -1,23 +1,15 @@
-"""Describe a prepared dataset for others, from its manifest alone: README.md for the Hugging Face Hub, Croissant for catalogues.
-
-Croissant 1.0 is the format in which search engines and catalogues read about datasets.
-"""
+"""Describe a prepared dataset for the readers of the Hugging Face Hub, from its manifest alone: the card, README.md."""
 
 import dataclasses
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from t5prep.dataset.manifest import NAME as MANIFEST
-from t5prep.dataset.manifest import Manifest, json_pieces
-from t5prep.dataset.shard_files import Shard
+from t5prep.dataset.manifest import Manifest
 from t5prep.tasks.options import spelled
 
 NAME = "README.md"
-CROISSANT = "croissant.json"
-# A README with this line was written here, and is written again; any other belongs to the user and stays.
+# A README with this line was written by `push`, and is written again; any other belongs to the user and stays.
 MARK = "<!-- written by t5prep: it is written again when the dataset is -->"
 # Licences by the names that the Hub has for them (a part of its list).
 _LICENCES = (
@@ -39,35 +31,13 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000
 
 _MOST_FILES = 100
 _BECAME = ("read", "examples", "rejected", "duplicates", "blank")
-# The context of the specification (docs.mlcommons.org/croissant/docs/croissant-spec.html, appendix 1).
-_CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "cr": "http://mlcommons.org/croissant/",
-    "dct": "http://purl.org/dc/terms/",
-    "sc": "https://schema.org/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "equivalentProperty": "cr:equivalentProperty",
-    "samplingRate": "cr:samplingRate",
-    "conformsTo": "dct:conformsTo",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    **{
-        name: f"cr:{name}"
-        for name in (
-            *("citeAs", "column", "extract", "field", "fileProperty", "fileObject", "fileSet", "format", "includes"),
-            *("isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex"),
-            *("repeated", "replace", "separator", "source", "subField", "transform"),
-        )
-    },
-}
 
 
 def text(manifest: Manifest) -> str:
-    """Return the card: a header in YAML, and what the manifest says in words and tables. The same manifest, the same card."""
-    header = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in _header(manifest).items())
-    return "\n".join(["---", header, "---", MARK, "", *_body(manifest), ""])
+    """Return the card: the Hub's header, and what the manifest says in words and tables. The same manifest, the same card."""
+    from huggingface_hub import DatasetCard  # imported here: `prepare` starts without it
+
+    return str(DatasetCard("\n".join(["---", _header(manifest), "---", MARK, "", *_body(manifest), ""])))
 
 
 def table_of(split: str) -> str:
@@ -103,23 +73,24 @@ def licence(manifest: Manifest) -> str:
     return name if name in _LICENCES else "other" if name else ""
 
 
-def _header(manifest: Manifest) -> dict[str, Any]:
-    """Return the facts of the header, as JSON values, which are YAML too."""
+def _header(manifest: Manifest) -> str:
+    """Return the facts of the header as YAML."""
+    from huggingface_hub import DatasetCardData
+
     examples = sum(split.examples for split in manifest.splits.values())
     size = next((name for most, name in _SIZES if examples < most), "n>1M")
     kinds = [_TASKS[metric] for metric in manifest.task.metrics if metric in _TASKS]
-    facts: dict[str, Any] = {
-        "pretty_name": f"{manifest.settings.task}, prepared for T5",
-        "license": licence(manifest),
-        "license_name": manifest.source.licence if licence(manifest) == "other" else "",
-        "task_categories": ["text-classification"] if manifest.task.classes else kinds or ["text-generation"],
-        "size_categories": [size],
-        "tags": ["t5", "t5prep", "tfrecord", manifest.settings.task],
-        "source_datasets": [place_of(manifest).removeprefix("hf:").partition("#")[0].partition("@")[0]]
-        if manifest.source.uri.startswith("hf:")
-        else [],
+    hub = manifest.source.uri.startswith("hf:")
+    facts = DatasetCardData(
+        pretty_name=f"{manifest.settings.task}, prepared for T5",
+        license=licence(manifest) or None,
+        license_name=manifest.source.licence if licence(manifest) == "other" else None,
+        task_categories=["text-classification"] if manifest.task.classes else kinds or ["text-generation"],
+        size_categories=[size],
+        tags=["t5", "t5prep", "tfrecord", manifest.settings.task],
+        source_datasets=[place_of(manifest).removeprefix("hf:").partition("#")[0].partition("@")[0]] if hub else None,
         # The Hub's viewer and `datasets` read these (huggingface.co/docs/hub/datasets-manual-configuration): `push` writes them.
-        "configs": [
+        configs=[
             {
                 "config_name": "default",
                 "data_files": [
@@ -129,8 +100,8 @@ def _header(manifest: Manifest) -> dict[str, Any]:
                 ],
             }
         ],
-    }
-    return {key: value for key, value in facts.items() if value not in ("", [])}
+    )
+    return str(facts.to_yaml())
 
 
 def _body(manifest: Manifest) -> Iterator[str]:
@@ -230,53 +201,3 @@ def literal(text: str) -> str:
         f"&#{ord(character)};" if character in "\\`*[]<>|!~&" else character if character.isprintable() else " "
         for character in text
     )
-
-
-def croissant(manifest: Manifest) -> Iterator[bytes]:
-    """Yield the metadata as JSON-LD, in pieces: each shard with its checksum, and each split with its number of records."""
-    rows = place_of(manifest)
-    facts: dict[str, Any] = {
-        "@context": _CONTEXT,
-        "@type": "sc:Dataset",
-        "conformsTo": "http://mlcommons.org/croissant/1.0",
-        "name": re.sub(r"[^A-Za-z0-9_-]", "_", f"{manifest.settings.task}-{manifest.digest[:12]}"),
-        "description": f"TFRecord shards of token ids for a T5, made by t5prep from {rows}. {MANIFEST} describes the records.",
-        "license": manifest.source.licence or "unknown",
-        "citeAs": manifest.source.citation,
-        "version": "1.0.0",
-        "keywords": ["t5", "tfrecord", manifest.settings.task],
-        "isBasedOn": [{"@type": "sc:CreativeWork", "name": rows, "version": manifest.source.revision}],
-        "distribution": [shard for split in manifest.splits.values() for shard in split.shards],
-        "recordSet": [
-            {
-                "@type": "cr:RecordSet",
-                "@id": "splits",
-                "name": "splits",
-                "dataType": "cr:Split",
-                "key": {"@id": "splits/name"},
-                "field": [_field("splits/name", "sc:Text"), _field("splits/records", "sc:Integer")],
-                "data": [
-                    {"splits/name": name, "splits/records": split.records} for name, split in manifest.splits.items()
-                ],
-            }
-        ],
-    }
-    yield from json_pieces(facts, fields=_file, indent=2, ensure_ascii=False)
-    yield b"\n"
-
-
-def _file(shard: Shard) -> dict[str, str]:
-    """Return what is said of one shard."""
-    return {
-        "@type": "cr:FileObject",
-        "@id": shard.name,
-        "name": shard.name,
-        "contentUrl": shard.name,
-        "contentSize": f"{shard.bytes} B",
-        "encodingFormat": "application/x-tfrecord",
-        "sha256": shard.sha256,
-    }
-
-
-def _field(name: str, kind: str) -> dict[str, str]:
-    return {"@type": "cr:Field", "@id": name, "name": name, "dataType": kind}

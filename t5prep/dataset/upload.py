@@ -9,7 +9,7 @@ from pathlib import Path
 
 from t5prep.dataset import card, manifest, shard_files, table, verify
 from t5prep.errors import DatasetError, OutputError
-from t5prep.io import gcs, uploads
+from t5prep.io import atomic_files, gcs, uploads
 from t5prep.io.uploads import Conflict, Upload
 
 
@@ -160,9 +160,9 @@ def _check(to: str, checksums: Mapping[str, str]) -> None:
 def push(data: str, *, repo: str, private: bool = False, tokenizer: str | None = None) -> str:
     """Upload a dataset that verifies, all its files in one commit, and return the page's address.
 
-    A table of each split as texts is written beside the shards, and goes along: the Hub's viewer shows it. `tokenizer` is for
-    the table, if the one that the manifest names cannot be found. Raises DatasetError for a dataset that does not verify,
-    TokenizerError, UsageError, OutputError.
+    A table of each split as texts and a card (README.md; one of the user's own stays) are written beside the shards, and go
+    along: the Hub shows both. `tokenizer` is for the table, if the one that the manifest names cannot be found. Raises
+    DatasetError for a dataset that does not verify, TokenizerError, UsageError, OutputError.
     """
     folder = manifest.folder_of(data) or "."
     if gcs.is_gs(folder):
@@ -173,6 +173,9 @@ def push(data: str, *, repo: str, private: bool = False, tokenizer: str | None =
     for split, file in tables.items():
         rows = table.records(folder, splits=[split], tokenizer=tokenizer)
         table.write(rows, Path(folder) / file, compression="zstd")  # the way to the Hub is slower than that
+    readme = Path(folder) / card.NAME
+    if not readme.exists() or card.is_ours(readme.read_bytes()):
+        atomic_files.write_whole(readme, card.text(dataset).encode())
     names = [*shards, *tables.values(), *verify.names_beside(dataset, Path(folder)), manifest.NAME]
     message = f"Dataset prepared by {dataset.created_by}"
     return uploads.upload_to_hub(folder, repo=repo, kind="dataset", private=private, message=message, names=names)

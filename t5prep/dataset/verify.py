@@ -23,7 +23,7 @@ _SIDE_BY_SIDE = 8
 _PIECE = 1 << 20
 # Other files that a dataset may have, besides its shards and its rejected rows.
 _OF_SHARDS = (shard_files.INDEX, shard_files.LENGTHS, shard_files.ORIGINS)
-BESIDE = ("report.html", *_OF_SHARDS, card.NAME, card.CROISSANT, manifest.TASK_FILE)
+BESIDE = ("report.html", *_OF_SHARDS, card.NAME, manifest.TASK_FILE)
 
 
 def verify(

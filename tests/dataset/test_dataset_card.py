@@ -1,7 +1,8 @@
-"""The card and the metadata of a dataset say what its manifest says, and go with it to the Hub."""
+"""The card of a dataset says what its manifest says, and goes with it to the Hub."""
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - 
 
 import t5prep
 from t5prep.cli import main
-from t5prep.dataset import card, manifest, table
+from t5prep.dataset import card, manifest, table, upload
 
 YAML = pytest.importorskip("yaml")
 
@@ -29,7 +30,8 @@ def data(tmp_path: Path) -> Path:
 def test_the_card_has_the_header_that_the_hub_reads(data: Path) -> None:
     from huggingface_hub import DatasetCard
 
-    made, text = manifest.load(data), (data / card.NAME).read_text()
+    made = manifest.load(data)
+    text = card.text(made)
     header = DatasetCard(text).data.to_dict()
     assert header["task_categories"] == ["text-classification"]
     assert header["size_categories"] == ["n<1K"]
@@ -53,25 +55,22 @@ def test_a_licence_is_the_hubs_name_of_it_or_other(data: Path, licence: str, exp
     assert header.get("license_name", "") == (licence if expected == "other" else "")
 
 
-def test_croissant_names_each_shard_with_its_checksum(data: Path) -> None:
-    facts, made = json.loads((data / card.CROISSANT).read_text()), manifest.load(data)
-    shards = {shard.name: shard.sha256 for split in made.splits.values() for shard in split.shards}
-    assert {file["name"]: file["sha256"] for file in facts["distribution"]} == shards
-    assert facts["conformsTo"] == "http://mlcommons.org/croissant/1.0"
-    (splits,) = facts["recordSet"]
-    assert splits["data"] == [
-        {"splits/name": name, "splits/records": split.records} for name, split in made.splits.items()
-    ]
-
-
-def test_the_same_dataset_has_the_same_cards_and_a_readme_of_ones_own_stays(data: Path, tmp_path: Path) -> None:
+def test_a_card_of_push_is_removed_with_its_dataset_and_a_readme_of_the_user_stays(
+    data: Path,
+    tmp_path: Path,
+    hub_that_takes: type[HubThatTakes],  # noqa: F811
+) -> None:
     before = bytes_of(data)
+    upload.push(str(data), repo="me/questions")
+    assert card.is_ours((data / card.NAME).read_bytes())
+    shutil.rmtree(data / "table")
     choices = {"tokenizer": "sample:", "input_length": 64, "layout": "ragged"}
-    prepared(tmp_path / "rows.csv", data, **choices)
+    prepared(tmp_path / "rows.csv", data, **choices, fresh=True)
     assert bytes_of(data) == before
     (data / card.NAME).write_text("# Mine\n")
-    prepared(tmp_path / "rows.csv", data, **choices)
-    assert bytes_of(data) == {**before, card.NAME: b"# Mine\n"}
+    prepared(tmp_path / "rows.csv", data, **choices, fresh=True)
+    upload.push(str(data), repo="me/questions")
+    assert (data / card.NAME).read_text() == "# Mine\n"
 
 
 def test_push_publishes_a_dataset_in_one_commit(data: Path, hub_that_takes: type[HubThatTakes]) -> None:  # noqa: F811
@@ -99,6 +98,7 @@ def test_datasets_loads_what_the_card_names(data: Path, tmp_path: Path, streamin
             prepared(tmp_path / "rows.csv", folder, tokenizer="sample:", input_length=64, splits=splits)
         for split in names:
             table.write(t5prep.table(folder, splits=[split]), folder / card.table_of(split), compression="zstd")
+        (folder / card.NAME).write_text(card.text(manifest.load(folder)))
         loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"), streaming=streaming)
         for split, rows in zip(names, loaded.values(), strict=True):
             assert list(rows) == t5prep.table(folder, splits=[split]).read_all().to_pylist()

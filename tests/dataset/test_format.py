@@ -51,8 +51,6 @@ def prepare(out: Path, layout: str) -> None:
     made = prepared(source, out, tokenizer="sample:", **choices)
     made = dataclasses.replace(made, source=dataclasses.replace(made.source, uri="rows.csv"))  # not in the digest
     (out / manifest.NAME).write_text(made.dumps(), encoding="utf-8")
-    for name in ("README.md", "croissant.json"):
-        (out / name).unlink()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

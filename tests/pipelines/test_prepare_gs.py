@@ -89,8 +89,10 @@ def test_one_in_ten_requests_fails_and_the_bytes_are_the_same(source, bucket, fr
 def test_an_engine_that_failed_goes_on_in_a_bucket_with_what_it_had_made(source, bucket, front, tmp_path, capsys):
     require("prism")
     place = f"{bucket}/data"
-    # What is written after the card is the manifest.
-    front.fault = lambda seen: "403" if seen.kind == "multipart" and front.made()[-1:] == ["data/README.md"] else ""
+    # What is written after the origins is the manifest.
+    front.fault = lambda seen: (
+        "403" if seen.kind == "multipart" and front.made()[-1:] == ["data/shards.origins"] else ""
+    )
     with pytest.raises(OutputError, match=r"manifest.json: .* lacks storage\.objects\.create"):
         prepared(source, place, runner="prism", **CHOICES)
     front.fault = lambda seen: ""
