@@ -39,11 +39,6 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
     metavar="KEY=VALUE",
     help="A setting of `t5prep train`: remat=true.",
 )
-@click.option(
-    "--program",
-    metavar="FOLDER",
-    help="A step that `export --format step --platform tpu` wrote, instead of a model. TensorFlow is not needed.",
-)
 @click.option("--packed", is_flag=True, help="Rows hold several examples each.")
 @click.option("--embed", is_flag=True, help="What `t5prep embed` runs, instead of a training: the encoder alone.")
 @click.option("--price", type=click.FloatRange(min=0), help="What one chip costs for an hour, in any currency.")
@@ -68,9 +63,6 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     Example:
       t5prep plan --model t5-large --batch 8 --input-length 128 --target-length 20 --tpu v2-8
     """
-    if program := given.pop("program"):
-        _exported(Path(program), tpus=given["tpus"], as_json=as_json)
-        return
     if importlib.util.find_spec("tensorflow") is None:
         if not TENSORFLOW_FITS:
             _model_options.need_tensorflow()
@@ -131,23 +123,6 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     if html:
         page.write(plans, out=html)
         _output.say(f"page: {html}")
-
-
-def _exported(folder: Path, *, tpus: tuple[str, ...], as_json: bool) -> None:
-    """Print the answer for an exported step. Raises UsageError where an option is given that the step has decided."""
-    from t5prep.plan import exported
-
-    context = click.get_current_context()
-    for option in context.command.params:
-        given = context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE
-        if given and option.name not in ("program", "tpus", "as_json"):
-            raise UsageError(f"--program names a whole step, which decides the rest: leave {option.opts[0]} out.")
-    if len(tpus) > 1:
-        raise UsageError(f"A step was exported for one TPU, and --tpu names {len(tpus)}: leave the others out.")
-    tpu = tpus[0] if tpus else "v5e-8"
-    answer = exported.compile_exported(folder, tpu=tpu)
-    text = "\n".join(exported.lines(answer, folder=folder, tpu=tpu))
-    _output.show(exported.as_json(answer, tpu=tpu), text, as_json=as_json)
 
 
 def options_of(config: Any, *, tpu: str | None) -> dict[str, Any]:

@@ -15,36 +15,31 @@ from t5prep.cli import _model_options, _output
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["hf", "savedmodel", "step"]),
+    type=click.Choice(["hf", "savedmodel"]),
     default="hf",
     show_default=True,
-    help="For PyTorch, for TensorFlow, or the training step for jax.",
+    help="For PyTorch, or for TensorFlow.",
 )
 @_model_options.which
 @click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="Of a SavedModel's search.")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
-    help="Of a Hugging Face directory's weights (float32), which are rounded to it, or a step's products (as the run's).",
+    default="float32",
+    show_default=True,
+    help="Of a Hugging Face directory's weights, which are rounded to it.",
 )
-@click.option(
-    "--platform", type=click.Choice(["cpu", "cuda", "tpu"]), default="cpu", show_default=True, help="Of a step."
-)
-@click.option("--devices", default=1, show_default=True, type=click.IntRange(min=1), help="Of a step.")
 @click.option("--merge", is_flag=True, help="Of a run with adapters (LoRA): a whole model instead of peft's adapters.")
 @click.option("--license", "licence", default="", help="The model's licence as the Hub names it, such as apache-2.0.")
 @click.option("--text", is_flag=True, help="Of a SavedModel: texts in and out, by tensorflow_text's SentencePiece.")
 @_output.as_json
 def export_command(
-    model: str, out: str, form: str, which: str, dtype: str | None, text: bool, as_json: bool, **given: Any
+    model: str, out: str, form: str, which: str, dtype: str, text: bool, as_json: bool, **given: Any
 ) -> None:
     """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, or a SavedModel for TensorFlow.
 
     A SavedModel takes ids and gives ids. With --text it takes whole inputs, prefix and all, and gives answers; programs
     that load it import tensorflow_text first, and TensorFlow Serving has it built in.
-
-    A step is the run's training step and its forward pass as programs that jax runs without TensorFlow, with the state to
-    go on from. Neither a GPU nor a TPU need be here.
 
     \b
     Example:
@@ -58,12 +53,7 @@ def export_command(
         raise UsageError("--text is for a SavedModel: add --format savedmodel, or leave --text out.")
     if form == "hf":
         options = {name: given[name] for name in ("licence", "merge")}
-        checkpoint = export.export_hf(model, out=out, which=which, dtype=dtype or "float32", **options)
-    elif form == "step":
-        from t5prep.train.publish.export_step import export_step
-
-        options = {name: given[name] for name in ("platform", "devices")}
-        checkpoint = export_step(model, out=out, which=which, dtype=dtype or "", **options)
+        checkpoint = export.export_hf(model, out=out, which=which, dtype=dtype, **options)
     else:
         checkpoint = export.export_saved_model(model, out=out, which=which, beams=given["beams"], text=text)
     _output.show({"checkpoint": checkpoint, "out": out, "format": form}, f"{out}: {checkpoint}", as_json=as_json)

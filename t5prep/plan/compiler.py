@@ -3,11 +3,10 @@
 libtpu reads its settings from the environment when it is loaded, may end the process, and uses gigabytes of memory; so
 it never runs inside the program that asks.
 
-What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), {"exported": folder}, a step that `export
---format step` wrote, or {"module": base64}, a serialized HloModuleProto for one device; and "keep", a file for the compiled
-text, "save", a run's directory for whose start the executable is kept (`compiling.place_of`), "dump", an empty folder, where
-the memory of a step alone is asked: the compiler writes there what it has planned, and is stopped before it generates code,
-which takes nearly all of its time.
+What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), or {"module": base64}, a serialized
+HloModuleProto for one device; and "keep", a file for the compiled text, "save", a run's directory for whose start the
+executable is kept (`compiling.place_of`), "dump", an empty folder, where the memory of a step alone is asked: the compiler
+writes there what it has planned, and is stopped before it generates code, which takes nearly all of its time.
 
 It prints one JSON object: memory in bytes, FLOPs, bytes, estimated cycles; or `error`, the compiler's own words.
 
@@ -29,8 +28,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-from t5prep.io import paths
 
 # A line of XLA's buffer assignment: the temporaries of the whole program in HBM. Other memories have a `color`.
 _TEMPORARIES = re.compile(r"allocation \d+: size (\d+), page \d+, preallocated-temp:")
@@ -69,8 +66,6 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
     state: dict[str, int] = {}
     try:
         described = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:devices]
-        if folder := asked.get("exported"):
-            return read(exported_step(Path(folder), described).compile())
         program, state = step_of(asked["step"], described) if "step" in asked else module_of(asked["module"], described)
         executable = program.lowered.compile()
     except Exception as error:  # jaxlib raises several classes, its own and MLIR's; only the message matters
@@ -117,23 +112,6 @@ def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, i
     )
     weights, slots, _, copies, *_ = made.program.arguments
     return made.program, {"weight_bytes": _on_a_device((weights, copies)), "slot_bytes": _on_a_device(slots)}
-
-
-def exported_step(folder: Path, devices: list[Any]) -> Any:
-    """Return a step that `export --format step` wrote, as jax lowers it for these devices. TensorFlow is not needed."""
-    import jax
-    import jax.export
-    import numpy as np
-
-    axes: dict[str, int] = json.loads(paths.read(folder / "step.json"))["mesh"]
-    step = jax.export.deserialize(bytearray(paths.read(folder / "train_step.jax")))
-    mesh = jax.sharding.Mesh(np.array(devices).reshape(list(axes.values())), list(axes))
-    shapes = [
-        jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding)
-        for one, sharding in zip(step.in_avals, step.in_shardings_jax(mesh), strict=True)
-    ]
-    arguments, _ = jax.tree.unflatten(step.in_tree, shapes)
-    return jax.jit(step.call, donate_argnums=(0, 1, 2, 3)).lower(*arguments)  # the state is updated in place
 
 
 def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:
@@ -233,7 +211,7 @@ def by_operation(text: str) -> dict[str, int]:
 def kind_of(operation: str) -> str:
     """Return what an operation is, from the name that TensorFlow and XLA gave it, without its number and where it stands.
 
-    >>> kind_of("jit(train_step)/call_exported/einsum_12"), kind_of("jit(step)/gradient_tape/einsum_3/Einsum_1"), kind_of("")
+    >>> kind_of("jit(train_step)/einsum_12"), kind_of("jit(step)/gradient_tape/einsum_3/Einsum_1"), kind_of("")
     ('einsum', 'gradient: einsum', 'without a name')
     """
     parts = [part for part in operation.split("/") if part]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
@@ -43,15 +42,8 @@ class Program:
     @functools.cached_property
     def lowered(self) -> Any:
         """Return the program as jax lowers it: a jax.stages.Lowered, to be compiled."""
-        return self._jitted.lower(*self.arguments)
-
-    def exported(self) -> bytes:
-        """Return the program as `jax.export.deserialize` reads it, for as many devices as the layout has."""
-        return bytes(jax.export.export(self._jitted, platforms=[self.layout.platform])(*self.arguments).serialize())
-
-    @property
-    def _jitted(self) -> Any:
-        return jax.jit(self.function, out_shardings=self.results, donate_argnums=self.donated, keep_unused=True)
+        jitted = jax.jit(self.function, out_shardings=self.results, donate_argnums=self.donated, keep_unused=True)
+        return jitted.lower(*self.arguments)
 
     @functools.cached_property
     def digest(self) -> str:
