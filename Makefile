@@ -14,7 +14,7 @@ RUNNER ?= local
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help prep train test test-slow lint format bench golden reference bench-tpu clean
+.PHONY: help prep train test test-slow lint format bench golden reference clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ help:  ## print this list
 
 # Stamps say nothing about an environment whose Python is gone.
 ifeq ($(shell test -x $(BIN)/python && echo there),)
-$(shell rm -f $(VENV)/base $(VENV)/train $(VENV)/dev $(VENV)/plan)
+$(shell rm -f $(VENV)/base $(VENV)/train $(VENV)/dev)
 endif
 
 # What an installation is made of; the encoder in C is built by it.
@@ -86,15 +86,6 @@ reference: $(VENV)/base  ## write docs/reference.md from the commands
 
 bench: $(VENV)/dev  ## print what README and docs/speed.md say of speed, measured here, as one table (ten minutes): ARGS=
 	$(BIN)/python -m tests.benchmarks.bench $(ARGS)
-
-$(VENV)/plan: $(INSTALLED)
-	@.ci/python $(VENV) train '$(PYTHON)'
-	@echo "installing the TPU compiler into $(VENV) (once; pip says what it fetches) ..." >&2
-	$(PIP) -e '.[train,dev,plan]'
-	@touch $(VENV)/base $(VENV)/train $(VENV)/dev $@
-
-bench-tpu: $(VENV)/plan  ## compile the step for a TPU beside those of transformers 4.57 (no TPU needed; long): ARGS=
-	$(BIN)/python -m tests.benchmarks.bench_tpu $(ARGS)
 
 clean:  ## remove what was built and prepared here (not what is kept in the cache)
 	rm -rf $(VENV) data build *.egg-info .pytest_cache .mypy_cache .ruff_cache

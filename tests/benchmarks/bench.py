@@ -1,4 +1,4 @@
-"""All that README and docs/speed.md say of speed on this machine, as one table: `make bench`, ten minutes of two quiet cores.
+"""All that README and docs/speed.md say of speed and memory on this machine: `make bench`, ten minutes of two quiet cores.
 
 T5PREP_CORPORA=FOLDER make bench       with texts of open vocabulary (`python -m tests.benchmarks.open_corpora FOLDER`)
 make bench ARGS="reader step"          some parts of it
@@ -10,16 +10,20 @@ import os
 import sys
 from collections.abc import Iterator
 
-from tests.benchmarks import processor_time
+from tests.benchmarks import bench_memory, processor_time
 from tests.benchmarks.processor_time import Line
 
-PARTS = ("prepare", "tokenizer", "reader", "generate", "step", "starts")
+PARTS = ("prepare", "reader", "step", "starts", "memory")
+SIZES = ("50MB", "200MB")  # of the corpora whose preparation is watched
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=PARTS, help=f"which of {', '.join(PARTS)}")
-    processor_time.show(lines(parser.parse_args().parts))
+    parts = list(parser.parse_args().parts)
+    processor_time.show(lines([part for part in parts if part != "memory"]))
+    if "memory" in parts:
+        bench_memory.main(SIZES, standalone_mode=False)
 
 
 def lines(parts: list[str]) -> Iterator[Line]:

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.bench_starts [NAME ...]
 
-`plan` compiles for a TPU, the first time for a minute or two, and is left out unless it is named (it needs `make bench-tpu`'s
-packages).
+`plan` compiles for a TPU, the first time for a minute or two, and is left out unless it is named (it needs the extra
+`plan`).
 """
 
 import os

@@ -3,27 +3,19 @@
 import dataclasses
 import importlib.metadata
 import importlib.util
-import inspect
 import itertools
 import json
 import math
-import re
-import textwrap
 
 import numpy as np
 import pytest
-import torch_encoders
-import torch_t5gemma
 import toy_dataset
 from click.testing import CliRunner
 
-import t5prep
 from t5prep.cli import main
 from t5prep.errors import UsageError
-from t5prep.io import signed_files
 from t5prep.plan import compiled as compiled_module
 from t5prep.plan import lengths, planner, report, search
-from t5prep.plan import question as question_module
 from t5prep.plan.chips import CHIPS, GIB, parse
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.lengths import Shape
@@ -369,183 +361,3 @@ def test_every_kind_of_recipe_compiles_as_a_toy(recipe, tpu, tmp_path, monkeypat
     shape, settings = _toy_of(recipe)
     settings = dataclasses.replace(settings, batch=2)
     assert ask(Question(shape, settings, parse(tpu), 32, 1 if "bert" in recipe else 8)).fits
-
-
-def test_the_table_of_the_readme_is_what_the_bench_prints():
-    from benchmarks import bench_tpu
-
-    text = bench_tpu.PAGE.read_text(encoding="utf-8")
-    begin = bench_tpu.BEGINS[0]
-    assert text.count(begin) == 1
-    lines = text.partition(begin)[2].partition(bench_tpu.END)[0].splitlines()
-    assert "estimate, not a measurement." in lines[1]
-    assert re.search(r"jax [\d.]+, libtpu [\d.]+, tensorflow [\d.]+; \d{4}-\d\d-\d\d\.$", lines[1])
-    head, rule, *rows = lines[3:]
-    assert head == f"| {' | '.join(bench_tpu.COLUMNS)} |"
-    assert rule.count("---") == len(bench_tpu.COLUMNS)
-    assert {one.split(" | ")[1] for one in rows} >= {"t5prep", *(name for name, _ in bench_tpu.PEERS.values())}
-    cycles = {}
-    for one in rows:
-        cells = [cell.strip() for cell in one.strip("|").split("|")]
-        state, temporaries, peak = (float(cell.removesuffix(" GiB")) * GIB for cell in cells[2:5])
-        flops, millions = float(cells[5].removesuffix(" G").replace(",", "")), float(cells[6].removesuffix(" M"))
-        said = Compiled(True, int(peak), int(state), int(temporaries), 0, int(flops * 1e9), 0, round(millions * 1e6))
-        cycles.setdefault(cells[0], {})[cells[1]] = said
-    for model, said in cycles.items():
-        for program, one in said.items():
-            assert bench_tpu.row(model, program, one, ours=said["t5prep"]).rsplit("|", 2)[0] in text
-    base = cycles["t5-base"]["t5prep"]
-    assert base.estimated_cycles <= 50e6
-    assert base.argument_bytes <= 1.25 * GIB  # weights in float32, and their matrices in bfloat16
-    assert base.temp_bytes < 1.5 * GIB
-    assert all(
-        said["t5prep"].hbm_bytes < min(one.hbm_bytes for name, one in said.items() if name != "t5prep")
-        for said in cycles.values()
-    )
-
-
-@pytest.fixture
-def answered(monkeypatch):
-    """A compiler that answers at once: 3 GiB and a microsecond a token."""
-    pytest.importorskip("libtpu", reason="needs the extra plan")
-
-    def ask(question: Question) -> Answer:
-        check(question)
-        tokens = question.rows * (question.input_length + question.target_length)
-        said = Compiled(True, 3 * GIB, estimated_cycles=int(tokens * 1e-6 * question.tpu.chip.clock_hz))
-        return Answer(question, dataclasses.replace(said, weight_bytes=GIB))
-
-    for module in (question_module, planner):
-        monkeypatch.setattr(module, "ask", ask)
-    return ask
-
-
-@pytest.fixture
-def data(tmp_path) -> str:
-    """A dataset of 1,000 short examples and 10 long ones, in shapes that hold the longest."""
-    made = toy_dataset.write(tmp_path / "data", {"train": [1010]}, length=512)
-    made.splits["train"].lengths["joint"] = [[32, 4, 1000], [512, 4, 10]]
-    (tmp_path / "data" / "manifest.json").write_text(made.sealed().dumps())
-    return str(tmp_path / "data")
-
-
-def test_a_price_is_a_number(data):
-    result = CliRunner().invoke(main, ["plan", "--model", "t5-base", "--data", data, "--price", "nan"])
-    assert (result.exit_code, "--price nan is not a price" in result.output) == (1, True)
-
-
-def test_an_epoch_has_its_price(answered, data):
-    arguments = ["--model", "t5-base", "--data", data, "--batch", "8", "--tpu", "v5e-8", "--quick", "--price", "1.5"]
-    result = invoke(*arguments)
-    assert result.exit_code == 0, result.output
-    said = json.loads(invoke(*arguments, "--json").stdout)["epoch"]
-    assert said["steps"] == 127
-    assert said["price"] == pytest.approx(said["hours"] * 8 * 1.5)
-    assert re.search(r"an epoch      1,010 rows, 127 steps, .* on 8 chips, \d+\.\d\d at the price given", result.stdout)
-    sweep = invoke("--model", "t5-base", "--data", data, "--sweep", "--tpu", "v5e", "--tpu", "v3-8", "--batch", "16")
-    assert [line.split()[0] for line in sweep.stdout.splitlines()[:3]] == ["tpu", "v5e", "v3-8"]
-
-
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [("plan_sweep", ["v5e-4 True", "v5e-8 True"]), ("plan_lengths", ["as prepared 0.92", "packed 0.0"])],
-)
-def test_the_examples_of_planning_run(answered, data, capsys, name, lines):
-    code = inspect.getdoc(getattr(t5prep, name)).partition("\nExample:\n")[2]
-    exec(textwrap.dedent(code).replace('"data/sample"', repr(data)), {"t5prep": t5prep})
-    printed = capsys.readouterr().out.splitlines()
-    assert all(any(one.startswith(line) for one in printed) for line in lines), printed
-
-
-def test_lengths_are_planned_from_the_manifest_and_each_shape_is_compiled(answered, data):
-    arguments = ["--model", "t5-base", "--data", data, "--batch", "8", "--tpu", "v5e", "--lengths"]
-    said = {one["name"]: one for one in json.loads(invoke(*arguments, "--json").stdout)["choices"]}
-    assert {"as prepared", "two shapes", "packed"} <= set(said)
-    assert [shape["rows"] for shape in said["two shapes"]["shapes"]] == [1000, 10]
-    assert said["two shapes"]["padding"] < said["as prepared"]["padding"]
-    assert said["two shapes"]["estimated_epoch_seconds"] < said["as prepared"]["estimated_epoch_seconds"] / 5
-    assert re.search(r"two shapes: t5prep train \.\.\. --set buckets=\d+x\d+,\d+x\d+\n", invoke(*arguments).stdout)
-
-
-@real
-@pytest.mark.slow
-def test_memory_is_planned_without_code(tiny):
-    """The same temporaries as of the compiled step, but for some constants; and the compiler is stopped before its code.
-
-    Of packed rows, whose masks are the larger ones, and long enough for attention row by row.
-    """
-    from t5prep.train.model.attention import Heads
-
-    length = 1024
-    assert Heads.of(TINY["num_heads"], queries=length, keys=length).by_rows
-    question = planner.questions(model=tiny, tpus=["v5e"], batches=[2], lengths=(length, 8), packed=True)[0]
-    shape = dataclasses.replace(question.shape, num_layers=1, num_decoder_layers=1)
-    question = dataclasses.replace(question, shape=shape)
-    compiled, planned = (ask(dataclasses.replace(question, memory_alone=alone)).compiled for alone in (False, True))
-    assert compiled.fits
-    assert planned.fits
-    assert planned.program_bytes == 0
-    assert compiled.temp_bytes > 2**20  # far more than these constants
-    assert compiled.temp_bytes - 2**17 <= planned.temp_bytes <= compiled.temp_bytes
-
-
-@pytest.mark.slow
-def test_the_executable_is_kept_for_a_run(tmp_path, monkeypatch):
-    """Of a model that is split over two devices of four, by the compiler; a device holds half of what is split."""
-    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
-    shape = {
-        "model_type": "t5",
-        "vocab_size": 256,
-        "d_model": 64,
-        "d_kv": 16,
-        "d_ff": 128,
-        "num_layers": 1,
-        "num_heads": 4,
-    }
-    (tmp_path / "config.json").write_text(json.dumps(shape))
-    typed = [
-        "--model",
-        str(tmp_path),
-        "--batch",
-        "4",
-        "--input-length",
-        "16",
-        "--target-length",
-        "4",
-        "--quick",
-        "--json",
-    ]
-    typed += ["--tpu", "v5e-4", "--set", "dropout=0", "--save", str(tmp_path / "run")]
-    said = {}
-    for shard in (1, 2):
-        result = CliRunner().invoke(main, ["plan", *typed, "--set", f"shard={shard}"], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        said[shard] = json.loads(result.stdout)
-        assert "The executable is " in result.stderr
-    # Four replicas add up their gradients, as large as the weights alone; two times two exchange activations, too.
-    gradients = _float32_bytes(shape_of(str(tmp_path)))
-    assert said[1]["exchanged_bytes"] == pytest.approx(gradients, rel=0.02)
-    assert said[2]["exchanged_bytes"] > gradients / 2
-    assert 0.5 <= said[2]["weight_bytes"] / said[1]["weight_bytes"] < 0.55
-    kept = sorted((tmp_path / "cache" / "programs").iterdir())
-    assert [path.suffix for path in kept] == [".executable"] * 2
-    made_by = json.loads(signed_files.check(kept[1].read_bytes(), name=kept[1].name).partition(b"\n")[0])
-    assert made_by["platform"] == "tpu"
-    assert made_by["libtpu"] == importlib.metadata.version("libtpu")
-
-
-@real
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["t5gemma", "t5gemma2", "eurobert", "deberta"])
-def test_another_family_compiles(name, tmp_path, monkeypatch):
-    """A T5Gemma with packed rows, so that queries have positions of their own examples, and windows shorter than the inputs."""
-    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
-    writes = name in torch_t5gemma.MODELS
-    config = torch_t5gemma.MODELS[name] if writes else torch_encoders.TYPES[name]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    lengths = (32, 16 if writes else 1)
-    question = planner.questions(model=str(tmp_path), tpus=["v5e"], batches=[8], lengths=lengths, packed=writes)[0]
-    answer = planner.ask(question)
-    assert answer.fits
-    assert answer.compiled.weight_bytes >= _float32_bytes(question.shape)
-    assert answer.compiled.flops > 0.9 * 8 * training_flops(question.shape, input_length=32, target_length=lengths[1])
