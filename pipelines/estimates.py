@@ -22,7 +22,7 @@ from t5prep.io import byte_sizes, gcs, progress
 from t5prep.prepare import row_limit, shards
 from t5prep.prepare.row_limit import LimitedFile
 from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
-from t5prep.reading import blocks, formats, text_rows
+from t5prep.reading import blocks, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved
 from t5prep.sources.opening import unpacked_name
@@ -264,11 +264,10 @@ def _before(block: Block) -> Block:
 
 def _alike(files: list[LimitedFile], settings: Settings) -> list[list[LimitedFile]]:
     """Return the files in groups: those of a split, where files are splits themselves, else some that follow each other."""
-    own = {} if settings.splits else formats.of_files([blocks.files(file.element)[0].name for file in files])
     groups: dict[Any, list[LimitedFile]] = {}
     for number, file in enumerate(files):
-        name = blocks.files(file.element)[0].name
-        groups.setdefault(own.get(name, number * SAMPLED_FILES // len(files)), []).append(file)
+        split = "" if settings.splits else blocks.files(file.element)[0].split
+        groups.setdefault(split or number * SAMPLED_FILES // len(files), []).append(file)
     return list(groups.values())
 
 

@@ -31,7 +31,7 @@ from t5prep.prepare.near_duplicates.sketches import Sketch
 from t5prep.prepare.shards import ShardSpec, ShardTotals, WrittenShard
 from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
-from t5prep.reading import blocks, formats
+from t5prep.reading import blocks
 from t5prep.reading.blocks import Block
 
 # Spills that are merged into one: a range is read from each.
@@ -125,7 +125,7 @@ class Local:
         """Return what a worker makes of each block and file; the spills are on the disk."""
         gathering, settings = Gathering(work, self._pool), work.job.settings
         if settings.dedup != "near":  # a sketch is of one file
-            apart = {} if settings.splits else formats.of_files(steps.staged_of(work.job).names)
+            apart = {} if settings.splits else steps.staged_of(work.job).splits
             elements = blocks.joined(elements, apart=apart, size=self._joined_bytes)
         gathering.take_all(elements)
         rejected = sorted(gathering.rejected, key=lambda piece: piece.about)

@@ -384,13 +384,17 @@ def _asked(
         with contextlib.suppress(OSError):  # said where it is read as a filter
             trusted_code.remember(rules.read(path))
     chosen = definition.choose(options)
-    with _opened(definition.task.corpus.source if source is None else source, chosen) as resolved:
+    has_splits = bool(given.get("split_files"))
+    with _opened(definition.task.corpus.source if source is None else source, chosen, has_splits) as resolved:
         yield definition, chosen, resolved, given
 
 
 @contextlib.contextmanager
-def _opened(source: Any, task: ChosenTask) -> Iterator[Resolved]:
-    """Yield a source as pinned files: of a place, of standard input (`-`), or of rows in memory. Raises T5prepError."""
+def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator[Resolved]:
+    """Yield a source as pinned files: of a place, of standard input (`-`), or of rows in memory. Raises T5prepError.
+
+    has_splits: the user says which file is of which split, so the configs of a card are not read
+    """
     given: contextlib.AbstractContextManager[Resolved]
     if not isinstance(source, str | Path):
         given = memory_source.table(source)
@@ -399,7 +403,7 @@ def _opened(source: Any, task: ChosenTask) -> Iterator[Resolved]:
             raise UsageError("--source -: standard input is closed. Pipe the rows into it, or name a file.")
         given = memory_source.piped(sys.stdin.buffer, name="stdin")
     elif str(source):
-        given = contextlib.nullcontext(sources.resolve(str(source), include=task.files))
+        given = contextlib.nullcontext(sources.resolve(str(source), include=task.files, ignore_card=has_splits))
     else:
         raise UsageError(f"{task.name} has no source of its own. Say where the rows are: --source mine.csv")
     with given as resolved:

@@ -40,7 +40,6 @@ from t5prep.prepare.sort_blocks import BlockSorter, BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
 from t5prep.prepare.token_cache import TokenCache
 from t5prep.reading import blocks as parallel_files
-from t5prep.reading import formats
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved
 from t5prep.tasks import registry
@@ -115,6 +114,11 @@ class Staged:
     def names(self) -> Sequence[str]:
         """The names of the source's files, in order."""
         return [name for name, *_ in self._files()]
+
+    @functools.cached_property
+    def splits(self) -> Mapping[str, str]:
+        """The split of each of the source's files that has one."""
+        return {name: split for name, *_, split in self._files() if split}  # RawFile's first field and its last
 
     def _files(self) -> list[list[Any]]:
         return json.loads(b"[%b]" % b",".join(self._read(FILES).splitlines()))
@@ -346,7 +350,7 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
         code += work.job.digest if earlier else ""
         key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
         cache = TokenCache(Path(work.kept), key=key, fresh=work.fresh)
-    own_splits = {} if settings.splits else formats.of_files(staged.names)
+    own_splits = {} if settings.splits else staged.splits
     sorter = BlockSorter(settings, task.task, tokenizer, files=staged.names, own_splits=own_splits)
     return BlockTokenizer(settings, task, tokenizer, cache=cache, leaks=leaks, earlier=earlier), sorter
 

@@ -16,8 +16,8 @@ from pipelines import engines, pool
 from t5prep.errors import OutputError, SourceError, T5prepError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
+from t5prep.prepare import source_files
 from t5prep.reading import columns as text_columns
-from t5prep.reading import formats
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
 from t5prep.tokens import huggingface_files, training
@@ -155,15 +155,19 @@ def of_split(source: Resolved, split: str = "") -> Resolved:
 
     Which files are read is said on stderr. Raises UsageError for a split that is not there.
     """
-    own = formats.of_files([file.name for file in source.files])
-    there = sorted(set(own.values()))
-    if split == "all" or not (split or "train" in there):
+    if split == "all":
+        return source
+    selected = source_files.select(source, any_format=True)
+    own, there = source_files.splits_of(selected.source.files), sorted(selected.splits)
+    if not (split or ("train" in there and len(there) > 1)):
         return source
     if split and split not in there:
         has = f"the splits {', '.join(there)}" if there else "no files that are splits"
         raise UsageError(f"--split {split}: {source.uri} has {has}. Leave it out, or: --split all")
     wanted = split or "train"
-    files = tuple(file for file in source.files if own[file.name] == wanted)
+    files = tuple(file for file in source.files if own.get(file.name) == wanted)
+    for message in selected.messages:
+        print(message, file=sys.stderr)
     if not split:
         others = ", ".join(name for name in there if name != wanted)
         print(f"only the split train is read, not {others}: --split all reads every file", file=sys.stderr)

@@ -6,7 +6,7 @@ from typing import Any
 
 from t5prep.errors import UsageError
 from t5prep.tasks.example import is_split_name
-from t5prep.tasks.options import check, option, spelled
+from t5prep.tasks.options import check, flag, option, spelled
 
 TARGETS = ("text", "class", "tags", "labels", "number", "tokens")
 # What the head of an encoder tells of a text or its words.
@@ -144,6 +144,13 @@ class Settings:
         False, "keep newlines, each as the token <extra_id_2>, instead of a space", changes_tokens=True
     )
     splits: dict[str, float] | None = option(None, _SPLITS, parse=parse_splits)  # noqa: RUF009 - a field
+    split_files: tuple[str, ...] = option(
+        (), "the files of each split, as in train=data/a-*.csv,test=b.csv; no other file is read"
+    )
+    split_column: str = option(
+        "", "a column with the split of each row: train, dev, test, or another name", changes_tokens=True
+    )
+    skip_files: tuple[str, ...] = option((), "a glob of files that are not read, as in sample_submission.csv")
     held_out: float | None = option(
         None,
         "if the source has training rows and no validation: the share or number of them to validate on",
@@ -219,6 +226,15 @@ class Settings:
             raise UsageError(
                 "--dedup-against goes with --dedup exact or --dedup near, which say what a repeated text is"
             )
+        chosen = [
+            flag(name)
+            for name in ("splits", "split_files", "split_column")
+            if getattr(self, name) and (name != "splits" or (self.split_files or self.split_column))
+        ]
+        if self.split_column and self.held_out is not None:
+            chosen.append("--held-out")
+        if len(chosen) > 1:
+            raise UsageError(f"{' and '.join(chosen)}: each says which split a row is of. Leave one of them out")
         if self.held_out is not None and self.splits is not None:
             raise UsageError(
                 "--held-out divides what the source gives to train, and --splits all rows: choose one of them"

@@ -37,9 +37,10 @@ from t5prep.prepare.token_cache import TokenCache
 from t5prep.reading import blocks, columns, rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
+from t5prep.sources import split_names
 from t5prep.tasks import example_table, registry
 from t5prep.tasks import task as task_columns
-from t5prep.tasks.example import Example, problem
+from t5prep.tasks.example import Example, is_split_name, problem
 from t5prep.tasks.example_table import Inputs
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens.featurizer import Features
@@ -54,7 +55,8 @@ class BlockExamples:
     def __init__(self, settings: Settings, task: ChosenTask) -> None:
         self._task, self._columns, self._template = task, task.columns, task.template
         self._group = settings.group_column
-        self._wanted = [*self._columns.all, *([self._group] if self._group else [])]
+        self._split = settings.split_column
+        self._wanted = [*self._columns.all, *filter(None, (self._group, self._split))]
         self.columns = tuple(dict.fromkeys(task_columns.names(self._wanted)))
 
     def __call__(self, block: Block) -> pa.Table:
@@ -71,7 +73,8 @@ class BlockExamples:
             read = columns.gathered(read, self.columns, there=block.columns)
             names = self._columns.found_in(read.table.column_names)
             left = np.ones(len(read.numbers), bool)
-            if names is not None and set(self._template.columns) <= names.keys():
+            has_split = not self._split or self._split in read.table.column_names
+            if names is not None and has_split and set(self._template.columns) <= names.keys():
                 text = {name: columns.text_of(read.table[name]) for name in read.table.column_names}
                 examples, described = example_table.fill(
                     self._template,
@@ -79,6 +82,7 @@ class BlockExamples:
                     read.numbers - block.first_row,
                     record_id=text.get(self._columns.id_name),
                     group=text.get(self._group),
+                    split=_splits(text[self._split]) if self._split else None,
                 )
                 tables, left = [examples], ~described
                 empty = left & np.logical_and.reduce([pc.binary_length(each).to_numpy() == 0 for each in text.values()])
@@ -113,6 +117,7 @@ class BlockExamples:
             example = self._task.to_example(row.record)
             if self._group:
                 rows.text(row.record, self._group, "")  # raises Reject for a list
+            split = _split(rows.text(row.record, self._split, ""), self._split) if self._split else ""
         except Reject as reject:
             return str(reject)
         except KeyError as error:
@@ -125,7 +130,7 @@ class BlockExamples:
             raise self._failed(row, block, error) from error
         if wrong := problem(example):
             raise self._failed(row, block, TypeError(wrong))
-        return example
+        return dataclasses.replace(example, split=split) if split else example
 
     def _failed(self, row: Row, block: Block, error: BaseException) -> TaskError:
         """Return the error of a task that fails at a row, as a sentence that names the line of its code."""
@@ -138,6 +143,22 @@ class BlockExamples:
             f"the task {self._task.name} fails at {name}, row {number[0]}: {registry.said(error)}"
             f"{f' ({where})' if where else ''}. Fix its to_example, or let it raise Reject for such rows.{unread}"
         )
+
+
+def _split(text: str, column: str) -> str:
+    """Return the split that the text of a column names. Raises Reject if it names none."""
+    split = split_names.split_of_word(text)
+    if not is_split_name(split):
+        raise Reject(f"no split: {text!r:.60} in {column}")
+    return split
+
+
+def _splits(texts: pa.LargeStringArray) -> pa.StringArray:
+    """Return the split that each text names, null where it names none."""
+    coded = texts.dictionary_encode()
+    words = [split_names.split_of_word(text) for text in coded.dictionary.to_pylist()]
+    splits = pa.array([word if is_split_name(word) else None for word in words], pa.string())
+    return splits.take(coded.indices)
 
 
 def _first(which: np.ndarray) -> np.ndarray:

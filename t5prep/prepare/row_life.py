@@ -27,12 +27,12 @@ from t5prep.dataset.settings import OF_HEADS
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, SourceError, T5prepError
 from t5prep.io import paths, trusted_code
-from t5prep.prepare import placement, record_counts, row_limit
+from t5prep.prepare import placement, record_counts, row_limit, source_files
 from t5prep.prepare.block_tokenizer import BlockExamples, BlockTokenizer
 from t5prep.prepare.filters import rules
 from t5prep.prepare.filters.chain import Chain, code_files
 from t5prep.prepare.sort_blocks import BlockSorter
-from t5prep.reading import blocks, formats, text_rows
+from t5prep.reading import blocks, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
 from t5prep.sources import RawFile, raw
@@ -346,8 +346,10 @@ class Lives:
         if not self._source and uri != "sample:" and raw.parse(uri).scheme:
             # Whoever made the dataset chose this address.
             print(f"Reading the source again, which the manifest says is {uri}", file=sys.stderr, flush=True)
-        there = sources.resolve(uri, include=self._task.files, progress=False)
-        by_name = {file.name: file for file in there.files}
+        settings = self.dataset.settings
+        there = sources.resolve(uri, include=self._task.files, progress=False, ignore_card=bool(settings.split_files))
+        selected = source_files.of_settings(there, settings, self._task).source
+        by_name = {file.name: file for file in (*there.files, *selected.files)}
         for file in said.files:
             if file.name not in by_name:
                 raise SourceError(f"{self._source or said.uri} has no {file.name} any more. Say where it is: --source")
@@ -376,7 +378,7 @@ class Lives:
             self._trust(code, path=path, use="filter texts")
         if Chain(settings.filter).files() != self.dataset.filter_files:
             raise SourceError("a file that its filters read is not the one that made the dataset.")
-        return _Steps(self.dataset, task, self.opened.tokenizer, [file.name for file in self._files])
+        return _Steps(self.dataset, task, self.opened.tokenizer, self._files)
 
     def _recomputed(self, id: str, place: tuple[str, int] | None, found: Found | None) -> "_Recomputed | None":
         """Return what the steps make of the row of a place, or of the first row that makes this record; None if there is none."""
@@ -498,13 +500,14 @@ class _Recomputed:
 class _Steps:
     """The steps of one preparation, for single rows. Evaluation sets and earlier datasets are not read again."""
 
-    def __init__(self, dataset: manifest.Manifest, task: Any, tokenizer: Tokenizer, files: Sequence[str]) -> None:
+    def __init__(self, dataset: manifest.Manifest, task: Any, tokenizer: Tokenizer, files: Sequence[RawFile]) -> None:
         settings = dataset.settings
         self._settings, self._task, self._tokenizer = settings, task, tokenizer
         self.examples = BlockExamples(settings, task)
-        self._own_splits = {} if settings.splits else formats.of_files(files)
+        self._own_splits = {} if settings.splits else source_files.splits_of(files)
         self._tokenize = BlockTokenizer(settings, task, tokenizer)
-        self._sort = BlockSorter(settings, task.task, tokenizer, files=files, own_splits=self._own_splits)
+        names = [file.name for file in files]
+        self._sort = BlockSorter(settings, task.task, tokenizer, files=names, own_splits=self._own_splits)
 
     def made(self, reached: _Reached, *, wanted: str | None) -> _Recomputed:
         """Return what the steps make of a row; of several examples, the one whose record has the `wanted` id."""

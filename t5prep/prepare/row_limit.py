@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from t5prep.dataset.settings import Settings
-from t5prep.reading import blocks, formats
+from t5prep.prepare import source_files
+from t5prep.reading import blocks
 from t5prep.reading.blocks import BLOCK_BYTES, Block, Pair
 from t5prep.sources import RawFile
 from t5prep.tasks.task import ChosenTask, Corpus
@@ -27,7 +28,7 @@ def limited_files(files: Sequence[RawFile], settings: Settings, task: ChosenTask
     if settings.limit is None:
         yield from map(LimitedFile, elements)
         return
-    own = {} if settings.splits else formats.of_files([file.name for file in files])
+    own = {} if settings.splits else source_files.splits_of(files)
     left = dict.fromkeys(own.values(), settings.limit) or {"": settings.limit}
     for element in elements:
         split = own.get(blocks.files(element)[0].name, "")

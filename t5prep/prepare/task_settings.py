@@ -1,7 +1,9 @@
 """Complete and check the settings of a preparation: by its task, by the beginning of its source, and by its tokenizer."""
 
+import collections
 import dataclasses
 import re
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,14 +16,14 @@ import pyarrow.compute as pc
 
 from t5prep.dataset.settings import OF_HEADS, Settings, row_counts
 from t5prep.errors import SourceError, TokenizerError, UsageError
-from t5prep.prepare import earlier_datasets, placement, row_limit
+from t5prep.prepare import earlier_datasets, placement, row_limit, source_files
 from t5prep.prepare.block_tokenizer import BlockExamples
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.row_limit import LimitedFile
 from t5prep.prepare.sorted_pairs import SortedPairs
 from t5prep.reading import blocks, formats, json_documents
-from t5prep.reading.blocks import Block
-from t5prep.sources import RawFile, Resolved
+from t5prep.reading.blocks import Block, Pair
+from t5prep.sources import RawFile, Resolved, split_names
 from t5prep.tasks import example_table
 from t5prep.tasks import options as task_options
 from t5prep.tasks import task as task_columns
@@ -35,6 +37,8 @@ DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
 # A column with more different values is text, not the name of a class.
 MOST_CLASSES = 1_000
 KINDS = OF_HEADS[1:]
+# So many files of each split are opened before any work, to look for the columns.
+FILES_LOOKED_AT = 8
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -53,7 +57,7 @@ def decide(
 
     Raises UsageError, SourceError or TokenizerError if they do not go together.
     """
-    source = without_documents(source, kind=given.get("format") or task.task.corpus.format)
+    source = with_labelled_files(with_splits(source, task, given), task, given)
     task = with_label_names(definition, task, source=source)
     settings = whole(task, source=source, **given)
     if (tokenizer.is_encoders or settings.target != "text") and task.target != "number" and not task.classes:
@@ -72,8 +76,10 @@ def whole(chosen: ChosenTask, *, source: Resolved, **given: Any) -> Settings:
     task = chosen.task
     values: dict[str, Any] = {"input_length": task.input_length, "target_length": task.target_length, **given}
     if values.get("splits") is None:
-        splits_in_files = formats.of_files([file.name for file in source.files])
-        values["splits"] = None if splits_in_files else dict(DEFAULT_SPLITS)
+        splits = set(source_files.splits_of(source.files).values())
+        # Where names tell of nothing but training, some of it is for validation.
+        is_divided = splits - {"train"} or (splits and (values.get("held_out") or values.get("split_files")))
+        values["splits"] = None if is_divided or values.get("split_column") else dict(DEFAULT_SPLITS)
     if chosen.target:
         if (said := values.get("target", "text")) not in ("text", chosen.target):
             raise UsageError(
@@ -202,7 +208,7 @@ def _target_length(task: ChosenTask, input_length: int) -> int:
 
 def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: Tokenizer) -> None:
     """Check for a missing column, and a class word that does not fit. Raises SourceError, UsageError or TokenizerError."""
-    wanted = [*task.columns.all, *([settings.group_column] if settings.group_column else [])]
+    wanted = [*task.columns.all, *filter(None, (settings.group_column, settings.split_column))]
     if not source.files:
         raise SourceError(f"{source.uri} has no files that {settings.task} can read.")
     for word in task.classes if settings.target == "text" else ():
@@ -215,19 +221,36 @@ def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, toke
     elements = blocks.match(source.files, task.pairs)
     if not settings.format and not task.task.corpus.format:
         formats.check_names([one.name for one in elements if isinstance(one, RawFile)], uri=source.uri)
-    first = elements[0]
-    block = next(row_limit.scan(LimitedFile(first), settings, task.task.corpus), None)
+    looked_at: collections.Counter[str] = collections.Counter()
+    for element in elements:
+        split = blocks.files(element)[0].split
+        looked_at[split] += 1
+        if looked_at[split] <= FILES_LOOKED_AT:
+            _check_columns(element, wanted, settings, task, is_alone=len(elements) == 1)
+
+
+def _check_columns(
+    element: RawFile | Pair,
+    wanted: Sequence[task_columns.Column],
+    settings: Settings,
+    task: ChosenTask,
+    *,
+    is_alone: bool,
+) -> None:
+    """Raise SourceError if the columns of a file or pair lack one that is wanted."""
+    block = next(row_limit.scan(LimitedFile(element), settings, task.task.corpus), None)
     record: Mapping[str, Any] = {}
     if block and not block.columns:  # its format names no columns before the rows
         record = next((row.record for row in blocks.read(block) if row.record), {})
     columns: Sequence[str] = (block.columns if block else ()) or tuple(record)
     if columns and (missing := task_columns.missing(wanted, columns)):
-        name = blocks.files(first)[0].name
+        name = blocks.files(element)[0].name
         if not settings.records and (path := json_documents.suggest(record)):
             raise SourceError(
                 f'{name} is one JSON document, with {", ".join(record)}. Say where its rows are: --records "{path}"'
             )
-        raise SourceError(f"{name} has no column {missing}")
+        instead = "" if is_alone else f" To leave the file out: --skip-files {shlex.quote(name)}"
+        raise SourceError(f"{name} has no column {missing}{instead}")
 
 
 def _column_of_classes(options: Mapping[str, Any]) -> str:
@@ -293,13 +316,62 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
     return definition.choose({**options, "label_map": ",".join(f"{name}={name}" for name in names)})
 
 
-def without_documents(source: Resolved, *, kind: str = "") -> Resolved:
-    """Return a source without the files beside its data that hold no rows: a licence, a README. They are named on stderr."""
-    rows, documents = formats.without_documents([file.name for file in source.files], kind=kind)
-    if not documents:
+def with_splits(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) -> Resolved:
+    """Return a source with the files that are read, each with its split; what is not read is said on stderr.
+
+    given: some fields of Settings
+
+    Raises UsageError or SourceError if splits cannot be told.
+    """
+    source_files.check_parameters(source, given)
+    selected = source_files.select(
+        source,
+        kind=given.get("format") or task.task.corpus.format,
+        split_files=given.get("split_files") or (),
+        skip_files=given.get("skip_files") or (),
+        draw_splits=bool(given.get("splits") or given.get("split_column")),
+        any_format=bool(task.pairs),
+    )
+    for message in selected.messages:
+        print(message, file=sys.stderr)
+    if selected.splits and "train" not in selected.splits:
+        print(
+            f"splits are {', '.join(sorted(selected.splits))}, and none is train. {split_names.ADVICE}",
+            file=sys.stderr,
+        )
+    return selected.source
+
+
+def with_labelled_files(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) -> Resolved:
+    """Return a source without files of evaluation splits that lack a column of the targets; they are named on stderr.
+
+    Each of the first files of a split is looked at; the others of one that has the columns are taken to have them too.
+    """
+    if not task.columns.targets or task.pairs or len({file.split for file in source.files}) < 2:
         return source
-    print(f"not read, because they are about the data: {', '.join(documents)}", file=sys.stderr)
-    return dataclasses.replace(source, files=tuple(file for file in source.files if file.name in set(rows)))
+    settings = whole(task, source=source, **given)
+    kept = []
+    unlabelled: dict[str, str] = {}
+    is_known: set[str] = set()
+    for file in source.files:
+        if file.split not in ("", "train", *is_known):
+            block = next(row_limit.scan(LimitedFile(file), settings, task.task.corpus), None)
+            columns = block.columns if block else ()
+            if columns and (lacks := task_columns.missing(task.columns.targets, columns)):
+                inputs = [column for column in task.columns.all if column not in task.columns.targets]
+                if not task_columns.missing(inputs, columns):
+                    unlabelled[file.name] = lacks
+                    continue
+            is_known.add(file.split)
+        kept.append(file)
+    if unlabelled:
+        name, lacks = next(iter(unlabelled.items()))
+        print(
+            f"not read, because without a target there is nothing to evaluate: {source_files.shown(list(unlabelled))} "
+            f"({name} has no column {lacks.partition(';')[0]})",
+            file=sys.stderr,
+        )
+    return dataclasses.replace(source, files=tuple(kept))
 
 
 # Turn splits that are given as numbers of rows into the shares that draw exactly these numbers.
@@ -316,7 +388,7 @@ def with_counted_splits(settings: Settings, task: ChosenTask, *, source: Resolve
     asked = {"validation": settings.held_out} if held_out else settings.splits or {}
     if not row_counts(asked):  # type: ignore[arg-type]
         return settings
-    own = formats.of_files([file.name for file in source.files]) if held_out else {}
+    own = source_files.splits_of(source.files) if held_out else {}
     if held_out and "validation" in own.values():
         return dataclasses.replace(settings, held_out=None)
     wanted = {**asked, "train": 1.0} if held_out else asked

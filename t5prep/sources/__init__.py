@@ -33,10 +33,13 @@ __all__ = [
 ]
 
 
-def resolve(uri: str, *, include: str | Iterable[str] = (), progress: bool | None = None) -> Resolved:
+def resolve(
+    uri: str, *, include: str | Iterable[str] = (), progress: bool | None = None, ignore_card: bool = False
+) -> Resolved:
     """Return a source as pinned raw files, in the order of their names.
 
     include: fnmatch patterns over the files' names, or over the last parts of them; none means every file
+    ignore_card: read every file of a dataset with a card, unless the source names a config of it
     progress: draw a bar on stderr; None draws it on a terminal only
 
     Raises SourceError, one sentence: what is wrong, and what to type next.
@@ -51,7 +54,7 @@ def resolve(uri: str, *, include: str | Iterable[str] = (), progress: bool | Non
         case "":
             from t5prep.sources import local
 
-            return local.resolve(place, include=include)
+            return local.resolve(place, include=include, ignore_card=ignore_card)
         case "gs":
             from t5prep.sources import google_storage
 
@@ -59,7 +62,7 @@ def resolve(uri: str, *, include: str | Iterable[str] = (), progress: bool | Non
         case "hf":
             from t5prep.sources import hub
 
-            return hub.resolve(place, include=include, progress=progress)
+            return hub.resolve(place, include=include, progress=progress, ignore_card=ignore_card)
         case "kaggle":
             from t5prep.sources import kaggle
 

@@ -27,6 +27,7 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
     prefix = path[: glob.start()] if glob else path
     with _sentences(place.uri):
         blobs = gcs.listed(f"gs://{bucket}/{prefix}")
+    alone: list[Any] = []
     if glob:
         root = prefix[: prefix.rfind("/") + 1]
         shape = glob_pattern(path)
@@ -55,7 +56,14 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
         offered.append(name)
         if wanted(name, include):
             files.append(RawFile(name, url, int(blob.size), checksum=checksum))
-    return Resolved(place.uri, "", checked(files, place.uri, include=include, offered=offered), licence="", citation="")
+    return Resolved(
+        place.uri,
+        "",
+        checked(files, place.uri, include=include, offered=offered),
+        licence="",
+        citation="",
+        is_named=bool(glob or alone) and not archives.is_archive(path),
+    )
 
 
 def open_blob(path: str) -> BinaryIO:

@@ -11,15 +11,15 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import requests
 
-from t5prep.errors import SourceError, did_you_mean
+from t5prep.errors import SourceError
 from t5prep.io.ranges import RangedFile
-from t5prep.sources import archives, local
+from t5prep.sources import archives, card, local, split_names
 from t5prep.sources.http import STATUSES, Broken, Download, Refused, Retries, connection_errors, digests, fetch, get
-from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
+from t5prep.sources.raw import Place, RawFile, Resolved, checked, wanted
 
 T = TypeVar("T")
 PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps its Parquet conversions, mainly of script datasets
@@ -31,7 +31,7 @@ _WHERE = (
 )
 
 
-_DATA = re.compile(r"\.(parquet|csv|tsv|jsonl?|ndjson|txt|source|target)(\.(gz|bz2|xz|zst))?$|\.zip$", re.IGNORECASE)
+_DATA = re.compile(r"\.(parquet|csv|tsv|jsonl?|ndjson|txt|source|target)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 _ABOUT = re.compile(r"(^|/)(\.|README|LICEN[CS]E|dataset_infos?\.json|requirements)", re.IGNORECASE)
 
 
@@ -62,10 +62,14 @@ class Listed:
         return "" if other else sha256
 
 
-def resolve(place: Place, *, include: Sequence[str], progress: bool | None) -> Resolved:
-    """Return the data files of a dataset (of its `#config`) at one commit. Raises SourceError."""
+def resolve(place: Place, *, include: Sequence[str], progress: bool | None, ignore_card: bool = False) -> Resolved:
+    """Return the data files of a dataset (of its `#config`) at one commit. Raises SourceError.
+
+    ignore_card: read no configs of the card, unless the place names one: the user says what is which split
+    """
     info = _info(place, place.revision or None)
-    names = (info.card_data.to_dict() if info.card_data else {}).get("license") or ""
+    facts: dict[str, Any] = info.card_data.to_dict() if info.card_data else {}
+    names = facts.get("license") or ""
     licence = ", ".join(map(str, names)) if isinstance(names, list) else str(names)
     citation = _citation(info)
     converted = place.revision == PARQUET
@@ -73,28 +77,36 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None) -> R
     if not place.revision and any(file.rfilename == script_name for file in info.siblings):
         script, info = info, _info(place, PARQUET, absent=info)
         converted = info is not script
-    card = None if converted else info.card_data  # the card lists the files of the main branch only
+    of_main = {} if converted or (ignore_card and not place.part) else facts  # the parquet branch has other files
     every = [Listed.of(file) for file in info.siblings]
-    listed = choose(every, card, place=place, converted=converted, named=bool(include))
-    chosen = [file for file in listed if archives.is_archive(file.name) or wanted(file.name, include)]
-    far = sum(file.bytes for file in chosen) > STREAM_BYTES or len(chosen) > STREAM_FILES
+    chosen = choose(every, of_main, place=place, converted=converted, named=bool(include) or ignore_card)
+    wanted_files = [file for file in chosen.files if archives.is_archive(file.name) or wanted(file.name, include)]
+    far = sum(file.bytes for file in wanted_files) > STREAM_BYTES or len(wanted_files) > STREAM_FILES
     files: list[RawFile] = []
-    offered = [file.name for file in listed]
-    for file in chosen:
+    offered = [file.name for file in chosen.files]
+    for file in wanted_files:
+        split = chosen.splits.get(file.name, "")
         if far and not archives.is_archive(file.name):
             path = f"hf://datasets/{place.name}@{info.sha}/{file.name}"
-            files.append(RawFile(file.name, path, file.bytes, sha256=file.sha256, checksum=file.checksum))
+            files.append(RawFile(file.name, path, file.bytes, sha256=file.sha256, checksum=file.checksum, split=split))
             continue
         local_path, sha256 = _fetch(place, file, info.sha, progress=progress)
         some, names = local.expand(local_path, name=file.name, include=include, sha256=sha256, checksum=file.checksum)
-        files += some
+        files += [dataclasses.replace(each, split=split) for each in some]
         offered += names
     raw_files = checked(files, place.uri, include=include, offered=offered)
     if any("/partial-" in file.name for file in raw_files):
         print(f"{place.uri}: the Hub converted only a part of it to parquet (partial-...).", file=sys.stderr)
-    facts = info.card_data.to_dict() if info.card_data else {}
-    labels = class_names(facts, place.part)
-    return Resolved(place.uri, info.sha, raw_files, licence=licence, citation=citation, class_names=labels)
+    return Resolved(
+        place.uri,
+        info.sha,
+        raw_files,
+        licence=licence,
+        citation=citation,
+        class_names=card.class_names(facts, chosen.config.name if chosen.config else place.part),
+        parameters=chosen.config.parameters if chosen.config else {},
+        base=chosen.base,
+    )
 
 
 def _info(place: Place, revision: str | None, *, absent: Any = None) -> Any:
@@ -187,95 +199,63 @@ def _citation(info: Any) -> str:
     return (info.citation or "").strip() or " ".join([address, *cited])
 
 
-def choose(
-    files: Sequence[Listed], card: Any, *, place: Place, converted: bool = False, named: bool = False
-) -> list[Listed]:
-    """Return the files of the `#config` asked for, or of the only or default config.
+class Chosen(NamedTuple):
+    """The files of a config, the split of each that the card says, and the config (None: the card has none).
 
+    `base` is the folder from which on names tell splits.
+    """
+
+    files: list[Listed]
+    splits: dict[str, str]
+    config: card.Config | None = None
+    base: str = ""
+
+
+def choose(
+    files: Sequence[Listed],
+    facts: Mapping[str, Any],
+    *,
+    place: Place,
+    converted: bool = False,
+    named: bool = False,
+) -> Chosen:
+    """Return the files of the `#config` of a place, or of the only or default config.
+
+    facts: the card's metadata
     converted: this is the Hub's parquet branch, where each folder is a config
     named: files will be chosen by their names, so keep those that do not look like data, and ask for no folder
 
     Raises SourceError, with the names of the configs, when the config does not exist or one must be chosen.
     """
-    listed = (card.to_dict() if card else {}).get("configs") or []
-    configs = {str(one.get("config_name", "default")): one for one in listed if isinstance(one, dict)}
-    configs = {name: config for name, config in configs.items() if _picked(files, config)}
-    data = [file for file in files if not _ABOUT.search(file.name) and (named or _DATA.search(file.name))]
+    data = [file for file in files if not _ABOUT.search(file.name) and (named or _is_data(file.name))]
+    config = card.choose(facts, place.part, source=place.uri)
+    if config is not None:
+        splits = config.files([file.name for file in (files if config.patterns else data)], source=place.uri)
+        return Chosen([file for file in files if file.name in splits], splits, config, config.folder)
     folders = sorted({file.name.partition("/")[0] for file in data if "/" in file.name})
-    if configs:
-        name = place.part or _default(configs)
-        if name in configs:
-            return _picked(files, configs[name])
-        raise _which(place, list(configs))
     if place.part:
         below = [file for file in data if file.name.startswith(f"{place.part}/")]
         if below:
-            return below
-        raise _which(place, folders)
+            return Chosen(below, {}, base=place.part)
+        if place.part != "default":
+            raise card.several(place.uri, place.part, folders)
     loose = any("/" not in file.name for file in data)
     known = {"data", "default"} & set(folders)
-    splits = all(re.match(r"(partial-)?(train|valid|validation|dev|test)", folder) for folder in folders)
-    if len(folders) > 1 and not known and (converted or not (loose or named or splits)):
-        raise _which(place, folders)
+    if len(folders) > 1 and not known and (converted or not (loose or named or _are_splits(folders))):
+        raise card.several(place.uri, place.part, folders)
     if "default" in folders:
-        return [file for file in data if file.name.startswith("default/")]
-    return data
+        return Chosen([file for file in data if file.name.startswith("default/")], {}, base="default")
+    return Chosen(data, {})
 
 
-def _default(configs: dict[str, dict[str, Any]]) -> str:
-    """Return the config to use when the user names none, or "" when one must be named."""
-    flagged = [name for name, config in configs.items() if config.get("default")]
-    names = [*flagged[:1], *(name for name in configs if name == "default" or len(configs) == 1)]
-    return next(iter(names), "")
+def _is_data(name: str) -> bool:
+    return bool(_DATA.search(name)) or archives.is_archive(name)
 
 
-def _picked(files: Sequence[Listed], config: dict[str, Any]) -> list[Listed]:
-    """Return the files that a card's config lists: by one pattern, by several, or by one list for each split."""
-    listed = config.get("data_files") or []
-    patterns: list[str] = []
-    for one in listed if isinstance(listed, list) else [listed]:
-        paths = one.get("path", []) if isinstance(one, dict) else one
-        patterns += [paths] if isinstance(paths, str) else [str(path) for path in paths]
-    folder = str(config.get("data_dir") or "").strip("./")
-    prefix = f"{folder}/" if folder else ""
-    if not patterns:
-        return [file for file in files if prefix and file.name.startswith(prefix) and _DATA.search(file.name)]
-    shapes = [glob_pattern(prefix + pattern.removeprefix("./")) for pattern in patterns]
-    return [file for file in files if any(shape.fullmatch(file.name) for shape in shapes)]
-
-
-def _which(place: Place, names: Sequence[str]) -> SourceError:
-    if not names:
-        return SourceError(f"{place.uri}: the dataset has no configs. Leave out #{place.part}.")
-    some = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    if place.part:
-        return SourceError(
-            f'{place.uri}: there is no config "{place.part}".{did_you_mean(place.part, names)} It has {some}.'
-        )
-    return SourceError(f"{place.uri} has several configs: {some}. Choose one: {place.uri}#{names[0]}")
-
-
-def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[str, ...]]:
-    """Return the class names of each column that a Hub dataset's card describes (`dataset_info`), for a config of it.
-
-    >>> feature = {"name": "label", "dtype": {"class_label": {"names": {"0": "neg", "1": "pos"}}}}
-    >>> class_names({"dataset_info": {"features": [feature]}})
-    {'label': ('neg', 'pos')}
-    """
-    infos = card.get("dataset_info") or []
-    infos = infos if isinstance(infos, list) else [infos]
-    named = [info for info in infos if isinstance(info, Mapping) and (not config or info.get("config_name") == config)]
-    names_of: dict[str, tuple[str, ...]] = {}
-    for feature in (named[0].get("features") if named else None) or []:
-        kind = feature.get("dtype") if isinstance(feature, Mapping) else None
-        label = kind.get("class_label") if isinstance(kind, Mapping) else None
-        names = label.get("names") if isinstance(label, Mapping) and "name" in feature else None
-        if isinstance(names, Mapping) and all(str(number).isdecimal() for number in names):
-            ordered = sorted(names.items(), key=lambda item: int(item[0]))
-            names_of[str(feature["name"])] = tuple(str(name) for _, name in ordered)
-        elif isinstance(names, list):
-            names_of[str(feature["name"])] = tuple(map(str, names))
-    return names_of
+def _are_splits(folders: Sequence[str]) -> bool:
+    """Check whether the name of every folder tells a split."""
+    paths = {folder: f"{folder}/0" for folder in folders}
+    return not split_names.find(paths).others
 
 
 # Read a file of the Hub by ranges, seekable.

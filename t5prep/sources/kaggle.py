@@ -57,6 +57,7 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None) -> R
         licence=dataset.license_name or "",
         citation=f"{dataset.creator_name or place.name.partition('/')[0]}. {dataset.title or place.name} "
         f"(version {version}). Kaggle. {address}",
+        is_named=bool(place.part) and not archives.is_archive(place.part),
     )
 
 

@@ -9,25 +9,60 @@ from pathlib import Path
 
 from t5prep.errors import SourceError
 from t5prep.io import paths
-from t5prep.sources import archives
+from t5prep.sources import archives, card
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
 
 
-def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
+def resolve(place: Place, *, include: Sequence[str], ignore_card: bool = False) -> Resolved:
     """Return every file below the place. A file is named by its path from the directory, or from the glob's fixed part.
+
+    Of a directory whose README.md is a dataset's card with configs, those of the `#config` or of the default one.
+    ignore_card: read no configs of a card, unless the place names one
 
     Raises SourceError when there is no file, or one that may not be read.
     """
+    folder, part = _folder_and_config(place.name)
     files: list[RawFile] = []
     offered: list[str] = []
     try:
-        for path, name in _named(place.name):
+        facts = card.read(folder / "README.md") if folder and (folder / "README.md").is_file() else {}
+        config = card.choose(facts, part, source=str(folder)) if part or not ignore_card else None
+        if part and config is None:
+            raise card.several(place.name, part, [])
+        named = list(_named(place.name.removesuffix(f"#{part}") if part else place.name))
+        splits = config.files([name for _, name in named], source=str(folder)) if config else {}
+        for path, name in named:
+            if config and name not in splits:
+                continue
             some, known = expand(path, name=name, include=include)
-            files += some
+            files += [dataclasses.replace(file, split=splits[name]) for file in some] if config else some
             offered += known
     except (OSError, RuntimeError) as error:  # a name that is too long, `~nobody`
         raise SourceError(f"{place.uri} cannot be read ({getattr(error, 'strerror', '') or error}).") from error
-    return Resolved(place.uri, "", checked(files, place.uri, include=include, offered=offered), licence="", citation="")
+    return Resolved(
+        place.uri,
+        "",
+        checked(files, place.uri, include=include, offered=offered),
+        licence="",
+        citation="",
+        class_names=card.class_names(facts, config.name if config else part),
+        parameters=config.parameters if config else {},
+        base=config.folder if config else "",
+        is_named=folder is None and not archives.is_archive(place.name),
+    )
+
+
+def _folder_and_config(name: str) -> tuple[Path | None, str]:
+    """Return the directory that a source names, None if it names none, and the config after a `#`."""
+    try:
+        if (path := Path(name).expanduser()).is_dir():
+            return path, ""
+        folder, mark, part = name.rpartition("#")
+        if mark and part and not path.exists() and (path := Path(folder).expanduser()).is_dir():
+            return path, part
+    except (OSError, RuntimeError, ValueError):
+        pass  # what is wrong with the name is said where it is read
+    return None, ""
 
 
 def expand(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from t5prep.errors import SourceError, did_you_mean
@@ -151,6 +152,7 @@ class RawFile:
     checksum: as the publisher gives it ("md5:..." or "sha256:..."; of the archive, for a member)
     offset: where the bytes of a tar's member begin in the archive, unpacked if it is packed; 0 for any other file
     modified: when the local file at `path` was last written, in nanoseconds since 1970; 0 for any other
+    split: its split, where a card or the user says it; "" where it is not known yet, or where rows are drawn
     """
 
     name: str
@@ -161,13 +163,28 @@ class RawFile:
     checksum: str = ""
     modified: int = 0
     offset: int = 0
+    split: str = ""
+
+    @property
+    def archive(self) -> str:
+        """Return the name of the archive that this is a member of, "" where it is none or where its name is not kept.
+
+        >>> RawFile("a/b.zip/c.csv", "/tmp/b.zip", 3, member="c.csv").archive
+        'a/b.zip'
+        """
+        member = self.member.replace("\\", "/").removeprefix("./")
+        return self.name.removesuffix(member).rstrip("/") if self.member and self.name.endswith(member) else ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Resolved:
-    """A pinned source: the URI asked for (without credentials), revision, files, licence, citation, and names of classes.
+    """A pinned source: the URI asked for (without credentials), revision, files, licence, citation, and what its card says.
 
-    `class_names` are those of columns that hold numbers, as a Hub dataset's card gives them."""
+    class_names: the names of classes of columns that hold numbers
+    parameters: what its card says of reading its files, such as `sep`
+    base: the folder of its config, "" for the top: names tell splits from there on
+    is_named: the user named one file or a glob, so one file's name alone tells no split
+    """
 
     uri: str
     revision: str
@@ -175,6 +192,9 @@ class Resolved:
     licence: str
     citation: str
     class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    base: str = ""
+    is_named: bool = False
 
 
 def wanted(name: str, include: Sequence[str]) -> bool:

@@ -43,7 +43,8 @@ def resolve(place: Place, *, url: str, include: Sequence[str], progress: bool | 
     checksum = f"etag:{etag}" if etag else ""
     files, offered = local.expand(blob.path, name=name, include=include, sha256=blob.sha256, checksum=checksum)
     files_found = checked(files, place.uri, include=include, offered=offered)
-    return Resolved(place.uri, f"sha256:{blob.sha256}", files_found, licence="", citation=place.uri)
+    is_named = not archives.is_archive(name)
+    return Resolved(place.uri, f"sha256:{blob.sha256}", files_found, licence="", citation=place.uri, is_named=is_named)
 
 
 def _name(url: str, answer: requests.Response) -> str:
@@ -95,6 +96,7 @@ def resolve_zenodo(place: Place, *, include: Sequence[str], progress: bool | Non
         files=checked(files, place.uri, include=include, offered=offered),
         licence=str((metadata.get("license") or {}).get("id", "")),
         citation=_citation(metadata, doi),
+        is_named=bool(place.part) and not archives.is_archive(place.part),
     )
 
 

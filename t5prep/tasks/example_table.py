@@ -241,10 +241,12 @@ def fill(
     *,
     record_id: pa.LargeStringArray | None,
     group: pa.LargeStringArray | None,
+    split: pa.StringArray | None = None,
 ) -> tuple[pa.Table, np.ndarray]:
     """Return the examples of the rows that a template describes (SCHEMA), and which rows these are, bool[rows].
 
-    Rows are given by their columns of text (no nulls) and their numbers, int64[rows]; record_id, group: as the table has them.
+    Rows are given by their columns of text (no nulls) and their numbers, int64[rows]; record_id, group, split: as the table
+    has them. A row without a split is not described where there are splits.
     """
     described = np.logical_or.reduce([visible(columns[column.name]) for column in template.input_columns])
     target = _joined(template.target, columns) if template.target else None
@@ -254,6 +256,8 @@ def fill(
         target = pa.array(list(template.labels.values()), pa.large_string()).take(which.fill_null(0))
     elif target is not None:
         described &= visible(target)
+    if split is not None:
+        described &= split.is_valid().to_numpy(zero_copy_only=False)
     if template.id:
         described &= pc.greater(pc.binary_length(columns[template.id]), 0).to_numpy(zero_copy_only=False)
     made = {
@@ -266,6 +270,7 @@ def fill(
         "group": None
         if group is None
         else pc.if_else(pc.equal(group, ""), pa.scalar(None, pa.large_string()), group).cast(pa.string()),
+        "split": split,
     }
     every_row = of_columns(made, len(numbers))
     return every_row if described.all() else every_row.filter(pa.array(described)), described

@@ -85,6 +85,9 @@ def typed(field: dataclasses.Field, value: Any) -> Any:
     kind = typing.get_origin(kinds[0]) or kinds[0]
     if (value is None and types.NoneType in kinds) or kind not in _KINDS:
         return value
+    if kind is tuple and isinstance(value, Mapping):
+        parts = ((name, part) for name, each in value.items() for part in ([each] if isinstance(each, str) else each))
+        value = tuple(f"{name}={part}" for name, part in parts)
     if kind is tuple and isinstance(value, str):
         value = (value,)
     accepts, what = _KINDS[kind]

@@ -79,7 +79,7 @@ def test_a_task_is_chosen_and_its_source_looked_through_once(tmp_path: Path, mon
         return lambda *given, **named: (calls.append(name), function(*given, **named))[1]
 
     monkeypatch.setattr(Definition, "choose", counted("choose", Definition.choose))
-    monkeypatch.setattr(task_settings, "without_documents", counted("documents", task_settings.without_documents))
+    monkeypatch.setattr(task_settings, "with_splits", counted("documents", task_settings.with_splits))
     folder = tmp_path / "source"
     folder.mkdir()
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))

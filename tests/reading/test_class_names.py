@@ -10,7 +10,7 @@ from preparing import prepared
 
 from t5prep.errors import SourceError
 from t5prep.reading import formats
-from t5prep.sources import hub
+from t5prep.sources import card
 
 NAMES = ["World", "Sports", "Sci/Tech"]
 COLUMNS = {"inputs_column": "text", "targets_column": "label"}
@@ -65,11 +65,11 @@ def test_a_card_names_the_classes_of_a_config() -> None:
         numbered = {str(n): name for n, name in enumerate(names)}
         return {"config_name": config, "features": [{"name": "label", "dtype": {"class_label": {"names": numbered}}}]}
 
-    card = {"dataset_info": [info("one", "a", "b"), info("two", *"abcdefghijkl")]}
-    assert hub.class_names(card, "two") == {"label": tuple("abcdefghijkl")}
-    assert hub.class_names(card, "three") == {}
-    assert hub.class_names({"dataset_info": {"features": [{"name": "x", "dtype": "string"}]}}) == {}
-    assert hub.class_names({"dataset_info": "broken"}) == {}
+    facts = {"dataset_info": [info("one", "a", "b"), info("two", *"abcdefghijkl")]}
+    assert card.class_names(facts, "two") == {"label": tuple("abcdefghijkl")}
+    assert card.class_names(facts, "three") == {}
+    assert card.class_names({"dataset_info": {"features": [{"name": "x", "dtype": "string"}]}}) == {}
+    assert card.class_names({"dataset_info": "broken"}) == {}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_card_names_the_classes_of_a_config() -> None:
     ],
 )
 def test_a_card_that_somebody_wrote_otherwise_names_none(feature: dict) -> None:
-    assert hub.class_names({"dataset_info": {"features": [feature]}}) == {}
+    assert card.class_names({"dataset_info": {"features": [feature]}}) == {}
 
 
 def test_papers_beside_data_are_not_rows(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

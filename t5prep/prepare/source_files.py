@@ -1,0 +1,261 @@
+"""Choose the files of a source that are read, and the split of each; what is not understood is said, never guessed.
+
+The order is that of `datasets` 5: what the user says (`--skip-files`, `--split-files`), what a card says, what names tell; then,
+of each split, the files of its most common format.
+"""
+
+import collections
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from t5prep.dataset.settings import Settings
+from t5prep.errors import SourceError, UsageError
+from t5prep.reading import formats
+from t5prep.sources import RawFile, Resolved, split_names
+from t5prep.sources.raw import glob_pattern
+from t5prep.tasks.example import is_split_name
+from t5prep.tasks.options import flag
+from t5prep.tasks.task import ChosenTask
+
+# In a draw of two formats, `datasets` takes the first of these, and else the last in the alphabet.
+_PREFERRED = (".parquet", ".jsonl", ".json", ".csv")
+_EXAMPLE = "Write it like this: --split-files train=data/part-*.csv,test=data/held_out.csv"
+SHOWN = 5
+
+
+def splits_of(files: Iterable[RawFile]) -> dict[str, str]:
+    """Return the splits of the files that have one."""
+    return {file.name: file.split for file in files if file.split}
+
+
+class Selection(NamedTuple):
+    """A source with the files that are read, each with its split, and sentences about all that is not."""
+
+    source: Resolved
+    messages: list[str]
+
+    @property
+    def splits(self) -> set[str]:
+        """Return the names of its splits."""
+        return {file.split for file in self.source.files} - {""}
+
+
+def parse_split_files(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Return the patterns of each split. Raises UsageError.
+
+    >>> parse_split_files(["train=a-*.csv,train=b.csv,test=c.csv"])
+    {'train': ['a-*.csv', 'b.csv'], 'test': ['c.csv']}
+    """
+    patterns: dict[str, list[str]] = {}
+    for text in texts:
+        for item in re.split(r",(?=[\w-]+=)", text):
+            split, _, pattern = item.strip().partition("=")
+            if not is_split_name(split) or not pattern.strip():
+                raise UsageError(f'--split-files "{text}": "{item}" is not SPLIT=GLOB. {_EXAMPLE}')
+            patterns.setdefault(split, []).append(pattern.strip())
+    return patterns
+
+
+def select(
+    source: Resolved,
+    *,
+    kind: str = "",
+    split_files: Sequence[str] = (),
+    skip_files: Sequence[str] = (),
+    draw_splits: bool = False,
+    any_format: bool = False,
+) -> Selection:
+    """Return the files of a source that are read, and their splits. Nothing is opened.
+
+    kind: the format of every file, "" where names tell it
+    split_files, skip_files: as the options --split-files and --skip-files give them
+    draw_splits: rows of all files are drawn into splits, so that names of files tell none
+    any_format: files of every format are read
+
+    Raises UsageError for a pattern that matches no file, SourceError for files whose splits cannot be told.
+    """
+    messages: list[str] = []
+    files = _without_skipped(source, skip_files)
+    documents: list[str] = []
+    if not kind and not split_files:
+        names, documents = formats.without_documents([file.name for file in files])
+        kept = set(names)
+        files = [file for file in files if file.name in kept]
+    if documents:
+        messages.append(f"not read, because they are about the data: {shown(documents)}")
+    if split_files:
+        files = _as_given(files, parse_split_files(split_files), messages, source=source)
+    elif draw_splits:
+        files = [dataclasses.replace(file, split="") for file in files]
+    else:
+        files = _by_name(files, messages, source=source)
+    if not (kind or any_format):
+        files = _of_one_format(files, messages)
+    for split in sorted({file.split for file in files} - {""}):
+        if not is_split_name(split):
+            raise SourceError(f'"{split}" is no name of a split here. {split_names.ADVICE}')
+    return Selection(dataclasses.replace(source, files=tuple(files)), messages)
+
+
+def of_settings(source: Resolved, settings: Settings, task: ChosenTask) -> Selection:
+    """Return what `select` returns for the settings of a preparation."""
+    return select(
+        source,
+        kind=settings.format or task.task.corpus.format,
+        split_files=settings.split_files,
+        skip_files=settings.skip_files,
+        draw_splits=bool(settings.splits or settings.split_column),
+        any_format=bool(task.pairs),
+    )
+
+
+# What a card may say of reading its files, and the option that says it here.
+_OPTIONS = {"sep": "delimiter", "delimiter": "delimiter", "encoding": "encoding", "field": "records"}
+
+
+def check_parameters(source: Resolved, given: Mapping[str, Any]) -> None:
+    """Raise SourceError if a card says how files are read, and the fields of Settings that are given do not say the same."""
+    for name, value in source.parameters.items():
+        option = _OPTIONS.get(name, "")
+        if not option:
+            raise SourceError(
+                f"{source.uri}: its card says {name}={value!r:.60}, which cannot be obeyed. To read the files without it: "
+                "--split-files train=GLOB"
+            )
+        asked = {"\t": "tab"}.get(value, value) if option == "delimiter" else value
+        if not given.get(option) and not (option == "encoding" and str(value).lower() in ("utf-8", "utf8")):
+            raise SourceError(
+                f'{source.uri}: its card says {name}={value!r}. Say it here too: {flag(option)} "{asked}"'
+            )
+
+
+def _without_skipped(source: Resolved, patterns: Sequence[str]) -> list[RawFile]:
+    """Return the files that match none of the patterns. Raises UsageError for a pattern that matches no file."""
+    left = list(source.files)
+    for pattern in patterns:
+        matches = _matcher(pattern)
+        if not any(matches(file.name) for file in source.files):
+            names = [file.name for file in source.files]
+            raise UsageError(f"--skip-files {pattern}: {source.uri} has no such file. It has {shown(names)}.")
+        left = [file for file in left if not matches(file.name)]
+    if not left:
+        raise UsageError(f"--skip-files {' --skip-files '.join(patterns)}: {source.uri} has no other file.")
+    return left
+
+
+def _as_given(
+    files: Sequence[RawFile], patterns: Mapping[str, Sequence[str]], messages: list[str], *, source: Resolved
+) -> list[RawFile]:
+    """Return the files that the user names for splits. Raises UsageError."""
+    splits: dict[str, str] = {}
+    for split, globs in patterns.items():
+        for pattern in globs:
+            matches = _matcher(pattern)
+            found = [file.name for file in files if matches(file.name)]
+            if not found:
+                names = [file.name for file in files]
+                raise UsageError(
+                    f"--split-files {split}={pattern}: {source.uri} has no such file. It has {shown(names)}."
+                )
+            for name in found:
+                if splits.setdefault(name, split) != split:
+                    raise UsageError(f"--split-files: {name} is of {splits[name]} and of {split}. Give it one split.")
+    if others := [file.name for file in files if file.name not in splits]:
+        messages.append(f"not read, because --split-files names no split for them: {shown(others)}")
+    return [dataclasses.replace(file, split=splits[file.name]) for file in files if file.name in splits]
+
+
+def _by_name(files: Sequence[RawFile], messages: list[str], *, source: Resolved) -> list[RawFile]:
+    """Return the files with the splits that a card or their names tell; without any where none tells one."""
+    if any(file.split for file in files):
+        return list(files)
+    if source.is_named and len(files) == 1:
+        return list(files)
+    found = split_names.find(_paths(files, base=source.base))
+    if source.is_named and len(set(found.of.values())) < 2:
+        return list(files)
+    if not found.of:
+        if len(files) > 1 and (hints := split_names.hints([file.name for file in files])):
+            messages.append(
+                f"the names of files tell no split ({shown(hints)}), so rows of all are drawn into splits. "
+                f"{split_names.ADVICE}"
+            )
+        return list(files)
+    if found.others:
+        messages.append(
+            f"not read, because their names tell no split, as those of other files do: {shown(found.others)}. "
+            f"{split_names.ADVICE}"
+        )
+    return [dataclasses.replace(file, split=found.of[file.name]) for file in files if file.name in found.of]
+
+
+def _paths(files: Sequence[RawFile], *, base: str) -> dict[str, str]:
+    """Return for each file the path that tells its split: an archive's own, or that inside of it where its own tells none."""
+    prefix = f"{base}/" if base else ""
+    outside = {file.archive.removeprefix(prefix): "" for file in files if file.archive}
+    telling = split_names.find({name: name for name in outside}).of
+    paths = {}
+    for file in files:
+        archive, name = file.archive.removeprefix(prefix), file.name.removeprefix(prefix)
+        if archive in telling:
+            paths[file.name] = archive
+        elif archive:
+            folder = archive.rpartition("/")[0]
+            paths[file.name] = "/".join(filter(None, (folder, name.removeprefix(f"{archive}/"))))
+        else:
+            paths[file.name] = name
+    return paths
+
+
+def _of_one_format(files: Sequence[RawFile], messages: list[str]) -> list[RawFile]:
+    """Return the files of each split that have its most common format; files whose name tells no format stay."""
+    kept: list[RawFile] = []
+    by_split: dict[str, list[RawFile]] = {}
+    for file in files:
+        by_split.setdefault(file.split, []).append(file)
+    for split, group in by_split.items():
+        families = [formats.family(file.name) for file in group]
+        wanted = _most_common([file.name for file in group]) if len(set(families) - {""}) > 1 else ""
+        others = [
+            file.name for file, family in zip(group, families, strict=True) if wanted and family not in ("", wanted)
+        ]
+        if others:
+            of = f" of {split}" if split else ""
+            messages.append(
+                f"not read, because most files{of} are {wanted}: {shown(others)}. "
+                f"To read these: --skip-files '{_example([file.name for file in group], others)}'"
+            )
+        kept += [file for file in group if file.name not in set(others)]
+    names = {file.name for file in kept}
+    return [file for file in files if file.name in names]
+
+
+def _most_common(names: Sequence[str]) -> str:
+    """Return the family of formats of the most common suffix, as `datasets` counts all suffixes of names."""
+    counted = collections.Counter(
+        "." + suffix.lower() for name in names for suffix in name.rpartition("/")[2].split(".")[1:]
+    )
+    known = [suffix for suffix in counted if suffix in formats.SUFFIXES]
+    best = max(known, key=lambda suffix: (counted[suffix], *(suffix == each for each in _PREFERRED), suffix))
+    return formats.family(f"x{best}")
+
+
+def _example(names: Sequence[str], others: Sequence[str]) -> str:
+    """Return a glob that leaves out what is read now."""
+    name = next(name for name in names if name not in set(others) and formats.family(name))
+    return f"*.{name.rpartition('/')[2].partition('.')[2]}"
+
+
+def _matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    """Return what checks a name: by its whole, or by the last parts of it."""
+    try:
+        return glob_pattern(pattern if pattern.startswith("**/") else f"**/{pattern.removeprefix('./')}").fullmatch
+    except SourceError as error:
+        raise UsageError(str(error)) from None
+
+
+def shown(names: Sequence[str]) -> str:
+    """Return some names as a list in a sentence."""
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")

@@ -1,0 +1,162 @@
+"""Read what the card of a dataset says of its files: its configs, the files and splits of each, and the names of classes.
+
+A card is the YAML at the top of a README.md, on the Hub or in a folder. It is read as `datasets` 5 reads it.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from t5prep.errors import SourceError, did_you_mean
+from t5prep.sources.raw import glob_pattern
+from t5prep.sources.split_names import ADVICE
+
+# Keys of a config that say nothing about how its files are read.
+_DESCRIPTIVE = {"config_name", "data_files", "data_dir", "default", "description", "version", "features", "drop_labels"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One config of a card: the patterns of each split's files, {} for all files below `folder`.
+
+    parameters: what the card says of reading the files, such as `sep`
+    """
+
+    name: str
+    patterns: Mapping[str, Sequence[str]]
+    folder: str = ""
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def files(self, names: Iterable[str], *, source: str) -> dict[str, str]:
+        """Return each file of the config with its split, "" where its name tells it. Raises SourceError."""
+        prefix = f"{self.folder}/" if self.folder else ""
+        names = [name for name in names if name.startswith(prefix)]
+        found = dict.fromkeys(names, "") if not self.patterns else {}
+        for split, patterns in self.patterns.items():
+            for pattern in patterns:
+                shape = glob_pattern(prefix + pattern.removeprefix("./"))
+                matched = [name for name in names if shape.fullmatch(name)]
+                if not matched and not set(pattern) & set("*?["):
+                    raise SourceError(f"{source}: its card names {prefix}{pattern}, which is not there. {ADVICE}")
+                for name in matched:
+                    if found.setdefault(name, split) != split:
+                        raise SourceError(
+                            f"{source}: its card says {name} is of {found[name]} and of {split}. {ADVICE}"
+                        )
+        return found
+
+
+def configs(card: Mapping[str, Any], *, source: str) -> dict[str, Config]:
+    """Return the configs of a card by name; none where it has none. Raises SourceError for what `datasets` refuses."""
+    found = {}
+    for each in _list(card.get("configs") or [], source=source, what="configs"):
+        if not isinstance(each, Mapping) or "config_name" not in each:
+            raise SourceError(f"{source}: its card has a config without config_name. {ADVICE}")
+        name = str(each["config_name"])
+        found[name] = Config(
+            name,
+            _patterns(each.get("data_files"), source=source),
+            str(each.get("data_dir") or "").strip("./"),
+            {key: value for key, value in each.items() if key not in _DESCRIPTIVE},
+        )
+    return found
+
+
+def default_config(card: Mapping[str, Any], names: Sequence[str], *, source: str) -> str:
+    """Return the config to read when the user names none, of these; "" when one must be named. Raises SourceError.
+
+    >>> default_config({"configs": [{"config_name": "a"}, {"config_name": "default"}]}, ["a", "default"], source="x")
+    'default'
+    """
+    flagged = [str(each["config_name"]) for each in card.get("configs") or [] if each.get("default")]
+    defaults = [name for name in names if len(names) == 1 or name == "default" or name in flagged]
+    if len(defaults) > 1:
+        raise SourceError(f"{source}: its card has several default configs: {', '.join(defaults)}. Name one: #CONFIG")
+    return next(iter(defaults), "")
+
+
+def choose(card: Mapping[str, Any], part: str, *, source: str) -> Config | None:
+    """Return the config `part`, or the default; None where the card has no configs. Raises SourceError."""
+    known = configs(card, source=source)
+    if not known:
+        return None
+    name = part or default_config(card, list(known), source=source)
+    if name not in known:
+        raise several(source, part, list(known))
+    return known[name]
+
+
+def several(source: str, part: str, names: Sequence[str]) -> SourceError:
+    """Return the error of a config that is not there, or that must be chosen among these."""
+    if not names:
+        return SourceError(f"{source}: the dataset has no configs. Leave out #{part}.")
+    some = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    if part:
+        return SourceError(f'{source}: there is no config "{part}".{did_you_mean(part, names)} It has {some}.')
+    return SourceError(f"{source} has several configs: {some}. Choose one: {source}#{names[0]}")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the metadata of a README.md; {} where it has none. Raises SourceError for YAML that cannot be read."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if not text.startswith("---") or not ("configs:" in text or "dataset_info:" in text):
+        return {}
+    from huggingface_hub import DatasetCard
+
+    try:
+        facts: dict[str, Any] = DatasetCard(text).data.to_dict()  # type: ignore[no-untyped-call]
+        return facts
+    except Exception as error:  # PyYAML's errors, and huggingface_hub's own of several kinds
+        reason = " ".join(str(error).split())[:120]
+        raise SourceError(f"{path}: its metadata cannot be read ({reason}). {ADVICE}") from None
+
+
+def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[str, ...]]:
+    """Return the class names of each column that `dataset_info` of a card describes, for a config of it.
+
+    >>> feature = {"name": "label", "dtype": {"class_label": {"names": {"0": "neg", "1": "pos"}}}}
+    >>> class_names({"dataset_info": {"features": [feature]}})
+    {'label': ('neg', 'pos')}
+    """
+    infos = card.get("dataset_info") or []
+    infos = infos if isinstance(infos, list) else [infos]
+    by_config = {str(info.get("config_name", "default")): info for info in infos if isinstance(info, Mapping)}
+    if not config and len(by_config) == 1:
+        config = next(iter(by_config))
+    info = by_config.get(config or "default", {})
+    names_of: dict[str, tuple[str, ...]] = {}
+    for feature in info.get("features") or []:
+        kind = feature.get("dtype") if isinstance(feature, Mapping) else None
+        label = kind.get("class_label") if isinstance(kind, Mapping) else None
+        names = label.get("names") if isinstance(label, Mapping) and "name" in feature else None
+        if isinstance(names, Mapping) and all(str(number).isdecimal() for number in names):
+            ordered = sorted(names.items(), key=lambda item: int(item[0]))
+            names_of[str(feature["name"])] = tuple(str(name) for _, name in ordered)
+        elif isinstance(names, list):
+            names_of[str(feature["name"])] = tuple(map(str, names))
+    return names_of
+
+
+def _patterns(listed: Any, *, source: str) -> dict[str, list[str]]:
+    """Return the patterns of each split in `data_files`; files without a split are of train."""
+    if listed is None:
+        return {}
+    if isinstance(listed, str):
+        return {"train": [listed]}
+    listed = _list(listed, source=source, what="data_files")
+    if all(isinstance(each, str) for each in listed):
+        return {"train": list(listed)} if listed else {}
+    found: dict[str, list[str]] = {}
+    for each in listed:
+        paths = each.get("path") if isinstance(each, Mapping) else None
+        if not isinstance(paths, str | list) or set(each) != {"split", "path"} or str(each["split"]) in found:
+            raise SourceError(f"{source}: an entry of its card's data_files cannot be read: {each!r:.80}. {ADVICE}")
+        found[str(each["split"])] = [paths] if isinstance(paths, str) else [str(path) for path in paths]
+    return found
+
+
+def _list(value: Any, *, source: str, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise SourceError(f"{source}: {what} of its card is not a list: {value!r:.60}. {ADVICE}")
+    return value

@@ -1,0 +1,112 @@
+"""Find the splits that the names of files tell, by the patterns of Hugging Face's `datasets`.
+
+In this order, as `datasets` 5 tests them; the first that matches a file decides for all files:
+
+1. shards in the folder `data`: `data/NAME-00000-of-00002.parquet` is of the split NAME, whatever it is;
+2. folders: a part of the path is a keyword, or begins or ends with one: `train/0.csv`, `my_test/0.csv`;
+3. files: the same of their names: `train.csv`, `corpus-dev-1.csv`.
+
+A separator (`-._`, a space or a digit) stands on both sides of a keyword. Other than `datasets`, capitals are as good as small
+letters, and shards elsewhere than in `data` keep their names where none is a keyword and some would be merged (`train_sft-…`,
+`train_gen-…`).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from t5prep.errors import SourceError
+
+KEYWORDS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "dev", "val"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
+ADVICE = "Name the splits: --split-files train=GLOB,test=GLOB"
+_WORD = f"(?P<word>{'|'.join(KEYWORDS)})"
+_IN_FILE = re.compile(rf"(?<![^-._ 0-9/]){_WORD}[-._ 0-9][^/]*\Z", re.IGNORECASE)
+_IN_FOLDER = re.compile(rf"(?<![^-._ 0-9/]){_WORD}(?=[-._ 0-9/])[^/]*/", re.IGNORECASE)
+_SHARD = re.compile(r"(?P<split>[^/]*)-\d{5}-of-\d{5}[^/]*\.[^/]*")
+_NAME = re.compile(r"\w+(\.\w+)*")
+# A name with one of these hints at a split, even if no pattern matches it.
+_HINT = re.compile(r"train|valid|dev|test|eval|hold.?out|held.?out|unsupervised|split", re.IGNORECASE)
+
+
+class Splits(NamedTuple):
+    """The split of each file that has one, and the names of the other files."""
+
+    of: dict[str, str]
+    others: list[str]
+
+
+def find(names: Mapping[str, str]) -> Splits:
+    """Return the splits of files, given for each file the path that tells its split.
+
+    Raises SourceError where two splits claim a file, and where the names of folders and of files tell splits.
+
+    >>> find({name: name for name in ("train.csv", "dev.csv", "notes.csv")})
+    Splits(of={'train.csv': 'train', 'dev.csv': 'validation'}, others=['notes.csv'])
+    """
+    found = _shards(names, folder="data/") or _by_keyword(names)
+    return Splits(found, [name for name in names if name not in found])
+
+
+def hints(names: Sequence[str]) -> list[str]:
+    """Return the names that seem to tell a split though no pattern matches them.
+
+    >>> hints(["holdout.csv", "traindata.csv", "part-1.csv"])
+    ['holdout.csv', 'traindata.csv']
+    """
+    return [name for name in names if _HINT.search(name)]
+
+
+def split_of_word(word: str) -> str:
+    """Return the split that a keyword names; any other word is the name of a split itself.
+
+    >>> split_of_word("Dev"), split_of_word("holdout")
+    ('validation', 'holdout')
+    """
+    return KEYWORDS.get(word.strip().lower(), word.strip())
+
+
+def _by_keyword(names: Mapping[str, str]) -> dict[str, str]:
+    folders = {name: set(_splits(_IN_FOLDER, path)) for name, path in names.items()}
+    files = {name: set(_splits(_IN_FILE, path)) for name, path in names.items()}
+    in_folders, in_files = ({name for name, splits in of.items() if splits} for of in (folders, files))
+    if in_folders and (missed := sorted(in_files - in_folders)):
+        raise SourceError(
+            f"the folder of {min(in_folders)} tells its split, and {missed[0]} tells its own by its name. {ADVICE}"
+        )
+    chosen = folders if in_folders else files
+    for name, splits in chosen.items():
+        if len(splits) > 1:
+            raise SourceError(f"the name {name} tells several splits: {', '.join(sorted(splits))}. {ADVICE}")
+    found = {name: min(splits) for name, splits in chosen.items() if splits}
+    shards = {} if in_folders else _shards(names)
+    of_shards = {name: shards[name] for name in found if name in shards}
+    merged = len(set(of_shards.values())) > len(set(found.values()))
+    return of_shards if len(of_shards) == len(found) and merged and not KEYWORDS.keys() & of_shards.values() else found
+
+
+def _splits(pattern: re.Pattern[str], path: str) -> Iterator[str]:
+    """Yield the split of each keyword that a pattern finds in a path, also where one match begins inside of another."""
+    begin = 0
+    while match := pattern.search(path, begin):
+        yield KEYWORDS[match["word"].lower()]
+        begin = match.end("word")
+
+
+def _shards(names: Mapping[str, str], *, folder: str = "") -> dict[str, str]:
+    """Return the splits of files that are named as shards; in this folder, or where none is named, anywhere.
+
+    Raises SourceError for shards whose name cannot be that of a split.
+    """
+    found = {}
+    for name, path in names.items():
+        inside = path.removeprefix(folder) if folder else path.rpartition("/")[2]
+        if path.startswith(folder) and (match := _SHARD.fullmatch(inside)):
+            found[name] = match["split"]
+    for name, split in found.items():
+        if not _NAME.fullmatch(split):
+            raise SourceError(f'the name {name} tells the split "{split}", which is no name of a split. {ADVICE}')
+    return found

@@ -1,0 +1,224 @@
+"""Which files of a source are read, and the split of each; what is left out is said."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from preparing import by_id, rejected
+from servers.internet import Internet
+
+import t5prep
+from t5prep import sources
+from t5prep.errors import SourceError, T5prepError, UsageError
+from t5prep.prepare import source_files
+
+HOW: dict[str, Any] = {"tokenizer": "sample:", "inputs_column": "text", "targets_column": "label", "workers": 0}
+HOW |= {"input_length": 32, "target_length": 8}
+
+
+def table(name: str, rows: int = 6, *, label: bool = True, split: str = "") -> str:
+    """Return a CSV whose rows say which file they are of."""
+    header = ",".join(["text", *(["label"] if label else []), *(["part"] if split else [])])
+    parts = split.split() or [""]
+    lines = (
+        ",".join([f"{name} row {row}", *(["good"] if label else []), *([parts[row % len(parts)]] if split else [])])
+        for row in range(rows)
+    )
+    return "\n".join([header, *lines, ""])
+
+
+def folder_of(tmp_path: Path, files: dict[str, str]) -> Path:
+    """Return a folder with files."""
+    folder = tmp_path / "source"
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    return folder
+
+
+def rows_of(manifest: Any) -> dict[str, int]:
+    """Return the number of records of each split."""
+    return {name: split.records for name, split in manifest.splits.items()}
+
+
+def prepared(source: object, tmp_path: Path, **choices: Any) -> Any:
+    """Return the manifest of a dataset."""
+    return t5prep.prepare("text2text", source=str(source), out=tmp_path / "out", **(HOW | choices))
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (["train.csv", "eval.csv"], {"test": 6, "train": 6}),
+        (["training.csv", "testing.csv", "dev.csv"], {"test": 6, "train": 6, "validation": 6}),
+        (["data/train_sft-00000-of-00001.csv", "data/x-00000-of-00001.csv"], {"train_sft": 6, "x": 6}),
+    ],
+)
+def test_no_row_of_an_evaluation_file_is_trained_on(names: list[str], splits: dict[str, int], tmp_path: Path) -> None:
+    made = prepared(folder_of(tmp_path, {name: table(name) for name in names}), tmp_path)
+    assert rows_of(made) == splits
+
+
+def test_a_file_whose_name_tells_no_split_is_named_and_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = folder_of(tmp_path, {name: table(name) for name in ("train.csv", "test.csv", "holdout.csv")})
+    assert rows_of(prepared(source, tmp_path)) == {"test": 6, "train": 6}
+    assert "holdout.csv" in capsys.readouterr().err
+    made = prepared(source, tmp_path, split_files="train=train.csv,test=test.csv,holdout=holdout.csv", overwrite=True)
+    assert rows_of(made) == {"holdout": 6, "test": 6, "train": 6}
+
+
+def test_names_that_only_hint_at_splits_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = folder_of(tmp_path, {name: table(name, 30) for name in ("traindata.csv", "testdata.csv")})
+    prepared(source, tmp_path)
+    assert "traindata.csv" in (said := capsys.readouterr().err)
+    assert "--split-files" in said
+
+
+def test_a_corpus_in_two_formats_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = "".join(json.dumps({"text": f"row {row}", "label": "good"}) + "\n" for row in range(30))
+    source = folder_of(tmp_path, {"data.csv": table("data", 30), "data.jsonl": lines})
+    assert sum(rows_of(prepared(source, tmp_path)).values()) == 30
+    assert "data.csv" in (said := capsys.readouterr().err)
+    assert "--skip-files '*.jsonl'" in said
+    made = prepared(source, tmp_path, skip_files="*.jsonl", overwrite=True)
+    assert [file.name for file in made.source.files] == ["data.csv"]
+
+
+def test_a_test_file_without_targets_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"train.csv": table("a", 40), "test.csv": table("b", label=False), "dev.csv": table("c")}
+    made = prepared(folder_of(tmp_path, files), tmp_path)
+    assert rows_of(made) == {"train": 40, "validation": 6}
+    assert 'test.csv has no column "label"' in capsys.readouterr().err
+    (tmp_path / "source" / "dev.csv").unlink()
+    made = prepared(tmp_path / "source", tmp_path, overwrite=True)
+    assert rows_of(made).keys() == {"train", "validation"}
+    assert sum(rows_of(made).values()) == 40
+
+
+def test_a_file_that_lacks_a_column_is_refused_with_the_option_that_leaves_it_out(tmp_path: Path) -> None:
+    source = folder_of(tmp_path, {"a.csv": table("a"), "b.csv": table("b", label=False)})
+    with pytest.raises(SourceError, match=r'b\.csv has no column "label".*--skip-files b\.csv'):
+        prepared(source, tmp_path)
+    assert sum(rows_of(prepared(source, tmp_path, skip_files=["b.csv"])).values()) == 6
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_column_tells_the_split_of_each_row(tmp_path: Path, kind: str) -> None:
+    values = ["train", "Dev", "test", "gold", "", "no split"]
+    rows = [{"text": f"row {row}", "label": "good", "part": values[row % 6]} for row in range(60)]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    if kind == "csv":
+        text = "\n".join(["text,label,part", *(",".join(row.values()) for row in rows), ""])
+    path = tmp_path / f"all.{kind}"
+    path.write_text(text)
+    made = prepared(path, tmp_path, split_column="part")
+    assert rows_of(made) == {"gold": 10, "test": 10, "train": 10, "validation": 10}
+    assert {(line["row"] - 1) % 6 for line in rejected(tmp_path / "out")} == {4, 5}
+    assert len(by_id(tmp_path / "out")) == 40
+
+
+def test_split_files_of_python_may_be_a_dict(tmp_path: Path) -> None:
+    source = folder_of(tmp_path, {name: table("x") for name in ("a.csv", "b.csv", "c,d.csv")})
+    made = prepared(source, tmp_path, split_files={"train": ["a.csv", "c,d.csv"], "test": "b.csv"})
+    assert rows_of(made) == {"test": 6, "train": 12}
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"split_files": "train=no.csv"}, r"train=no\.csv: .* has no such file"),
+        ({"split_files": "train=*.csv,test=b.csv"}, r"b\.csv is of train and of test"),
+        ({"split_files": "a.csv"}, "is not SPLIT=GLOB"),
+        ({"skip_files": "no.csv"}, "has no such file"),
+        ({"skip_files": "*"}, "has no other file"),
+        ({"split_files": "train=a.csv", "splits": {"train": 1.0}}, "Leave one of them out"),
+        ({"split_column": "label", "held_out": 0.5}, "Leave one of them out"),
+        ({"split_column": "part"}, 'has no column "part"'),
+    ],
+)
+def test_what_the_options_cannot_mean_is_refused(tmp_path: Path, choices: dict[str, Any], said: str) -> None:
+    source = folder_of(tmp_path, {name: table(name) for name in ("a.csv", "b.csv")})
+    with pytest.raises(T5prepError, match=said):
+        prepared(source, tmp_path, **choices)
+
+
+def test_archives_tell_splits_by_their_own_names_or_by_those_inside(tmp_path: Path) -> None:
+    file = sources.RawFile("train.zip/a.csv", "/x", 1, member="a.csv")
+    inside = sources.RawFile("corpus.zip/test.csv", "/x", 1, member="test.csv")
+    source = sources.Resolved("x", "", (file, sources.RawFile("test.csv", "/y", 1)), "", "")
+    assert source_files.select(source).splits == {"train", "test"}
+    source = dataclasses.replace(
+        source, files=(inside, dataclasses.replace(inside, name="corpus.zip/train.csv", member="train.csv"))
+    )
+    assert source_files.select(source).splits == {"train", "test"}
+
+
+CARD = {"configs": [{"config_name": "default", "data_files": [
+    {"split": "train", "path": "data.csv"}, {"split": "test", "path": ["hold*.csv"]}]}]}  # fmt: skip
+FILES = {"data.csv": table("data"), "holdout.csv": table("holdout"), "other.csv": table("other")}
+
+
+def test_a_card_of_the_hub_tells_the_splits(internet: Internet, tmp_path: Path) -> None:
+    source = internet.hub.publish("me/cards", {name: text.encode() for name, text in FILES.items()}, card=CARD)
+    assert rows_of(prepared(source, tmp_path)) == {"test": 6, "train": 6}
+    made = prepared(source, tmp_path, split_files="train=other.csv,test=data.csv", overwrite=True)
+    assert [file.name for file in made.source.files] == ["data.csv", "other.csv"]
+
+
+def test_a_card_in_a_folder_tells_the_splits(tmp_path: Path) -> None:
+    card = "---\nconfigs:\n- config_name: default\n  data_files:\n  - {split: train, path: data.csv}\n"
+    card += "  - {split: test, path: 'hold*.csv'}\n- config_name: rest\n  data_files: other.csv\n---\n# Me\n"
+    source = folder_of(tmp_path, {"README.md": card, **FILES})
+    assert rows_of(prepared(source, tmp_path)) == {"test": 6, "train": 6}
+    made = prepared(f"{source}#rest", tmp_path, overwrite=True)
+    assert [file.name for file in made.source.files] == ["other.csv"]
+    with pytest.raises(SourceError, match='no config "no"'):
+        prepared(f"{source}#no", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"data_files": "data.csv", "sep": ";"}, '--delimiter ";"'),
+        ({"data_files": "data.csv", "skiprows": 2}, "skiprows=2, which cannot be obeyed"),
+        ({"data_files": "gone.csv"}, r"names gone\.csv, which is not there"),
+        (
+            {"data_files": [{"split": "train", "path": "*.csv"}, {"split": "test", "path": "data.csv"}]},
+            "is of train and of",
+        ),
+        ({"data_files": [{"split": "a.b", "path": "data.csv"}]}, "no name of a split"),
+        ({"data_files": [{"split": "train"}]}, "cannot be read"),
+    ],
+)
+def test_what_a_card_says_and_cannot_be_obeyed_is_refused(
+    config: dict[str, Any], said: str, internet: Internet, tmp_path: Path
+) -> None:
+    card = {"configs": [{"config_name": "default", **config}]}
+    source = internet.hub.publish("me/odd", {name: text.encode() for name, text in FILES.items()}, card=card)
+    with pytest.raises((SourceError, UsageError), match=said):
+        prepared(source, tmp_path)
+
+
+def test_class_names_are_those_of_the_config_that_is_read(internet: Internet, tmp_path: Path) -> None:
+    def info(config: str, *names: str) -> dict[str, Any]:
+        numbered = {str(number): name for number, name in enumerate(names)}
+        return {"config_name": config, "features": [{"name": "label", "dtype": {"class_label": {"names": numbered}}}]}
+
+    rows = b"text,label\n" + b"".join(b"row %d,%d\n" % (row, row % 2) for row in range(20))
+    configs = [
+        {"config_name": "topics", "data_files": "a/*.csv"},
+        {"config_name": "mood", "data_files": "b/*.csv", "default": True},
+    ]
+    card = {"configs": configs, "dataset_info": [info("topics", "sport", "law"), info("mood", "bad", "good")]}
+    source = internet.hub.publish("me/two", {"a/x.csv": rows, "b/x.csv": rows}, card=card)
+    assert prepared(source, tmp_path).settings.options["label_map"] == "0=bad,1=good"
+    made = prepared(f"{source}#topics", tmp_path, overwrite=True)
+    assert made.settings.options["label_map"] == "0=sport,1=law"
+    unnamed = {"features": info("", "bad", "good")["features"]}
+    source = internet.hub.publish("me/one", {"x.csv": rows}, card={"dataset_info": unnamed})
+    made = prepared(f"{source}#default", tmp_path, overwrite=True)
+    assert made.settings.options["label_map"] == "0=bad,1=good"

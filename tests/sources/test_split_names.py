@@ -1,0 +1,82 @@
+"""Splits by names of files: as `datasets` resolves them, or a sentence."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from t5prep.errors import SourceError
+from t5prep.sources import split_names
+
+SEEDS = int(os.environ.get("T5PREP_SEEDS", "30"))
+WORDS = [
+    "train",
+    "training",
+    "dev",
+    "val",
+    "valid",
+    "validation",
+    "test",
+    "testing",
+    "eval",
+    "evaluation",
+    "holdout",
+    "data",
+    "extra",
+    "x",
+    "latest",
+    "7",
+]
+SEPARATORS = ["-", ".", "_", " ", "0", "", "/"]
+
+
+def random_name(random_state: random.Random) -> str:
+    """Return a path of some words, one of them often a keyword."""
+    words = [random_state.choice(WORDS) for _ in range(random_state.randint(1, 3))]
+    path = words[0] + "".join(random_state.choice(SEPARATORS) + word for word in words[1:])
+    folder = random_state.choice(["", "", "", "data/"])
+    return folder + path + random_state.choice([".csv", ".csv", "-00000-of-00001.csv", ".csv.gz"])
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_names_tell_the_splits_that_datasets_finds(seed: int, tmp_path: Path) -> None:
+    data_files = pytest.importorskip("datasets.data_files")
+    random_state = random.Random(seed)
+    names = sorted({random_name(random_state) for _ in range(random_state.randint(1, 4))})
+    names = [name for name in names if not any(other.startswith(f"{name}/") for other in names)]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    patterns = data_files.get_data_patterns(str(tmp_path))
+    expected: dict[str, set[str]] = {}
+    for split, paths in data_files.DataFilesDict.from_patterns(patterns, base_path=str(tmp_path)).items():
+        for path in paths:
+            expected.setdefault(os.path.relpath(path, tmp_path.resolve()), set()).add(str(split))
+    try:
+        found = split_names.find({name: name for name in names}).of or dict.fromkeys(names, "train")
+    except SourceError:
+        return
+    assert {name: {split} for name, split in found.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (["Train.csv", "TEST.csv"], ["train", "test"]),
+        (["training.csv", "evaluation.csv", "val.csv"], ["train", "test", "validation"]),
+        (["test/train.csv"], ["test"]),
+        (["data/train_sft-00000-of-00001.csv", "data/test_sft-00000-of-00001.csv"], ["train_sft", "test_sft"]),
+        (["train_a-00000-of-00001.csv", "train_b-00000-of-00001.csv"], ["train_a", "train_b"]),
+        (["train-00000-of-00001.csv", "train_b-00000-of-00001.csv"], ["train", "train"]),
+        (["latest.csv", "contest.csv", "trainer.csv", "devices.csv"], []),
+    ],
+)
+def test_a_name_tells_its_split(names: list[str], splits: list[str]) -> None:
+    assert list(split_names.find({name: name for name in names}).of.values()) == splits
+
+
+@pytest.mark.parametrize("names", [["eval/a.csv", "train.csv"], ["train_test.csv"], ["data/a b-00000-of-00001.csv"]])
+def test_names_that_tell_two_things_are_refused(names: list[str]) -> None:
+    with pytest.raises(SourceError, match="--split-files"):
+        split_names.find({name: name for name in names})
