@@ -403,7 +403,8 @@ def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator
             raise UsageError("--source -: standard input is closed. Pipe the rows into it, or name a file.")
         given = memory_source.piped(sys.stdin.buffer, name="stdin")
     elif str(source):
-        given = contextlib.nullcontext(sources.resolve(str(source), include=task.files, ignore_card=has_splits))
+        address = source if isinstance(source, str) else str(source)
+        given = contextlib.nullcontext(sources.resolve(address, include=task.files, ignore_card=has_splits))
     else:
         raise UsageError(f"{task.name} has no source of its own. Say where the rows are: --source mine.csv")
     with given as resolved:

@@ -15,8 +15,10 @@ import signal
 import sys
 
 # Ctrl-C while a command still imports what it needs, or is at its end, ends it without a word. Only where this process is
-# the command: in another program, Ctrl-C is that program's.
-if os.path.basename(sys.argv[0]) == "t5prep" or "t5prep.cli" in sys.orig_argv:
+# the command: in another program, Ctrl-C is that program's. What a shell has told its process to ignore stays ignored.
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN and (
+    os.path.basename(sys.argv[0]) == "t5prep" or "t5prep.cli" in sys.orig_argv
+):
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import importlib

@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import importlib.util
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,10 @@ from pipelines import engines
 hypothesis.settings.register_profile("steady", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("sanitized", hypothesis.settings.get_profile("steady"), max_examples=25)
 hypothesis.settings.load_profile("steady")
+
+# A shell starts what stands behind `&` in a script with Ctrl-C ignored: the tests that send it, and their commands, hear it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # It is read when jax is first asked for a device.
 os.environ.setdefault("XLA_FLAGS", f"{xla_flags.DEVICES} {xla_flags.QUICK}")

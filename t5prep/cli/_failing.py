@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from t5prep.errors import T5prepError, UsageError
+from t5prep.io import addresses
 from t5prep.io.installation import install_command
 
 # Modules that the base install lacks → the extra that installs them.
@@ -63,7 +64,7 @@ def sentence(error: Exception) -> click.ClickException | None:
 
 def _sentence(error: Exception) -> click.ClickException | None:
     if isinstance(error, T5prepError):
-        return ending(_without_passwords(str(error)))
+        return ending(addresses.public_text(str(error)))
     if isinstance(error, ModuleNotFoundError):
         return _missing(error)
     if _of_memory(error):
@@ -122,7 +123,7 @@ def _system(error: OSError) -> click.ClickException | None:
     reason = error.strerror or str(error) or type(error).__name__
     if error.filename is None:
         return click.ClickException(f"{reason[:1].upper()}{reason[1:]}.")
-    return click.ClickException(_without_passwords(f"{_text(error.filename)} cannot be read or written ({reason})."))
+    return click.ClickException(addresses.public_text(f"{_text(error.filename)} cannot be read or written ({reason})."))
 
 
 def _folder_is_gone() -> bool:
@@ -131,12 +132,6 @@ def _folder_is_gone() -> bool:
     except OSError:
         return True
     return False
-
-
-def _without_passwords(message: str) -> str:
-    from t5prep.sources import raw
-
-    return raw.passwords(message)
 
 
 def _text(path: object) -> str:

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from t5prep.cli._addresses import ADDRESS
+
 
 def need_tensorflow() -> None:
     """Raise UsageError, with the install command, if TensorFlow is missing."""
@@ -51,7 +53,7 @@ trust_code = click.option(
     help="Execute the Python file of a task that came with the model or the data, though you have never run it: read it first.",
 )
 tokenizer = click.option(
-    "--tokenizer", default="", help="The tokenizer, if the one that the manifest names cannot be found."
+    "--tokenizer", type=ADDRESS, default="", help="The tokenizer, if the one that the manifest names cannot be found."
 )
 
 

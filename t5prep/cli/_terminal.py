@@ -88,12 +88,12 @@ def stoppable() -> Iterator[None]:
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for again in (signal.SIGINT, signal.SIGTERM):
+        for again in before:
             signal.signal(again, lambda *_: os._exit(1))
         signals.note(signal.Signals(number).name)
         signals.obey(number, frame)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in signals.stopping()}
     try:
         with signals.raised_again():
             yield

@@ -13,12 +13,13 @@ from typing import Any
 import click
 
 from t5prep.cli import _model_options, _output
+from t5prep.cli._addresses import ADDRESS
 from t5prep.io import byte_sizes
 from t5prep.io.progress import Progress
 
 
 @click.command("verify")
-@click.argument("data")
+@click.argument("data", type=ADDRESS)
 @_output.as_json
 def verify_command(data: str, as_json: bool) -> None:
     """Check every shard of DATA against its manifest: sizes, checksums, none missing, none too many.
@@ -44,10 +45,10 @@ _NARROWEST = 20  # columns; on a narrower terminal, lines are longer than its wi
 
 
 @click.command("inspect")
-@click.argument("data")
+@click.argument("data", type=ADDRESS)
 @click.option("--split", default="train", show_default=True, help="Which split.")
 @click.option("-n", "count", default=3, show_default=True, type=click.IntRange(min=1), help="How many records.")
-@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
+@click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
 @_output.as_json
 def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as_json: bool) -> None:
     """Show records of DATA as a model sees them: text, tokens, ids and the label mask, aligned.
@@ -86,17 +87,20 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
 
 
 @click.command("table")
-@click.argument("data")
-@click.argument("out", metavar="OUT.parquet|.csv|.jsonl")
+@click.argument("data", type=ADDRESS)
+@click.argument("out", type=ADDRESS, metavar="OUT.parquet|.csv|.jsonl")
 @click.option("--split", "splits", multiple=True, help="Which split; once for each [default: all].")
 @click.option(
     "--rejected", is_flag=True, help="The rows that made no record instead: the reason, and the texts they had."
 )
 @click.option(
-    "--predictions", metavar="FILE", help="Join what `t5prep eval --predictions` wrote: answer, right, scores."
+    "--predictions",
+    type=ADDRESS,
+    metavar="FILE",
+    help="Join what `t5prep eval --predictions` wrote: answer, right, scores.",
 )
-@click.option("--source", default="", help="Where the source of rejected rows lies now, if it was moved.")
-@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
+@click.option("--source", type=ADDRESS, default="", help="Where the source of rejected rows lies now, if it was moved.")
+@click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
 @_model_options.trust_code
 @_output.as_json
 def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
@@ -123,10 +127,12 @@ def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
 
 
 @click.command("report")
-@click.argument("data")
+@click.argument("data", type=ADDRESS)
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write [default: DATA/report.html].")
-@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
-@click.option("--answers", help="Of a run: what `t5prep eval --predictions` wrote [default: RUN/eval.json].")
+@click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
+@click.option(
+    "--answers", type=ADDRESS, help="Of a run: what `t5prep eval --predictions` wrote [default: RUN/eval.json]."
+)
 @_output.as_json
 def report_command(data: str, out: Path | None, tokenizer: str | None, answers: str | None, as_json: bool) -> None:
     """Write DATA, a prepared dataset or a training run, as one HTML page: lengths, cuts, labels, padding; curves, answers.
@@ -151,10 +157,12 @@ _LONGEST = 2_000  # characters of one text; --json has all
 
 @click.command("why")
 @click.argument("id")
-@click.option("--data", required=True, help="The prepared dataset.")
-@click.option("--run", default="", help="A run on it: the steps that saw the record, its loss and its answer.")
-@click.option("--source", default="", help="Where its source lies now, if it was moved.")
-@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
+@click.option("--data", type=ADDRESS, required=True, help="The prepared dataset.")
+@click.option(
+    "--run", type=ADDRESS, default="", help="A run on it: the steps that saw the record, its loss and its answer."
+)
+@click.option("--source", type=ADDRESS, default="", help="Where its source lies now, if it was moved.")
+@click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
 @_model_options.trust_code
 @_output.as_json
 def why_command(id: str, as_json: bool, **given: Any) -> None:
@@ -191,18 +199,23 @@ def _wrapped(line: str) -> str:
 
 
 @click.command("explore")
-@click.argument("data")
-@click.option("--run", default="", help="A run on it, whose answers (RUN/eval.json) are shown beside the records.")
-@click.option("--predictions", metavar="FILE", help="What `t5prep eval --predictions` wrote, if it is elsewhere.")
+@click.argument("data", type=ADDRESS)
+@click.option(
+    "--run", type=ADDRESS, default="", help="A run on it, whose answers (RUN/eval.json) are shown beside the records."
+)
+@click.option(
+    "--predictions", type=ADDRESS, metavar="FILE", help="What `t5prep eval --predictions` wrote, if it is elsewhere."
+)
 @click.option(
     "--map",
     "vectors",
+    type=ADDRESS,
     metavar="VECTORS",
     help="What `t5prep embed ... --pooling mean` wrote: a map of the texts, by Embedding Atlas, for a browser with WebGPU.",
 )
 @click.option("--port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
-@click.option("--source", default="", help="Where its source lies now, if it was moved.")
-@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
+@click.option("--source", type=ADDRESS, default="", help="Where its source lies now, if it was moved.")
+@click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
 @_model_options.trust_code
 def explore_command(data: str, run: str, predictions: str | None, vectors: str | None, port: int, **given: Any) -> None:
     """Look at DATA in a browser: search, filter and sort its records and rejected rows; a row's tokens, and its life.
@@ -233,8 +246,8 @@ def explore_command(data: str, run: str, predictions: str | None, vectors: str |
 
 
 @click.command("diff")
-@click.argument("data_a")
-@click.argument("data_b")
+@click.argument("data_a", type=ADDRESS)
+@click.argument("data_b", type=ADDRESS)
 @_output.as_json
 def diff_command(data_a: str, data_b: str, as_json: bool) -> None:
     """Show what differs from DATA_A to DATA_B: what the manifests say, ids added and gone, ids whose records changed.
@@ -283,8 +296,8 @@ def _short(value: object) -> str:
 
 
 @click.command("upload")
-@click.argument("data")
-@click.argument("to", metavar="gs://BUCKET/PREFIX")
+@click.argument("data", type=ADDRESS)
+@click.argument("to", type=ADDRESS, metavar="gs://BUCKET/PREFIX")
 @click.option("--workers", type=click.IntRange(1, 64), default=8, show_default=True, help="Files sent side by side.")
 @click.option("--delete-stale", is_flag=True, help="Remove shards under the prefix that the manifest does not name.")
 @click.option("--overwrite", is_flag=True, help="Replace another dataset that is there.")

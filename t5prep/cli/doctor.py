@@ -7,6 +7,7 @@ import click
 from click import shell_completion
 
 from t5prep.cli import _output
+from t5prep.cli._addresses import ADDRESS
 from t5prep.io import byte_sizes
 
 _SIGNS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "wrong": ("wrong", "red")}
@@ -14,7 +15,7 @@ _SIGNS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "wrong": ("wrong",
 
 @click.command("doctor")
 @click.option("--tpu", metavar="local", help="The TPU of this machine must work: one tiny step is trained on it.")
-@click.option("--bucket", metavar="gs://...", help="Also list, write, read and remove an object there.")
+@click.option("--bucket", type=ADDRESS, metavar="gs://...", help="Also list, write, read and remove an object there.")
 @click.option("--zone", default="", help="The TPU's zone, to see whether --bucket lies beside it.")
 @click.option(
     "--service-account", default="", help="The address that the TPU VM runs as, to see what --bucket grants it."

@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from t5prep.cli import _model_options, _output
+from t5prep.cli._addresses import ADDRESS
 from t5prep.io.progress import Progress, number_of
 
 
 @click.command("embed")
-@click.argument("model")
-@click.argument("data", default="-")
-@click.option("--out", required=True, help="A directory or gs:// prefix; a killed run goes on there.")
+@click.argument("model", type=ADDRESS)
+@click.argument("data", type=ADDRESS, default="-")
+@click.option("--out", type=ADDRESS, required=True, help="A directory or gs:// prefix; a killed run goes on there.")
 @click.option("--column", default="", help="The column with the texts  [default: as the run's task reads, or input].")
 @click.option(
     "--pooling",

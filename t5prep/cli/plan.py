@@ -11,6 +11,7 @@ import click
 import t5prep
 from t5prep import errors
 from t5prep.cli import _model_options, _output
+from t5prep.cli._addresses import ADDRESS
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io.installation import TENSORFLOW_FITS, install_command
 
@@ -21,10 +22,11 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 @click.command("plan")
 @click.option(
     "--model",
+    type=ADDRESS,
     default="",
     help="A published T5 or encoder (t5-large, bert-base-uncased, ...) or a directory with config.json.",
 )
-@click.option("--data", help="A prepared dataset: its lengths, layout and rows.")
+@click.option("--data", type=ADDRESS, help="A prepared dataset: its lengths, layout and rows.")
 @click.option("--split", default="train", show_default=True, help="Whose rows make an epoch.")
 @click.option("--input-length", type=click.IntRange(min=1), help="Instead of the dataset's (or 512).")
 @click.option("--target-length", type=click.IntRange(min=1), help="Instead of the dataset's (or 64).")
@@ -44,12 +46,20 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 @click.option("--price", type=click.FloatRange(min=0), help="What one chip costs for an hour, in any currency.")
 @click.option("--sweep", is_flag=True, help="A table over every --tpu and --batch.")
 @click.option("--lengths", is_flag=True, help="Which lengths to prepare, or buckets, or packing; needs --data.")
-@click.option("--save", metavar="RUN", help="Keep the executable for `train --out RUN`, on gs:// for a TPU VM to take.")
+@click.option(
+    "--save",
+    type=ADDRESS,
+    metavar="RUN",
+    help="Keep the executable for `train --out RUN`, on gs:// for a TPU VM to take.",
+)
 @click.option("--largest", is_flag=True, help="Look for the largest batch that fits, too.")
 @click.option("--exact", is_flag=True, help="Compile all layers, instead of extending the time of a few.")
 @click.option("--quick", is_flag=True, help="No advice where it does not fit.")
 @click.option(
-    "--html", metavar="FILE", help="Write a page to share, too: memory, cycles by operation, hours and price."
+    "--html",
+    type=ADDRESS,
+    metavar="FILE",
+    help="Write a page to share, too: memory, cycles by operation, hours and price.",
 )
 @_output.as_json
 def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **given: Any) -> None:

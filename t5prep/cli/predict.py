@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from t5prep.cli import _model_options, _output
+from t5prep.cli._addresses import ADDRESS
 from t5prep.io.progress import Progress, number_of
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @click.command("predict")
-@click.argument("file", default="-")
-@click.option("--model", required=True, help="A run, a Hugging Face directory, or a Hub name.")
+@click.argument("file", type=ADDRESS, default="-")
+@click.option("--model", type=ADDRESS, required=True, help="A run, a Hugging Face directory, or a Hub name.")
 @click.option("--out", type=click.Path(path_type=Path), help="A file for the answers; a killed run continues it.")
 @click.option(
     "--to", default="", help="What to write: text, jsonl, csv, tsv or json  [default: as --out is named, or text]."
@@ -101,8 +102,10 @@ WORST, WORST_PRINTED = 20, 5
 
 
 @click.command("eval")
-@click.option("--model", required=True, help="A run, a Hugging Face directory, or a Hub name.")
-@click.option("--data", multiple=True, help="A prepared dataset, or several; of a run, all that it was trained on.")
+@click.option("--model", type=ADDRESS, required=True, help="A run, a Hugging Face directory, or a Hub name.")
+@click.option(
+    "--data", type=ADDRESS, multiple=True, help="A prepared dataset, or several; of a run, all that it was trained on."
+)
 @click.option(
     "--split",
     "splits",
@@ -119,7 +122,9 @@ WORST, WORST_PRINTED = 20, 5
 @click.option("--bootstrap", is_flag=True, help="Add 95 % intervals to ROUGE.")
 @click.option("--dtype", default="auto", type=click.Choice(["auto", "float32", "bfloat16"]), help="Of matrix products.")
 @click.option("--scores", is_flag=True, help="With the predictions: what the metrics say of each one.")
-@click.option("--predictions", "file", help="Write the JSON, predictions and worst examples to this file.")
+@click.option(
+    "--predictions", "file", type=ADDRESS, help="Write the JSON, predictions and worst examples to this file."
+)
 @_model_options.tokenizer
 @_model_options.options
 @_output.as_json

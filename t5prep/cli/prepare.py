@@ -13,7 +13,8 @@ import click
 import t5prep
 from pipelines.engines import RUNNERS
 from t5prep.cli import _output
-from t5prep.dataset.settings import Settings
+from t5prep.cli._addresses import ADDRESS
+from t5prep.dataset.settings import ADDRESS_FIELDS, Settings
 from t5prep.io import byte_sizes, progress
 from t5prep.prepare import memory_budget
 from t5prep.prepare.memory_budget import DEFAULT
@@ -193,13 +194,19 @@ def of_task(task: Task) -> list[click.Parameter]:
     defaults = {"input_length": task.input_length, "target_length": task.target_length}
     return [
         # click takes a default of None as a default, and --source would not be required.
-        _option("source", SOURCES, **({"default": task.corpus.source} if task.corpus.source else {"required": True})),
+        _option(
+            "source",
+            SOURCES,
+            type=ADDRESS,
+            **({"default": task.corpus.source} if task.corpus.source else {"required": True}),
+        ),
         _option(
             "tokenizer",
             "A spiece.model or tokenizer.json, a model's directory, a Hub name (T5 or BERT), or sample:",
             required=True,
+            type=ADDRESS,
         ),
-        _option("out", "Where the dataset goes.", required=True),
+        _option("out", "Where the dataset goes.", required=True, type=ADDRESS),
         *(from_field(field, default=defaults.get(field.name, field.default)) for field in chosen),
         _option(
             "runner",
@@ -236,6 +243,8 @@ def from_field(field: dataclasses.Field, *, default: Any) -> click.Option:
         how = {"is_flag": True}
     elif isinstance(default, tuple):
         how["multiple"] = True
+        if field.name in ADDRESS_FIELDS:
+            how["type"] = ADDRESS
     elif rules["parse"]:
         how = {"callback": lambda context, option, text: None if text is None else rules["parse"](text)}
     shown = rules["shown"] or default

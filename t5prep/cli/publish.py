@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from t5prep.cli import _model_options, _output
+from t5prep.cli._addresses import ADDRESS
 
 
 @click.command("export")
-@click.option("--model", required=True, help="A run.")
-@click.option("--out", required=True, help="The directory to make.")
+@click.option("--model", type=ADDRESS, required=True, help="A run.")
+@click.option("--out", type=ADDRESS, required=True, help="The directory to make.")
 @click.option(
     "--format",
     "form",
@@ -64,13 +65,16 @@ def export_command(
 @click.command("push")
 @click.option(
     "--model",
+    type=ADDRESS,
     help="A directory that `t5prep export` made, a run, whose best is exported, or a tokenizer with config.json.",
 )
-@click.option("--data", help="A prepared dataset, to publish instead of a model.")
+@click.option("--data", type=ADDRESS, help="A prepared dataset, to publish instead of a model.")
 @click.option("--repo", required=True, metavar="USER/NAME", help="The repository on the Hub; made where it is missing.")
 @click.option("--private", is_flag=True, help="Make it private.")
 @click.option("--logs", is_flag=True, help="Of a run: push its TensorBoard logs too.")
-@click.option("--tokenizer", help="Of a dataset: its tokenizer, if the one that the manifest names cannot be found.")
+@click.option(
+    "--tokenizer", type=ADDRESS, help="Of a dataset: its tokenizer, if the one that the manifest names cannot be found."
+)
 @_output.as_json
 def push_command(model: str | None, data: str | None, as_json: bool, **given: Any) -> None:
     """Upload an exported model, or a prepared dataset, to the Hugging Face Hub, with your own login (`hf auth login`).

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from t5prep.cli import _output
+from t5prep.cli._addresses import ADDRESS
 
 
 @click.command("tasks")
@@ -48,7 +49,9 @@ def tasks_command(as_json: bool) -> None:
 
 @click.command("filter")
 @click.argument("filters", nargs=-1, metavar="[FILTER]...")
-@click.option("--try", "source", metavar="SOURCE", help="Show what the filters would do to rows of a corpus.")
+@click.option(
+    "--try", "source", type=ADDRESS, metavar="SOURCE", help="Show what the filters would do to rows of a corpus."
+)
 @click.option("--column", "columns", multiple=True, help="The columns with the text [default: text].")
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Try only this many rows.")
 @click.option("--format", default="", help="Where file names do not say it: csv, tsv, jsonl, parquet or text.")

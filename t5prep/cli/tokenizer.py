@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from t5prep.cli import _output
+from t5prep.cli._addresses import ADDRESS
 
 # d_model, d_ff, layers of each stack, heads: the sizes of T5 1.1 (google/t5-v1_1-*), and a tiny one for trials.
 SIZES = {
@@ -22,7 +23,9 @@ LOST_SHOWN = 12
 # SentencePiece's own names (t5prep.tokens.training), which is not imported for --help.
 NORMALIZATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
 
-_source = click.option("--source", required=True, help="sample:, a path or glob, kaggle:..., zenodo:..., hf:...")
+_source = click.option(
+    "--source", type=ADDRESS, required=True, help="sample:, a path or glob, kaggle:..., zenodo:..., hf:..."
+)
 _column = click.option("--column", "columns", multiple=True, help="A column with text; several times for several.")
 _format = click.option("--format", default="", help="csv, tsv, jsonl, parquet or text, where names do not say it.")
 _encoding = click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
@@ -41,7 +44,7 @@ def tokenizer_command() -> None:
 @tokenizer_command.command("train")
 @_source
 @_column
-@click.option("--out", required=True, help="The directory of the new tokenizer.")
+@click.option("--out", type=ADDRESS, required=True, help="The directory of the new tokenizer.")
 @click.option(
     "--size", type=click.Choice(list(SIZES)), default="small", show_default=True, help="Of config.json's T5 1.1."
 )
@@ -158,7 +161,7 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
 
 
 @tokenizer_command.command("check")
-@click.argument("tokenizer")
+@click.argument("tokenizer", type=ADDRESS)
 @_source
 @_column
 @click.option(

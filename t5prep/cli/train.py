@@ -8,6 +8,7 @@ import click
 
 import t5prep
 from t5prep.cli import _model_options, _output, plan
+from t5prep.cli._addresses import ADDRESS
 
 if TYPE_CHECKING:
     from t5prep.train.settings.config import TrainConfig
@@ -30,9 +31,15 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 
 @click.command("train")
-@click.option("--data", multiple=True, metavar="DIR", help="A prepared dataset, local or gs://; several are mixed.")
-@click.option("--model", help="A Hugging Face directory or Hub name, or a run whose best weights to start from.")
-@click.option("--out", required=True, help="The run's directory, local or gs://; an existing run is continued.")
+@click.option(
+    "--data", type=ADDRESS, multiple=True, metavar="DIR", help="A prepared dataset, local or gs://; several are mixed."
+)
+@click.option(
+    "--model", type=ADDRESS, help="A Hugging Face directory or Hub name, or a run whose best weights to start from."
+)
+@click.option(
+    "--out", type=ADDRESS, required=True, help="The run's directory, local or gs://; an existing run is continued."
+)
 @click.option(
     "--recipe", shell_complete=_model_options.recipe_names, help="Settings by name (see --settings), or a TOML file."
 )

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.io.addresses import Address
 from t5prep.tasks.example import is_split_name
 from t5prep.tasks.options import check, flag, option, spelled
 
@@ -16,6 +17,8 @@ MARKERS = ("extra_id_1", "none")
 _EXAMPLE = "Write it like this: --splits train=0.9,validation=0.1 or --splits validation=15000"
 LAYOUTS = ("padded", "ragged", "packed")
 LONG = ("auto", "cut", "split", "reject")
+# The fields that hold addresses: sources, datasets.
+ADDRESS_FIELDS = ("dedup_against", "decontaminate")
 DEDUPS = ("none", "exact", "near")
 _SPLITS = (
     "shares drawn by the id's hash, or numbers of rows, as in validation=15000 [default: train=0.9,validation=0.1, unless "
@@ -212,6 +215,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise UsageError for a value that cannot work with any task."""
         check(self)
+        for name in ADDRESS_FIELDS:
+            object.__setattr__(self, name, tuple(Address(one) for one in getattr(self, name)))
+            _check_distinct(flag(name), getattr(self, name))
         if self.target == "text" and self.target_length < 2:
             raise UsageError(f"--target-length {self.target_length}: it is at least 2")
         for name in ("input_length", "target_length"):
@@ -263,6 +269,16 @@ class Settings:
             for field in dataclasses.fields(self)
             if field.metadata["changes_tokens"]
         }
+
+
+def _check_distinct(option_name: str, given: tuple[Address, ...]) -> None:
+    """Raise UsageError for two addresses that differ only in what is never recorded: one name would stand for both."""
+    for address in set(given):
+        if len({one.request for one in given if one == address}) > 1:
+            raise UsageError(
+                f"{option_name} names {address} twice with other values, which are not recorded because they may be secret. "
+                "Download one of the two files, and name the file."
+            )
 
 
 def differences(there: Settings, here: Settings) -> Iterator[str]:

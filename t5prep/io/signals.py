@@ -21,6 +21,11 @@ _received: list[str] = []
 _AGAIN_SECONDS = 0.02
 
 
+def stopping() -> list[signal.Signals]:
+    """Return the signals that ask this process to stop, without those that it was started to ignore, as by `&` in a script."""
+    return [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+
+
 @contextlib.contextmanager
 def kept_from_new_threads() -> Iterator[None]:
     """Let threads that are started meanwhile, by libraries too, take no signals. They come to the main thread afterwards."""

@@ -1,5 +1,6 @@
 """Find what t5prep remembers of this user: $XDG_STATE_HOME/t5prep, else ~/.local/state/t5prep."""
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -30,3 +31,20 @@ def read(name: str, *, closed_to_others: int) -> bytes | None:
             return file.read() if ours else None
     except (OSError, RuntimeError):
         return None
+
+
+def append_line(name: str, line: str) -> None:
+    """Add a line to a file that only this user may read and write. Where it cannot be written, nothing happens."""
+    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: this user has no home
+        make()
+        handle = os.open(at(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, f"{line}\n".encode())  # one line by one write: runs side by side lose none
+        finally:
+            os.close(handle)
+
+
+def lines(name: str) -> frozenset[str]:
+    """Return the lines of such a file; none of a file that others may write, which is not believed."""
+    content = read(name, closed_to_others=0o022)
+    return frozenset((content or b"").decode(errors="replace").split())

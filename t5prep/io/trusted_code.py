@@ -4,9 +4,7 @@ The user's state folder ($XDG_STATE_HOME/t5prep, else ~/.local/state/t5prep) has
 only the user may read and write.
 """
 
-import contextlib
 import hashlib
-import os
 
 from t5prep.errors import UsageError
 from t5prep.io import state_folder
@@ -21,21 +19,12 @@ def remember(code: bytes) -> None:
     """
     if is_known(code):
         return
-    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: this user has no home
-        state_folder.make()
-        handle = os.open(
-            state_folder.at(NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
-        try:
-            os.write(handle, f"{_sha256(code)}\n".encode())  # one line by one write: runs side by side lose none
-        finally:
-            os.close(handle)
+    state_folder.append_line(NAME, _sha256(code))
 
 
 def is_known(code: bytes) -> bool:
     """Check whether this user has run exactly this code. A list that others may write is not believed."""
-    remembered = state_folder.read(NAME, closed_to_others=0o022)
-    return remembered is not None and _sha256(code).encode() in remembered.split()
+    return _sha256(code) in state_folder.lines(NAME)
 
 
 def check(code: bytes, *, path: str, use: str, otherwise: str, trusted: bool, came_with: str = "the model") -> None:

@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import ipaddress
 import json
+import os
 import signal
 import socket
 import threading
@@ -12,6 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.io import signals
 
 CONNECTIONS = 256  # most open connections; further clients are told to try again
 SLOWEST_SECONDS = 30  # a client that has not sent its whole request after this time is disconnected
@@ -80,15 +82,28 @@ class Server(http.server.ThreadingHTTPServer):
         """Print nothing if a client disconnected or does not speak HTTP."""
 
     def close(self) -> None:
-        """Answer the open requests, and free the address."""
+        """Answer the requests that are here, disconnect clients that have not sent theirs, and free the address."""
         self.shutdown()
+        self.disconnect_idle()
         self.server_close()
 
+    def disconnect_idle(self) -> None:
+        """Disconnect the clients that have not sent their whole request."""
+        for request in list(self._deadlines):
+            with contextlib.suppress(OSError):
+                request.shutdown(socket.SHUT_RD)  # an answer that is begun meanwhile is still sent
+
     def until_stopped(self) -> None:
-        """Serve until Ctrl-C or SIGTERM, then close."""
+        """Serve until Ctrl-C or SIGTERM, then close; a second one ends the process at once."""
         stopping = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stopping.set())
+
+        def stop(*_: object) -> None:
+            if stopping.is_set():
+                os._exit(1)
+            stopping.set()
+
+        for number in signals.stopping():
+            signal.signal(number, stop)
         threading.Thread(target=self.serve_forever, name="accepts", daemon=True).start()
         stopping.wait()
         self.close()

@@ -11,6 +11,7 @@ import functools
 import itertools
 import json
 import re
+import shlex
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.settings import OF_HEADS
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, SourceError, T5prepError
-from t5prep.io import paths, trusted_code
+from t5prep.io import addresses, paths, trusted_code
 from t5prep.prepare import placement, record_counts, row_limit, source_files
 from t5prep.prepare.block_tokenizer import BlockExamples, BlockTokenizer
 from t5prep.prepare.filters import rules
@@ -344,15 +345,23 @@ class Lives:
         said = self.dataset.source
         uri = self._source or pinned(said)
         if not self._source and uri != "sample:" and raw.parse(uri).scheme:
+            shown = addresses.public(uri)
             # Whoever made the dataset chose this address.
-            print(f"Reading the source again, which the manifest says is {uri}", file=sys.stderr, flush=True)
+            if not addresses.is_known(said.uri):
+                raise SourceError(
+                    f"the manifest names {shown}, from which you have read nothing before. If you trust who made the dataset: "
+                    f"--source {shlex.quote(shown)}"
+                )
+            print(f"Reading the source again: {shown}, as the manifest says", file=sys.stderr, flush=True)
         settings = self.dataset.settings
         there = sources.resolve(uri, include=self._task.files, progress=False, ignore_card=bool(settings.split_files))
         selected = source_files.of_settings(there, settings, self._task).source
         by_name = {file.name: file for file in (*there.files, *selected.files)}
         for file in said.files:
             if file.name not in by_name:
-                raise SourceError(f"{self._source or said.uri} has no {file.name} any more. Say where it is: --source")
+                raise SourceError(
+                    f"{addresses.public(self._source or said.uri)} has no {file.name} any more. Say where it is: --source"
+                )
         return [by_name[file.name] for file in said.files]
 
     def _check(self, files: Sequence[RawFile]) -> None:

@@ -28,7 +28,7 @@ def why(
         id: The id of a record or of a rejected row, or a row of the source as `file:row` (from 1, without the header).
         data: The dataset's directory or gs:// prefix.
         run: A run that was trained on it, which is asked for the steps that saw the record, its loss and its answer.
-        source: Where its source lies now, if the address in the manifest does not lead there.
+        source: Where its source lies now: needed if it was moved, or if this user has never read from the address in the manifest.
         tokenizer: The tokenizer, if the one that the manifest names cannot be found.
         trust_code: Whether to execute a Python file of the task or of a filter though this user has never run it.
 

@@ -6,6 +6,8 @@
 import os
 from collections.abc import Iterable
 
+from t5prep.io import addresses
+from t5prep.io.addresses import Address
 from t5prep.sources import raw
 from t5prep.sources.archives import is_archive
 from t5prep.sources.opening import (
@@ -45,6 +47,8 @@ def resolve(
     Raises SourceError, one sentence: what is wrong, and what to type next.
     """
     raw.quiet_logs()
+    uri = Address(uri)
+    addresses.remember(uri)
     if uri == "sample:":
         return _sample()
     if os.path.isfile(uri) and not is_archive(uri):
@@ -74,7 +78,7 @@ def resolve(
         case _:
             from t5prep.sources import web
 
-            return web.resolve(place, url=uri, include=include, progress=progress)
+            return web.resolve(place, url=uri.request, include=include, progress=progress)
 
 
 def _sample() -> Resolved:

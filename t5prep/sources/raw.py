@@ -1,7 +1,6 @@
 """Name a source as the user writes it, and describe what it resolves to: raw files with stable names, revision, licence.
 
-Credentials are removed from messages, manifests, and the log lines of the HTTP libraries. Signed download addresses and
-`user:password@` are credentials too, so they are removed from every address that is shown.
+The log lines of the HTTP libraries are shown without credentials; what a user gives is an `Address` (t5prep.io.addresses).
 """
 
 import dataclasses
@@ -12,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from t5prep.errors import SourceError, did_you_mean
+from t5prep.io.addresses import Address
 
 _USERINFO = re.compile(r"(?<=://)[^/\s@\"']+@")
 _QUERY = re.compile(r"(?<=\?)[^\s\"'<>)\]]+")
@@ -30,32 +29,9 @@ _TALKERS = (
 )
 
 
-def address(url: str) -> str:
-    """Return an address that may be shown and recorded: no user, no password, no values in the query, no fragment.
-
-    >>> address("https://me:secret@example.org/a.csv?token=s3cr3t&v=2")
-    'https://example.org/a.csv?token=…&v=…'
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # not an address at all
-        return text(url)
-    query = "&".join(f"{key}=…" for key, _ in parse_qsl(parts.query, keep_blank_values=True))
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, ""))
-
-
 def text(message: str) -> str:
-    """Return the message without the credentials of every address and header in it."""
+    """Return a line of a log without the credentials of every address, path and header in it."""
     return _AUTHORIZATION.sub(r"\1 …", _QUERY.sub("…", _USERINFO.sub("", message)))
-
-
-def passwords(message: str) -> str:
-    """Return the message without the users and passwords of its addresses.
-
-    >>> passwords("gs://me:secret@bucket/a?.csv does not exist")
-    'gs://bucket/a?.csv does not exist'
-    """
-    return _USERINFO.sub("", message)
 
 
 class _Redacted(logging.Filter):
@@ -121,10 +97,12 @@ def parse(uri: str) -> Place:
     >>> parse("zenodo:10.5281/zenodo.7186761").name
     '7186761'
     """
-    scheme_match = _SCHEME.match(uri)
+    request = Address(uri).request
+    uri = str(Address(uri))
+    scheme_match = _SCHEME.match(request)
     if not uri.strip():
         raise SourceError(f"The source is empty. Name a file, or a corpus such as {EXAMPLES['hf']}.")
-    if not scheme_match or Path(uri).exists():
+    if not scheme_match or Path(request).exists():
         return Place("", uri, uri=uri)
     scheme = scheme_match.group(1).lower()
     if scheme not in _SHAPES:
@@ -133,11 +111,13 @@ def parse(uri: str) -> Place:
             f"Name a file, a directory, a glob, or a corpus such as {EXAMPLES['kaggle']}, {EXAMPLES['zenodo']}, "
             f"{EXAMPLES['hf']} or {EXAMPLES['https']}."
         )
-    shape = _SHAPES[scheme].fullmatch(uri[scheme_match.end() :])
+    shape = _SHAPES[scheme].fullmatch(request[scheme_match.end() :])
     if not shape:
-        raise SourceError(f"{text(uri)} is not a whole {scheme}: source. Write it like {EXAMPLES[scheme]}")
+        raise SourceError(f"{uri} is not a whole {scheme}: source. Write it like {EXAMPLES[scheme]}")
     groups = {key: value or "" for key, value in shape.groupdict().items()}
-    return Place(scheme, uri=address(uri) if scheme in ("http", "https") else uri, **groups)
+    if scheme in ("http", "https"):
+        groups["name"] = uri[scheme_match.end() :]  # what is sent to the host is the address's request
+    return Place(scheme, uri=uri, **groups)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -155,9 +155,6 @@ class Due:
         return bool(every) and (step % every == 0 or step == self.steps)
 
 
-_STOPPING = (signal.SIGTERM, signal.SIGINT)
-
-
 class Signals:
     """Remember SIGTERM and SIGINT while the loop runs, instead of ending the process at once; a second one ends it.
 
@@ -179,7 +176,7 @@ class Signals:
             with io_signals.kept_from_new_threads():
                 threading.Thread(target=self._listen, args=(listening,), name="signals", daemon=True).start()
             self._pipe_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
-            for number in _STOPPING:
+            for number in io_signals.stopping():
                 self._before[number] = signal.signal(number, self._remember)
             # Of a signal that came before, the KeyboardInterrupt may have been raised where it is ignored.
             if earlier := io_signals.received():
@@ -208,7 +205,7 @@ class Signals:
         """Print what the first signal does, and end the process at the second one."""
         while numbers := os.read(listening, 1):
             number = signal.Signals(numbers[0])
-            if number not in _STOPPING:
+            if number not in self._before:
                 continue
             self._heard += 1
             # Not by print, whose lock the main thread may hold.

@@ -8,6 +8,7 @@ import io
 import json
 import random
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ from preparing import prepared, questions, rejected, write_csv
 import t5prep
 from t5prep.cli import main
 from t5prep.dataset import manifest
-from t5prep.errors import DatasetError
-from t5prep.io import trusted_code
+from t5prep.errors import DatasetError, SourceError
+from t5prep.io import addresses, trusted_code
 from t5prep.prepare.filters.rules import EMAIL
 from t5prep.prepare.row_life import Lives
 from t5prep.sources import sample
@@ -525,16 +526,34 @@ def test_a_record_is_looked_up_in_its_source_by_the_row_that_the_dataset_keeps(
     assert places == [("a.csv", 3)]
 
 
-def test_an_address_of_the_manifest_is_said_before_it_is_read(
+def test_an_address_of_the_manifest_is_read_only_where_the_user_has_named_it(
     near: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("t5prep.sources.resolve", lambda *_, **__: pytest.fail(capsys.readouterr().err))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    asked: list[str] = []
+
+    def resolve(uri: str, **_: object) -> None:
+        asked.append(uri)
+        raise SourceError("it is not here")
+
+    monkeypatch.setattr("t5prep.sources.resolve", resolve)
     data = shutil.copytree(near / "d", tmp_path / "d")
     made = manifest.load(data)
-    made = dataclasses.replace(made, source=dataclasses.replace(made.source, uri="https://example.org/a.csv"))
-    (data / manifest.NAME).write_text(made.sealed().dumps())
-    with pytest.raises(pytest.fail.Exception, match=r"manifest says is https://example\.org/a\.csv"):
-        t5prep.why("1002", data)
+    for uri, shown in (
+        ("https://me:planted0@example.org/a.csv?token=planted0", "https://example.org/a.csv?token=…"),
+        ("gs://bucket/a.csv", "gs://bucket/a.csv"),
+        ("hf:evil/evil", "hf:evil/evil"),
+    ):
+        asked.clear()
+        changed = dataclasses.replace(made, source=dataclasses.replace(made.source, uri=uri))
+        (data / manifest.NAME).write_text(changed.sealed().dumps())
+        life = Lives(data).life("1002")
+        assert not asked
+        assert f"--source {shlex.quote(shown)}" in life["notes"][0]
+        addresses.remember(uri)
+        Lives(data).life("1002")
+        assert len(asked) == 1
+        assert f"Reading the source again: {shown}" in capsys.readouterr().err
 
 
 def test_escapes_and_half_surrogates_do_nothing(grouped: Path) -> None:
