@@ -24,12 +24,12 @@ from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import byte_sizes, cache_folder, paths, trusted_code
 from t5prep.prepare import earlier_datasets, evaluation_sets, memory_budget, output_folder, shards, task_settings
 from t5prep.prepare.earlier_datasets import EarlierTexts
-from t5prep.prepare.filters import chain, rules
 from t5prep.prepare.memory_budget import DEFAULT, Budget
 from t5prep.reading import blocks
 from t5prep.sources import Resolved, unpacked_name
 from t5prep.sources import memory as memory_source
 from t5prep.tasks import registry
+from t5prep.tasks.filters import chain, rules
 from t5prep.tasks.options import typed
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.task import ChosenTask

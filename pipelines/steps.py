@@ -29,8 +29,6 @@ from t5prep.prepare import evaluation_sets as evaluation_leaks
 from t5prep.prepare.block_tokenizer import BlockTokenizer
 from t5prep.prepare.earlier_datasets import EarlierTexts
 from t5prep.prepare.evaluation_sets import Leaks
-from t5prep.prepare.filters import rules
-from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.near_duplicates import clusters as search
 from t5prep.prepare.near_duplicates.clusters import EARLIER, Plan, Repeats, Search
 from t5prep.prepare.near_duplicates.sketches import ROWS, Sketch, shingles, sketch, tables
@@ -43,6 +41,8 @@ from t5prep.reading import blocks as parallel_files
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved
 from t5prep.tasks import registry
+from t5prep.tasks.filters import rules
+from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens import loading

@@ -68,8 +68,8 @@ def filter_command(filters: tuple[str, ...], source: str | None, as_json: bool, 
     """
     from t5prep import sources
     from t5prep.errors import UsageError
-    from t5prep.prepare.filters import chain
     from t5prep.reading import columns
+    from t5prep.tasks.filters import chain
 
     if source is None:
         _list([text.partition(":")[0] for text in filters] or chain.names(), as_json=as_json)
@@ -85,7 +85,7 @@ def filter_command(filters: tuple[str, ...], source: str | None, as_json: bool, 
 
 def _list(names: list[str], *, as_json: bool) -> None:
     """Print what each filter does, its source, and its settings with their defaults."""
-    from t5prep.prepare.filters import chain
+    from t5prep.tasks.filters import chain
 
     kinds = {name: chain.cls(name) for name in names}
     about = {name: " ".join((kind.__doc__ or "").split()) for name, kind in kinds.items()}

@@ -5,7 +5,7 @@ All rows of a block go one way, whatever the task and the options: they become o
 the block's columns (reading/columns.py); rows that it does not describe, and all rows of a task without one, are made
 examples one by one by the task's own function: this is the only loop over rows. Then
 
-1. filters change texts, or give the reason why a row is rejected (filters/chain.py);
+1. filters change texts, or give the reason why a row is rejected (tasks/filters/chain.py);
 2. rows with a text of an evaluation set are rejected (evaluation_sets.py);
 3. texts become ids, cut to their lengths, and targets ids or numbers of classes (tokens/featurizer.py);
 4. what is too long and not to be cut is split (tokens/splitting.py) or rejected; filters that count tokens, and earlier
@@ -30,7 +30,6 @@ from t5prep.errors import Reject, SourceError, T5prepError, TaskError
 from t5prep.prepare import earlier_datasets
 from t5prep.prepare.earlier_datasets import EarlierTexts, text_of_ids
 from t5prep.prepare.evaluation_sets import Leaks
-from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.memory_budget import LARGEST_BLOCK
 from t5prep.prepare.near_duplicates.sketches import shingles
 from t5prep.prepare.token_cache import TokenCache
@@ -42,6 +41,7 @@ from t5prep.tasks import example_table, registry
 from t5prep.tasks import task as task_columns
 from t5prep.tasks.example import Example, is_split_name, problem
 from t5prep.tasks.example_table import Inputs
+from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens.featurizer import Features
 from t5prep.tokens.ragged import Ragged

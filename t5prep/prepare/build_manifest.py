@@ -16,11 +16,11 @@ from t5prep.dataset.shard_files import Index, Lengths, Origins
 from t5prep.errors import BalanceError
 from t5prep.prepare import record_counts
 from t5prep.prepare.evaluation_sets import Leaks
-from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.near_duplicates.clusters import Repeats
 from t5prep.prepare.shards import ShardTotals, SplitTotals
 from t5prep.prepare.sort_blocks import BlockTotals
 from t5prep.sources import Resolved
+from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens.tokenizer import Tokenizer

@@ -30,8 +30,6 @@ from t5prep.errors import DatasetError, SourceError, T5prepError
 from t5prep.io import addresses, paths, trusted_code
 from t5prep.prepare import placement, record_counts, row_limit, source_files
 from t5prep.prepare.block_tokenizer import BlockExamples, BlockTokenizer
-from t5prep.prepare.filters import rules
-from t5prep.prepare.filters.chain import Chain, code_files
 from t5prep.prepare.sort_blocks import BlockSorter
 from t5prep.reading import blocks, text_rows
 from t5prep.reading.blocks import Block
@@ -39,6 +37,8 @@ from t5prep.reading.rows import Row
 from t5prep.sources import RawFile, raw
 from t5prep.tasks import example_table, registry
 from t5prep.tasks.example import EOS, Example, Protected, text_of
+from t5prep.tasks.filters import rules
+from t5prep.tasks.filters.chain import Chain, code_files
 from t5prep.tasks.registry import Definition
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.ragged import Ragged

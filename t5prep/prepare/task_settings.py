@@ -18,7 +18,6 @@ from t5prep.dataset.settings import OF_HEADS, Settings, row_counts
 from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.prepare import earlier_datasets, placement, row_limit, source_files
 from t5prep.prepare.block_tokenizer import BlockExamples
-from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.row_limit import LimitedFile
 from t5prep.prepare.sorted_pairs import SortedPairs
 from t5prep.reading import blocks, formats, json_documents
@@ -27,6 +26,7 @@ from t5prep.sources import RawFile, Resolved, split_names
 from t5prep.tasks import example_table
 from t5prep.tasks import options as task_options
 from t5prep.tasks import task as task_columns
+from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.task import ChosenTask, Masks, Mixture, Spans
 from t5prep.tokens import denoisers, masking, span_corruption

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from t5prep.cli import main
-from t5prep.prepare.filters import chain
+from t5prep.tasks.filters import chain
 
 
 def _run(*arguments: str) -> str:

@@ -9,10 +9,10 @@ from pipelines.steps import PrepareBlock, scan
 from t5prep import sources
 from t5prep.errors import UsageError
 from t5prep.prepare import task_settings
-from t5prep.prepare.filters import rules
-from t5prep.prepare.filters.chain import Chain
 from t5prep.reading.blocks import Block
 from t5prep.tasks import registry
+from t5prep.tasks.filters import rules
+from t5prep.tasks.filters.chain import Chain
 from t5prep.tokens import loading
 
 CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}

@@ -27,9 +27,9 @@ from t5prep.cli import main
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, SourceError
 from t5prep.io import addresses, trusted_code
-from t5prep.prepare.filters.rules import EMAIL
 from t5prep.prepare.row_life import Lives
 from t5prep.sources import sample
+from t5prep.tasks.filters.rules import EMAIL
 
 SENTENCES = sentencepiece.SentencePieceProcessor(model_file=str(sample.tokenizer_path()))
 EOS, MARKER = SENTENCES.eos_id(), SENTENCES.get_piece_size() + 98

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from t5prep.errors import Reject, UsageError
-from t5prep.prepare.filters import chain
+from t5prep.tasks.filters import chain
 
 PROSE = (
     "The lighthouse stood at the end of the cape, and nobody had lived in it since the war. In the evenings the keeper's "
@@ -59,6 +59,8 @@ def test_a_filter_says_where_it_is_from_and_what_each_setting_is(name: str) -> N
         ("gopher:ellipses=0", PROSE + "\nand so on ...", "ellipses"),
         ("gopher", PROSE + " 1234" * 20, "letters"),
         ("gopher", "Haus Baum Straße Wagen Hund " * 12, "stop words"),
+        ("gopher", "The house the tree the street the car the dog " * 6, "stop words"),
+        ("gopher", "The house that tree the street the car the dog " * 6, ""),
         ("gopher:stop_words=0", "Haus Baum Straße Wagen Hund " * 12, ""),
         ("gopher", "", "few words"),
         ("gopher_repetition", "the same line here\n" * 3 + "another line\n" * 3, "repeated lines"),
@@ -112,7 +114,7 @@ def test_languages() -> None:
 
 
 def test_a_missing_library_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    from t5prep.prepare.filters import rules
+    from t5prep.tasks.filters import rules
 
     rules._identifier.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)

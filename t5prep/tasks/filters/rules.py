@@ -168,7 +168,7 @@ class Gopher:
     ellipses: float = option(0.3, "largest share of lines that end with an ellipsis")
     letters: float = option(0.8, "smallest share of words with a letter")
     stop_words: int = option(
-        2, "fewest English stop words (the, be, to, of, and, that, have, with); 0 for other languages"
+        2, "fewest different English stop words (the, be, to, of, and, that, have, with); 0 for other languages"
     )
 
     def __call__(self, text: str) -> str:
@@ -195,9 +195,9 @@ class Gopher:
         lettered = sum(any(map(str.isalpha, word)) for word in words) / max(1, count)
         if lettered < self.letters:
             raise Reject(f"letters: {lettered:.0%} of words have one, at least {self.letters:.0%}")
-        stops = sum(word.lower() in STOP_WORDS for word in words)
+        stops = len(STOP_WORDS.intersection(word.lower() for word in words))
         if stops < self.stop_words:
-            raise Reject(f"stop words: {stops}, at least {self.stop_words}")
+            raise Reject(f"stop words: {stops} different ones, at least {self.stop_words}")
         return text
 
     @staticmethod

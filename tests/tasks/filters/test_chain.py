@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from t5prep.errors import UsageError
-from t5prep.prepare.filters.chain import Chain, parse
 from t5prep.tasks.example import EOS, Example, Protected
+from t5prep.tasks.filters.chain import Chain, parse
 
 OWN = '''
 from t5prep.tasks import Reject
