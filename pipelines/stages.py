@@ -27,11 +27,12 @@ from t5prep.prepare.near_duplicates.clusters import Repeats
 from t5prep.prepare.shards import ShardTotals
 from t5prep.prepare.sort_blocks import BlockTotals
 from t5prep.sources import Resolved
+from t5prep.tasks.filters import rules
 
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """Write the index, the user's own task file, the cards, and the manifest.
+    """Write the index, the user's own files of the task and of filters, the cards, and the manifest.
 
     `source` comes without its files: the manifest lists those that were hashed. `earlier` are the digests of the datasets
     that rows were compared with.
@@ -79,6 +80,8 @@ class Finish:
         )
         if dataset.task.file:
             paths.write(paths.at(self.out, manifest.TASK_FILE), staged.definition.code)
+        for path, name in dataset.filter_names.items():
+            paths.write(paths.at(self.out, name), rules.read(path))
         paths.write_pieces(paths.at(self.out, manifest.NAME), dataset.pieces())
         return dataset
 

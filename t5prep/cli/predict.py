@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 @click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
 @click.option("--format", "kind", default="", help="csv, tsv, jsonl, parquet or text, where the name does not say it.")
 @click.option("--jsonl", is_flag=True, help="The same as --format jsonl.")
-@click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
+@_model_options.encoding
+@_model_options.delimiter
 @click.option("--records", default="", help="Where JSON documents have their rows, as in data[].items[].")
 @click.option("--limit", type=click.IntRange(min=1), help="Answer only this many rows.")
 @_model_options.trust_code

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
@@ -29,6 +30,7 @@ NAME = "manifest.json"
 # This many of the JSON encoder's pieces, a name or a number each, are joined into one.
 _TOGETHER = 4096
 TASK_FILE = "task.py"  # the user's own file of a task, kept beside the dataset that it made
+_FILTER_FILE = re.compile(r"filter-\d+\.(py|txt)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -244,6 +246,22 @@ class Manifest:
         """Check whether a sentinel in an input marks its cut-out middle. In span corruption it marks a hidden span."""
         return self.settings.marked and not self.task.hides_spans
 
+    @property
+    def filter_names(self) -> dict[str, str]:
+        """Return the names, beside the dataset, of the copies of the files that its filters read, by the files' paths."""
+        return {
+            path: f"filter-{number}{'.py' if path.endswith('.py') else '.txt'}"
+            for number, path in enumerate(self.filter_files)
+        }
+
+    def check_filter(self, content: bytes, *, file: str, path: str) -> None:
+        """Raise DatasetError if the content of `path` is not that of the `file` that its filters read."""
+        if (found := hashlib.sha256(content).hexdigest()) != self.filter_files[file]:
+            raise DatasetError(
+                f"{path} is altered: it has the SHA-256 {found[:12]}…, and the file {file} that filtered the texts had "
+                f"{self.filter_files[file][:12]}…. Put that one there."
+            )
+
     def sealed(self) -> "Manifest":
         """Return the same manifest with its digest filled in."""
         return dataclasses.replace(self, digest=digest(self))
@@ -441,6 +459,11 @@ def load(data: str | Path) -> Manifest:
         raise DatasetError(f"{where} cannot be read ({error.strerror}).") from error
     except ValueError:  # of the system's call
         raise DatasetError(f"{str(data)!r} is not a dataset: a name of a folder holds no NUL character.") from None
+
+
+def is_filter_file(name: str) -> bool:
+    """Check whether a file of this name is a copy of one that a dataset's filters read."""
+    return _FILTER_FILE.fullmatch(name) is not None
 
 
 def folder_of(data: str | Path) -> str:

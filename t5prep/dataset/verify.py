@@ -50,6 +50,10 @@ def verify(
     if dataset.task.file and manifest.TASK_FILE in paths.names(data):
         path = paths.at(data, manifest.TASK_FILE)
         dataset.task.check_code(paths.read(path), path=path)
+    for file, name in dataset.filter_names.items():
+        if name in paths.names(data):
+            path = paths.at(data, name)
+            dataset.check_filter(paths.read(path), file=file, path=path)
     pages: dict[str, list[tuple[int, int]]] = {}
     if dataset.index:
         splits = {name: split.shards for name, split in dataset.splits.items()}
@@ -220,4 +224,5 @@ def _unreadable(path: str, error: OSError) -> DatasetError:
 def names_beside(dataset: manifest.Manifest, folder: Path) -> list[str]:
     """Return the names of those that are in the folder of a dataset, its rejected rows first."""
     rejected = rejected_rows.names_of(dataset.rejected_file.name) if dataset.rejected_file else [rejected_rows.NAME]
-    return [name for name in (*rejected, *BESIDE) if (folder / name).is_file()]
+    names = (*rejected, *BESIDE, *dataset.filter_names.values())
+    return [name for name in names if (folder / name).is_file()]

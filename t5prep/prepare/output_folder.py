@@ -188,7 +188,8 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
 
 def is_of_dataset(name: str) -> bool:
     """Return whether a file of this name is part of a dataset."""
-    return shard_files.is_shard(name) or rejected_rows.is_rejected(name) or name in (*verify.BESIDE, manifest.NAME)
+    beside = name in (*verify.BESIDE, manifest.NAME) or manifest.is_filter_file(name)
+    return beside or shard_files.is_shard(name) or rejected_rows.is_rejected(name)
 
 
 def _sweep(out: Path, *, goes_on: bool) -> None:

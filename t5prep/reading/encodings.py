@@ -148,6 +148,21 @@ def check(head: bytes, format: Format, *, name: str) -> None:
         raise UsageError(f'--encoding "{format.encoding}" decodes no text. Try utf-8.') from None
 
 
+def reads_as_utf8_too(head: bytes, encoding: str) -> bool:
+    """Check whether the beginning of a file is UTF-8 as well as `encoding`, and gives another text.
+
+    >>> reads_as_utf8_too("naïve".encode(), "cp1252"), reads_as_utf8_too("naïve".encode("cp1252"), "cp1252")
+    (True, False)
+    """
+    if byte_order_mark(head):
+        return False  # it tells the encoding
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+        return text != codecs.getincrementaldecoder(encoding)("replace").decode(head)[: len(text)]
+    except (UnicodeError, LookupError):
+        return False
+
+
 def likely(data: bytes) -> str:
     """Return the encoding that some bytes are probably in, by the name that `--encoding` takes."""
     import charset_normalizer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from t5prep.sources import memory
 from t5prep.train import need_tensorflow
-from t5prep.train.predict.rows import INPUT, STDIN
+from t5prep.train.predict.rows import INPUT, STDIN, Reading
 from t5prep.train.settings import config as configs
 from t5prep.train.settings.config import TrainConfig
 
@@ -215,7 +215,8 @@ def predict(
     task: str = "",
     as_text: bool = False,
     format: str = "",
-    encoding: str = "utf-8",
+    encoding: str = "",
+    delimiter: str = "",
     records: str = "",
     limit: int | None = None,
     long: str = "",
@@ -236,11 +237,13 @@ def predict(
         model: A run, a Hugging Face directory, or a Hub name.
         rows: A source as `t5prep.prepare` reads it (a table with the columns of the model's task, without the target), an
             open binary file, the same rows as a DataFrame, an Arrow table, a dataset of the Hub's `datasets` or dicts, or
-            texts, which are used unchanged as inputs and include the task's prefix.
+            texts, which are whole inputs and include the task's prefix. Filters that changed the training texts change
+            all of these.
         task: For a model that was trained on several tasks: the task of these rows.
         as_text: Whether the lines of a source are used unchanged as inputs.
         format: "csv", "tsv", "jsonl", "parquet" or "text", where the source's name does not say it.
-        encoding: Of text files.
+        encoding: Of text files; "" for that of the run's data.
+        delimiter: What divides the columns of CSV files; "" for what divides those of the run's data.
         records: Where JSON documents have their rows, such as "data[].items[]".
         limit: Answer only this many rows.
         long: What to do with inputs that are too long: "cut" as in training, "split" into parts, or "refuse"; "" for
@@ -269,7 +272,7 @@ def predict(
     """
     need_tensorflow()
     from t5prep.train.model.generation import Generation
-    from t5prep.train.predict.predictions import Predictions, Reading
+    from t5prep.train.predict.predictions import Predictions
 
     with contextlib.ExitStack() as stack:
         source, texts = stack.enter_context(_source_of(rows))
@@ -278,7 +281,7 @@ def predict(
             model,
             source,
             which=checkpoint,
-            reading=Reading(task, as_text, format, encoding, records, limit),
+            reading=Reading(task, as_text, format, _encoding(encoding, texts), records, limit, delimiter),
             generation=Generation(**generation),
             batch=batch,
             long=long,
@@ -306,7 +309,8 @@ def embed(
     shard_rows: int = 0,
     task: str = "",
     format: str = "",
-    encoding: str = "utf-8",
+    encoding: str = "",
+    delimiter: str = "",
     records: str = "",
     limit: int | None = None,
     checkpoint: str = "best",
@@ -336,7 +340,8 @@ def embed(
         shard_rows: Rows of a file; 0 for 1,024, or 16,384 with pooling.
         task: For a model that was trained on several tasks: the task of these rows.
         format: "csv", "tsv", "jsonl", "parquet" or "text", where the source's name does not say it.
-        encoding: Of text files.
+        encoding: Of text files; "" for that of the run's data.
+        delimiter: What divides the columns of CSV files; "" for what divides those of the run's data.
         records: Where JSON documents have their rows, such as "data[].items[]".
         limit: Embed only this many rows.
         checkpoint: Of a run: "best", "last", or a step's number.
@@ -360,7 +365,6 @@ def embed(
     need_tensorflow()
     from t5prep.train.embed.embedding import Embedding
     from t5prep.train.embed.vectors import Output
-    from t5prep.train.predict.predictions import Reading
 
     output = Output(pooling, normalize, dtype, padded)
     with _source_of(rows) as (source, texts):
@@ -368,7 +372,7 @@ def embed(
             model,
             source,
             which=checkpoint,
-            reading=Reading(task, False, format, encoding, records, limit),
+            reading=Reading(task, False, format, _encoding(encoding, texts), records, limit, delimiter),
             column=column or (INPUT if texts else ""),
             output=output,
             length=length,
@@ -381,6 +385,11 @@ def embed(
             replicas=replicas,
         )
         return embedding.write(out, watch=watch)
+
+
+def _encoding(encoding: str, texts: bool | None) -> str:
+    """Return the encoding to read rows in: those in memory (`texts` is not None) were written as UTF-8."""
+    return encoding if texts is None else "utf-8"
 
 
 @contextlib.contextmanager

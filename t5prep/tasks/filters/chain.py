@@ -4,9 +4,9 @@ import dataclasses
 import hashlib
 import re
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ class OwnFilter:
     function: Callable[[str], str]
     name: str
     files: tuple[str, ...]
+    changes_texts: ClassVar[bool] = True
 
     def __call__(self, text: str) -> str:
         """Return what the function returns. Raises Reject, and UsageError if it returns no text."""
@@ -226,6 +227,16 @@ class Chain:
         self._filters = [parse(text) for text in texts]
         self.judges_tokens = any(hasattr(filter, "judge_tokens") for _, filter in self._filters)
 
+    @classmethod
+    def changing_texts(cls, texts: Sequence[str], *, files: Mapping[str, bytes]) -> "Chain | None":
+        """Return those filters that can change a text, None if there are none; `files` are the contents that they read, by path.
+
+        Raises UsageError for a file that is missing.
+        """
+        with rules.reading(files):
+            chosen = [text for text in texts if _changes_texts(text)]
+            return cls(chosen) if chosen else None
+
     def __call__(self, example: Example) -> Filtered:
         """Return the example as it goes on, and why it is rejected or who changed it.
 
@@ -270,6 +281,13 @@ class Chain:
         """Return the files of the user's that the filters read, and their SHA-256 (hex)."""
         paths = [path for _, filter in self._filters for path in getattr(filter, "files", ())]
         return {path: hashlib.sha256(rules.read(path)).hexdigest() for path in paths}
+
+
+def _changes_texts(text: str) -> bool:
+    """Check whether a filter can change a text. One that only judges is not opened: its library may be missing here."""
+    name = text.partition(":")[0]
+    may = name.endswith(".py") or hasattr(cls(name), "changes_texts")
+    return may and bool(getattr(parse(text)[1], "changes_texts", False))
 
 
 def _applied(filter: Filter, example: Example) -> Example:

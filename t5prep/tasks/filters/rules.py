@@ -4,12 +4,16 @@ First, how they read files of the user's: from this machine, or as they were bro
 """
 
 import collections
+import contextlib
+import contextvars
 import dataclasses
+import errno
 import functools
 import ipaddress
+import os
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from t5prep.errors import Reject, UsageError, did_you_mean
@@ -19,10 +23,16 @@ from t5prep.tasks.options import option
 
 # Path, as the user named it → content, on a worker of another machine.
 _BROUGHT: dict[str, bytes] = {}
+# The same of the files that a run keeps; None outside of `reading`.
+_KEPT: contextvars.ContextVar[Mapping[str, bytes] | None] = contextvars.ContextVar("filter_files", default=None)
 
 
 def read(path: str) -> bytes:
     """Return the content of a file: this machine's, where it has one of that name. Raises OSError."""
+    if (kept := _KEPT.get()) is not None:
+        if path not in kept:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return kept[path]
     try:
         return paths.read(path)
     except FileNotFoundError:
@@ -35,6 +45,16 @@ def bring(files: Mapping[str, bytes]) -> None:
     """Let these files be read by their paths where this machine has none of that name."""
     _BROUGHT.clear()
     _BROUGHT.update(files)
+
+
+@contextlib.contextmanager
+def reading(files: Mapping[str, bytes]) -> Iterator[None]:
+    """Read these contents, by path, in place of the files of this machine during a `with`."""
+    token = _KEPT.set(files)
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 EMAIL, IP = "email@example.com", "192.0.2.1"
@@ -53,6 +73,11 @@ class Addresses:
     masks = True
 
     do: str = option("mask", "what happens to them", choices=("mask", "drop"))
+
+    @property
+    def changes_texts(self) -> bool:
+        """Check whether a text may be another one afterwards."""
+        return self.do == "mask"
 
     def __call__(self, text: str) -> str:
         """Return the text with each address masked, or as it is. Raises Reject."""
@@ -85,6 +110,8 @@ class C4:
     (tensorflow_datasets, c4_utils.py). Two things differ: sentences are counted by their end marks instead of NLTK's
     model, and repeated lines are not looked for in other pages.
     """
+
+    changes_texts = True
 
     sentences: int = option(3, "fewest sentences of a page")
     line_words: int = option(5, "fewest words of a line; shorter lines are taken out")

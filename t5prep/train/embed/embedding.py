@@ -27,9 +27,8 @@ from t5prep.train.embed.vectors import Encoder, Output
 from t5prep.train.model.weight_layout import of_encoder
 from t5prep.train.model.weights import COMPARED_ROWS
 from t5prep.train.predict import rows as rows_of
-from t5prep.train.predict.predictions import Reading
 from t5prep.train.predict.predictor import WINDOW, bucket
-from t5prep.train.predict.rows import Question, Rows
+from t5prep.train.predict.rows import Question, Reading, Rows
 from t5prep.train.published.safetensors_file import BYTES
 from t5prep.train.run import run
 from t5prep.train.runtime import hosts
@@ -100,10 +99,10 @@ class Embedding:
         self._named = isinstance(source, str)
         opened = run.open_model(model, which=which, encoder=True)
         manifest = rows_of.choose(opened.manifests, name=reading.task)
-        asking = rows_of.as_they_stand(column or rows_of.INPUT, empty=True)
-        if manifest and not column:
-            asking = rows_of.asking_of(opened, manifest, trust_code=trust_code)
-        self.rows = Rows(self.source, asking, kind=reading.format, encoding=reading.encoding, records=reading.records)
+        texts = column or ("" if manifest else rows_of.INPUT)
+        asking = rows_of.asking_of(opened, manifest, trust_code=trust_code, column=texts)
+        self.rows = Rows(self.source, asking, reading=reading, trained=manifest.settings if manifest else None)
+        self._filters = manifest.settings.filter if manifest else ()
         self._opened, self._reading, self._column = opened, reading, column
         self._words = opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
         if self._words.vocab_size > opened.config.vocab_size:  # a device would take another token's embedding for one
@@ -242,6 +241,7 @@ class Embedding:
         return {
             "model": {"type": opened.config.model_type, "weights": _fingerprint(opened)},
             "tokenizer": words.sha256,
+            "filters": list(self._filters),
             "source": {
                 "uri": self.source.uri if self._named else "",
                 "revision": self.source.revision,

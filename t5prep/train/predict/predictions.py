@@ -17,23 +17,8 @@ from t5prep.train.model.generation import Generation
 from t5prep.train.predict import rows
 from t5prep.train.predict.files import AnswerFile, Writer, of_name
 from t5prep.train.predict.predictor import Answer, Predictor
-from t5prep.train.predict.rows import Rows
+from t5prep.train.predict.rows import Reading, Rows
 from t5prep.train.run import run
-
-
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """The way rows are read: their task (of several), whether as plain texts, format ("" by file name), how many.
-
-    `records` is the path to the rows of JSON documents, "" for rows by themselves.
-    """
-
-    task: str = ""
-    as_text: bool = False
-    format: str = ""
-    encoding: str = "utf-8"
-    records: str = ""
-    limit: int | None = None
 
 
 @dataclasses.dataclass
@@ -106,7 +91,7 @@ class Predictions:
         source: str | Resolved,
         *,
         which: str = "best",
-        reading: Reading = Reading(),
+        reading: Reading = Reading(),  # noqa: B008 - frozen
         generation: Generation = Generation(),  # noqa: B008 - frozen
         trust_code: bool = False,
         **options: Any,
@@ -117,13 +102,11 @@ class Predictions:
         given = _found(source, include=()) if isinstance(source, str) and ":" not in source else source
         self.opened = run.open_model(model, which=which)
         manifest = rows.choose(self.opened.manifests, name=reading.task)
-        asking = (
-            rows.as_they_stand() if reading.as_text else rows.asking_of(self.opened, manifest, trust_code=trust_code)
-        )
+        asking = rows.asking_of(self.opened, manifest, trust_code=trust_code, as_text=reading.as_text)
         if isinstance(given, str) or Path(given.uri).is_dir():
             given = _found(given if isinstance(given, str) else given.uri, include=asking.files)
         self.source, self._reading = given, reading
-        self.rows = Rows(given, asking, kind=reading.format, encoding=reading.encoding, records=reading.records)
+        self.rows = Rows(given, asking, reading=reading, trained=manifest.settings if manifest else None)
         self.note, self.columns, self.counts = self.rows.note, self.rows.columns, Counts()
         self.bytes = sum(file.bytes for file in given.files)
         self.predictor = Predictor(

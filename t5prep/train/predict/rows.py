@@ -6,16 +6,19 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from t5prep import sources
 from t5prep.dataset.manifest import Manifest
-from t5prep.errors import Reject, SourceError, UsageError
+from t5prep.dataset.settings import Settings, parse_delimiter
+from t5prep.errors import Reject, SourceError, T5prepError, UsageError
 from t5prep.io import trusted_code
-from t5prep.reading import blocks, formats, rows
+from t5prep.reading import blocks, encodings, formats, rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Record, Row
 from t5prep.sources import RawFile, Resolved, unpacked_name
 from t5prep.tasks import registry
 from t5prep.tasks import task as task_columns
 from t5prep.tasks.example import EOS, Example, Part, Protected
+from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.task import Column
 
 if TYPE_CHECKING:  # `t5prep.train.api` reads this file, and starts without TensorFlow
@@ -26,6 +29,27 @@ EMPTY = "empty row"
 INPUT, LINE = "input", "text"
 # The name of standard input; the ids of its rows are only their numbers.
 STDIN = "standard input"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """The way rows are read: their task (of several), whether as plain texts, format ("" by file name), how many.
+
+    `encoding` and `delimiter` are "" where they are those of the model's data. `records` is the path to the rows of JSON
+    documents, "" for rows by themselves.
+    """
+
+    task: str = ""
+    as_text: bool = False
+    format: str = ""
+    encoding: str = ""
+    records: str = ""
+    limit: int | None = None
+    delimiter: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a delimiter that is not one character."""
+        object.__setattr__(self, "delimiter", parse_delimiter(self.delimiter))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +73,7 @@ class Asking:
 
     A row must have the `columns`. `id_column` holds its id ("" if there is none), and a line of text becomes the
     `line_column` ("" if several columns make an input). `whole`: an input that was cut has no correct answer.
-    `classes`: answers are one of a few words.
+    `classes`: answers are one of a few words. `filters` change the text of an input as they changed those of training.
     """
 
     to_inputs: Callable[[Record], Example]
@@ -62,6 +86,7 @@ class Asking:
     format: str = ""
     whole: bool = False
     classes: bool = False
+    filters: Chain | None = None
 
     def question(self, record: Record, *, place: str) -> Question:
         """Return the question of a row; its id is `place` if it has none of its own."""
@@ -78,6 +103,11 @@ class Asking:
             if error.args[0] not in names:
                 raise
             return Question(id, None, f"missing field: {error.args[0]}", record)
+        if self.filters is not None:
+            filtered = self.filters(example)
+            if filtered.reason:
+                return Question(example.id or id, None, filtered.reason, record)
+            example = filtered.example
         return Question(example.id or id, example, row=record)
 
 
@@ -92,18 +122,26 @@ def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
     return next((one for one in manifests if one.settings.task == (name or names[0])), None)
 
 
-def asking_of(opened: "Model", manifest: Manifest | None, *, trust_code: bool = False) -> Asking:
-    """Return how the task of a model's manifest makes inputs of rows; without such a task, rows are inputs unchanged.
+def asking_of(
+    opened: "Model", manifest: Manifest | None, *, trust_code: bool = False, as_text: bool = False, column: str = ""
+) -> Asking:
+    """Return how a model's manifest makes inputs of rows: by its task, and by the filters that changed texts.
 
+    Without such a task, with `as_text`, or with the name of a `column`, the task makes nothing: the filters alone are applied.
     Code that came with the model is executed only if this user has run it before, or with `trust_code`. Raises UsageError
-    if neither is so, DatasetError for a task's file that is altered, TaskError.
+    if neither is so, DatasetError for a file that is altered, TaskError.
     """
-    definition = _definition(opened, manifest, trust_code=trust_code) if manifest else None
+    filters = _filters(opened, manifest, trust_code=trust_code) if manifest else None
+    if column:
+        return as_they_stand(column, empty=True, filters=filters)
+    definition = None
+    if manifest is not None and not as_text:
+        definition = _definition(opened, manifest, trust_code=trust_code)
     if manifest is None or definition is None:
-        return as_they_stand()
+        return as_they_stand(filters=filters)
     this = definition.choose(manifest.settings.options)
     if this.spans:
-        return as_they_stand()
+        return as_they_stand(filters=filters)
     make = this.task.to_inputs or this.task.to_example
     columns = tuple(this.columns.inputs) if this.task.to_inputs else this.columns.all
     needed = [column for column in columns if isinstance(column, str) or "" not in column]
@@ -119,7 +157,30 @@ def asking_of(opened: "Model", manifest: Manifest | None, *, trust_code: bool = 
         format=this.task.corpus.format,
         whole=this.task.never_cut,
         classes=bool(this.classes),
+        filters=filters,
     )
+
+
+def _filters(opened: "Model", manifest: Manifest, *, trust_code: bool) -> Chain | None:
+    """Return the filters that changed the texts of a dataset; None if there are none.
+
+    Raises UsageError for one whose file the model does not carry, or whose code this user has not run.
+    """
+    copies = opened.filter_files.get(opened.manifests.index(manifest), {})
+    for file in manifest.filter_files:
+        if file not in copies:
+            raise UsageError(
+                f"{opened.name} was trained on texts that --filter changed by the file {file}, and does not hold a copy of that "
+                f"file. Copy it into the run's folder: {opened.copy_name(manifest, file)}"
+            )
+        copy = copies[file]
+        manifest.check_filter(copy.code, file=file, path=copy.path)
+        if file.endswith(".py"):
+            otherwise = "without it, the model would read other texts than in training."
+            use = "change texts as a filter did before training"
+            trusted_code.check(copy.code, path=copy.path, use=use, otherwise=otherwise, trusted=trust_code)
+    files = {file: copy.code for file, copy in copies.items()}
+    return Chain.changing_texts(manifest.settings.filter, files=files)
 
 
 def _definition(opened: "Model", manifest: Manifest, *, trust_code: bool) -> registry.Definition | None:
@@ -137,13 +198,33 @@ def _definition(opened: "Model", manifest: Manifest, *, trust_code: bool) -> reg
     return registry.from_code(task.code, file=facts.file)
 
 
-def as_they_stand(column: str = INPUT, *, empty: bool = False) -> Asking:
+def prompt_of(opened: "Model", manifest: Manifest) -> str:
+    """Return an input of a dataset with the names of its columns in braces, as in `question: {q}`; "" if its task is not known.
+
+    The tokenizer's own name of EOS stands between two fields. Code that came with the model is not executed.
+    """
+    try:
+        definition = None if manifest.task.file else _definition(opened, manifest, trust_code=False)
+        if definition is None or opened.tokenizer is None:
+            return ""
+        this = definition.choose(manifest.settings.options)
+        columns = this.columns.inputs if this.task.to_inputs else this.columns.all
+        record = {name: f"{{{name}}}" for name in task_columns.names(columns)}
+        inputs = (this.task.to_inputs or this.task.to_example)(record, this.options).inputs
+    except (Reject, T5prepError, KeyError):
+        return ""
+    end = opened.tokenizer.piece(opened.tokenizer.eos_id)
+    parts = (inputs,) if isinstance(inputs, str) else inputs
+    return "".join(end if part is EOS else part.text if isinstance(part, Protected) else str(part) for part in parts)
+
+
+def as_they_stand(column: str = INPUT, *, empty: bool = False, filters: Chain | None = None) -> Asking:
     """Return how rows are used unchanged as inputs: lines of text, or a column of a table (text or fields).
 
     `empty`: a text without any letters is an input, too.
     """
     make = functools.partial(_as_it_stands, column=column, empty=empty)
-    return Asking(to_inputs=make, columns=(column,), id_column="id", line_column=column, format="text")
+    return Asking(to_inputs=make, columns=(column,), id_column="id", line_column=column, format="text", filters=filters)
 
 
 def _as_it_stands(record: Record, *, column: str, empty: bool) -> Example:
@@ -160,6 +241,7 @@ def _as_it_stands(record: Record, *, column: str, empty: bool) -> Example:
 class Rows:
     """Iterate over the questions of a source in order: one for each row, also for rows that have an error.
 
+    `trained` are the settings of the model's data, None if they are not known: what `reading` leaves open is read as that was.
     `asking`: how rows become inputs, as decided from the first rows; `columns`: the names of the first file's; `note`: a
     message for the user about how rows are read ("" for none).
     Raises SourceError for a table without the needed columns and for `records` of a table, UsageError for an unknown
@@ -167,9 +249,9 @@ class Rows:
     """
 
     def __init__(
-        self, source: Resolved, asking: Asking, *, kind: str = "", encoding: str = "utf-8", records: str = ""
+        self, source: Resolved, asking: Asking, *, reading: Reading = Reading(), trained: Settings | None = None
     ) -> None:
-        self._source, self._kind, self._encoding, self._records = source, kind, encoding, records
+        self._source, self._reading, self._trained = source, reading, trained
         # Left out are files that hold the correct answers by line: `test.target` beside `test.source`.
         there = {unpacked_name(file.name) for file in source.files}
         answers = {
@@ -187,15 +269,15 @@ class Rows:
             if not lines and INPUT not in names:
                 missing = task_columns.missing(asking.columns, names)
                 raise SourceError(
-                    f"{self._files[0].name} has no column {missing} The model's task, {asking.name}, needs it; inputs as "
-                    f"they stand are read from a column {INPUT}, or from lines of text with --as-text."
+                    f"{self._files[0].name} has no column {missing}{self._divided(first)} The model's task, {asking.name}, needs "
+                    f"it; inputs as they stand are read from a column {INPUT}, or from lines of text with --as-text."
                 )
             wanted = ", ".join(task_columns.names(asking.columns))
             self.note = (
                 f"The inputs are answered as they stand, prefix and all: {asking.name} makes its own of rows with "
                 f"{wanted}, in a table (--format csv or jsonl). --as-text says that this is meant."
             )
-            self.asking = as_they_stand()
+            self.asking = as_they_stand(filters=asking.filters)
         elif not asking.name and first and not self._fits(names, lines=lines):
             raise SourceError(f"{self._files[0].name} has no column {task_columns.missing(asking.columns, names)}")
         self.columns = (self.asking.line_column,) if lines else names
@@ -214,11 +296,40 @@ class Rows:
         named = unpacked_name(file.name).lower()
         of_pair = any(named.endswith(ending) for pair in self.asking.pairs for ending in pair)
         says = named.endswith(tuple(formats.SUFFIXES))
-        kind = self._kind or ("" if says else "text" if of_pair or named == STDIN else self.asking.format)
-        form = formats.detect(file.name, kind=kind, encoding=self._encoding)
-        if self._records and form.kind != "jsonl":
+        kind = self._reading.format or ("" if says else "text" if of_pair or named == STDIN else self.asking.format)
+        form = formats.detect(file.name, kind=kind, delimiter=self._reading.delimiter)
+        if form.kind == "csv" and self._trained and not form.delimiter:
+            form = dataclasses.replace(form, delimiter=self._trained.delimiter)
+        if self._reading.records and form.kind != "jsonl":
             raise SourceError(f"--records is for JSON documents, and {file.name} is {form.kind}.")
-        yield from blocks.scan(file, dataclasses.replace(form, records=self._records))
+        encoding = "utf-8" if form.kind == "parquet" else self._encoding_of(file)
+        yield from blocks.scan(file, dataclasses.replace(form, encoding=encoding, records=self._reading.records))
+
+    def _encoding_of(self, file: RawFile) -> str:
+        """Return the encoding of a text file: the one that was named, else that of the model's data.
+
+        Raises SourceError for a file that could be either the latter or UTF-8.
+        """
+        trained = self._trained.encoding if self._trained else "utf-8"
+        if self._reading.encoding or trained == "utf-8":
+            return self._reading.encoding or trained
+        with sources.open_stream(file) as stream:
+            head = stream.read(blocks.SNIFFED_BYTES)
+        if encodings.reads_as_utf8_too(head, trained):
+            raise SourceError(
+                f"{file.name} can be read as UTF-8 and as {trained}, the encoding of the model's data, and they differ. Say which "
+                f"it is: --encoding utf-8 or --encoding {trained}"
+            )
+        return trained
+
+    def _divided(self, block: Block) -> str:
+        """Return what divides the columns of a table, for an error, where the model's data says it."""
+        if block.format.kind != "csv" or self._reading.delimiter or not self._trained or not self._trained.delimiter:
+            return ""
+        return (
+            f' Its columns are divided at "{self._trained.delimiter}", as those of the model\'s data were; say what divides '
+            'them here: --delimiter ","'
+        )
 
     def _question(self, row: Row, *, place: str) -> Question:
         if row.record is None:

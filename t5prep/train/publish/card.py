@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.train.evaluate.metrics import NUMBERS
 from t5prep.train.model.architecture import CLASS_NAMES, T5_TYPES, EncoderConfig
 from t5prep.train.model.entries import HEADS
+from t5prep.train.predict import rows
 from t5prep.train.run.run import Model
 
 _TOLD = (
@@ -39,6 +41,7 @@ def model_card(model: Model, *, name: str, licence: str = "") -> str:
     `licence` is the model's, by the Hub's name for it; "" takes the base model's licence if that is known.
     """
     parts = [header(model, name=name, licence=licence), f"# {name}", _what(model)]
+    parts += ["## How to ask it", *(_inputs(model, dataset) for dataset in model.manifests)] if model.manifests else []
     parts += ["## Data", *map(_lineage, model.manifests)] if model.manifests else []
     if model.state:
         shown = {key: value for key, value in model.state.metrics.items() if isinstance(value, float | int)}
@@ -114,10 +117,34 @@ model = PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained({json.du
 ```"""
 
 
+def _inputs(model: Model, dataset: Manifest) -> str:
+    """Return how an input is made of a row: its template, what filters changed, and the command that does all of it."""
+    chosen, prompt = dataset.settings, rows.prompt_of(model, dataset)
+    sentences = [
+        f"An input of the task {code(chosen.task)} is {code(prompt)}: the names in braces are columns."
+        if prompt
+        else f"Inputs are those of the task {code(chosen.task)}."
+    ]
+    sentences.append(f"It has at most {chosen.input_length:,} tokens.")
+    if label_map := chosen.options.get("label_map"):
+        sentences.append(f"Labels are written as {code(str(label_map))}.")
+    if chosen.filter:
+        filters = " ".join(f"--filter {shlex.quote(text)}" for text in chosen.filter)
+        sentences.append(
+            f"Training texts passed {code(filters)}, so a text that these filters would change is changed first."
+        )
+    told = " ".join(sentences)
+    return f"""{told} `t5prep predict` makes such inputs of a table with the same columns:
+
+```sh
+t5prep predict rows.csv --model THIS_MODEL
+```"""
+
+
 def _lineage(dataset: Manifest) -> str:
     chosen = dataset.settings
     records = {name: split.records for name, split in dataset.splits.items()}
-    rows: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "task": chosen.task,
         "source": dataset.source.uri,
         "revision": dataset.source.revision,
@@ -128,12 +155,12 @@ def _lineage(dataset: Manifest) -> str:
         "tokenizer": f"SHA-256 {dataset.tokenizer.sha256}",
         "manifest digest": dataset.digest,
     }
-    return _table("dataset", rows)
+    return _table("dataset", facts)
 
 
-def _table(first: str, rows: dict[str, Any]) -> str:
+def _table(first: str, facts: dict[str, Any]) -> str:
     lines = [f"| {first} | |", "|---|---|"]
-    for name, value in rows.items():
+    for name, value in facts.items():
         shown = f"{value:.4f}" if isinstance(value, float) and 1e-3 <= abs(value) < 1e6 else str(value)
         lines.append(f"| {literal(name)} | {literal(shown)} |")
     return "\n".join(lines)

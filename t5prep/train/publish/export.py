@@ -66,6 +66,8 @@ def export_hf(
             _write_json(place / "generation_config.json", generation)
         for number, made in enumerate(opened.manifests):
             atomic_files.write_whole(place / f"manifest-{number}.json", made.dumps().encode())
+        for copy, content in run.copies_of(opened):
+            atomic_files.write_whole(place / copy, content)
         readme = card.model_card(opened, name=Path(out).absolute().name, licence=licence)
         atomic_files.write_whole(place / "README.md", readme.encode())
         if opened.adapter:

@@ -5,6 +5,7 @@ RUN/config.json          the model's shape, as Hugging Face writes it
 RUN/spiece.model         the tokenizer (an encoder's: tokenizer.json), so that predicting needs no other files
 RUN/manifest-0.json      the dataset it is trained on; one for each dataset of a mixture
 RUN/task-0.py            the user's own file that made that dataset, if one did
+RUN/filter-0-0.py        the first file of the user's that the filters of that dataset read
 RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
 """
 
@@ -14,7 +15,8 @@ import fcntl
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,12 +44,14 @@ from t5prep.train.runtime import hosts
 from t5prep.train.settings import config as configs
 from t5prep.train.settings.config import TrainConfig
 
+_MANIFEST = re.compile(r"manifest-\d+\.json")
 # How inputs are prepared for a model without a manifest.
 UNKNOWN_DATA = Settings("", {}, input_length=512, target_length=128, truncation="head", marker="none")
 # The most tokens of an input for a classifier without a manifest.
 MOST_TOKENS = 512
 SETTINGS, SHAPE = "train.json", "config.json"
 TOKENIZERS = (Tokenizer.file_name, EncoderTokenizer.file_name)
+_COPIES = ("manifest-", "task-", "filter-")  # beginnings of the names of what a run copies from its datasets
 
 # A small shape for the built-in sample: it trains from random weights on two CPU cores in minutes.
 TINY = ModelConfig(
@@ -68,7 +72,7 @@ TINY_ENCODER = EncoderConfig(d_model=64, d_ff=128, num_layers=4, num_heads=4, ma
 
 
 class TaskFile(NamedTuple):
-    """A run's copy of the user's own file that defines a task: its path and its bytes. It is code, and nothing ran it."""
+    """A run's copy of a file of the user's, of a task or a filter: its path and its bytes. It may be code, and nothing ran it."""
 
     path: str
     code: bytes
@@ -86,11 +90,17 @@ class Model:
     state: State | None = None
     adapter: Adapter | None = None  # already in the weights
     own_tasks: Mapping[int, TaskFile] = dataclasses.field(default_factory=dict)  # by the number of the manifest
+    # By the number of the manifest, and by the path that the manifest names.
+    filter_files: Mapping[int, Mapping[str, TaskFile]] = dataclasses.field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
         """Return the settings of its training data; without a manifest, settings that suit any model."""
         return self.manifests[0].settings if self.manifests else settings_without_data(self.config)
+
+    def copy_name(self, manifest: Manifest, file: str) -> str:
+        """Return the name, in the folder of a run or an exported model, of a file that a dataset's filters read."""
+        return _copy_name(self.manifests.index(manifest), manifest.filter_names[file])
 
 
 def settings_without_data(config: Config) -> Settings:
@@ -113,7 +123,7 @@ def is_run(name: str) -> bool:
 def check_begin(out: str) -> None:
     """Raise OutputError if the directory for a run holds files that are not a run's."""
     there = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
-    ours = (SETTINGS, SHAPE, *TOKENIZERS, "manifest-", "task-", "programs", atomic_files.UNFINISHED)
+    ours = (SETTINGS, SHAPE, *TOKENIZERS, *_COPIES, "programs", atomic_files.UNFINISHED)
     strange = [name for name in there if not name.startswith(ours)]
     if strange:  # otherwise the files are the first ones of a run that was killed
         raise OutputError(f"{out} holds something that is not a run ({strange[0]}). Choose another --out.")
@@ -138,12 +148,12 @@ def begin(
         try:
             tf.io.gfile.makedirs(out)
             for name in tf.io.gfile.listdir(out):
-                if name in TOKENIZERS or name.startswith(("manifest-", "task-")):
+                if name in TOKENIZERS or name.startswith(_COPIES):
                     tf.io.gfile.remove(f"{out}/{name}")
             write_text(f"{out}/{SHAPE}", json.dumps(shape.to_json(), indent=2) + "\n")
             with tf.io.gfile.GFile(f"{out}/{tokenizer.file_name}", "wb") as file:
                 file.write(tokenizer.model)
-            _keep_tasks(out, config.data, manifests)
+            _copy_code(out, config.data, manifests)
             for number, one in enumerate(manifests):
                 write_text(f"{out}/manifest-{number}.json", one.dumps())
             write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last, because this file marks a run
@@ -167,20 +177,27 @@ def open_model(name: str, *, which: str = "best", encoder: bool = False, masked:
             lora.merge_arrays(base.weights, matrices, scale=shape.lora_alpha / shape.lora_rank)
             adapter = Adapter(peft_file.base_of(files), shape, matrices)
             words = _tokenizer_in(name) or base.tokenizer
-            return Model(name, base.config, base.weights, words, _manifests_of(files), adapter=adapter)
+            manifests = _manifests_of(files)
+            copies = _copies(files.names, files.read, where=name, manifests=manifests)
+            return Model(name, base.config, base.weights, words, manifests, None, adapter, *copies)
         manifests = _manifests_of(files)
+        copies = _copies(files.names, files.read, where=name, manifests=manifests)
         masked = masked or any(one.hides_tokens for one in manifests)
         config, weights = load_weights(files, encoder=encoder, masked=masked)
-        return Model(name, config, weights, _tokenizer_in(name), manifests)
+        return Model(name, config, weights, _tokenizer_in(name), manifests, None, None, *copies)
     path, state = checkpoints.choose(name, which=which)
     file = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
     vocabulary = f"{name}/{file}"
     tokenizer = loading.of_content(paths.read(vocabulary), name=vocabulary)
     manifests = manifests_of_run(name)
+    place = name.rstrip("/")
+    copies = _copies(
+        tf.io.gfile.listdir(name), lambda file: paths.read(f"{place}/{file}"), where=place, manifests=manifests
+    )
     if state.config.get("lora"):
         config, weights = _base_of(name, state)
         adapter = adapters.read(path, state, config, weights)
-        return Model(path, config, weights, tokenizer, manifests, state, adapter, _own_tasks(name, manifests))
+        return Model(path, config, weights, tokenizer, manifests, state, adapter, *copies)
     config = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
     if isinstance(config, EncoderConfig) and any(one.hides_tokens for one in manifests):
         config = filling_masks(config)
@@ -189,7 +206,7 @@ def open_model(name: str, *, which: str = "best", encoder: bool = False, masked:
         tied = not checkpoint_tensors.has_weight(path, "lm_head")
         config = dataclasses.replace(config, tie_word_embeddings=tied)
     kept: dict[str, Array] = {**checkpoint_tensors.read_weights(path, weight_layouts(config))}
-    return Model(path, config, kept, tokenizer, manifests, state, own_tasks=_own_tasks(name, manifests))
+    return Model(path, config, kept, tokenizer, manifests, state, None, *copies)
 
 
 def _base_of(name: str, state: State) -> tuple[Config, dict[str, Array]]:
@@ -279,30 +296,74 @@ def _tokenizer_in(name: str) -> Tokenizer | None:
 
 
 def _manifests_of(files: ModelFiles) -> tuple[Manifest, ...]:
-    names = sorted(name for name in files.names if name.startswith("manifest-") and name.endswith(".json"))
+    names = sorted((name for name in files.names if _MANIFEST.fullmatch(name)), key=_number_in)
     return tuple(manifest.loads(files.read(name), where=f"{files.name}/{name}") for name in names)
 
 
 def manifests_of_run(place: str) -> tuple[Manifest, ...]:
     """Return the manifests that a run keeps of the datasets it is trained on. Raises DatasetError."""
-    found = sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/manifest-*.json"))
+    found = sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/manifest-*.json"), key=_number_in)
     return tuple(manifest.loads(paths.read(path), where=path) for path in found)
 
 
-def _keep_tasks(out: str, places: Sequence[str], manifests: Sequence[Manifest]) -> None:
-    """Copy into a run each user's own task file that lies beside a dataset. Raises DatasetError for an altered one."""
-    for number, (place, dataset) in enumerate(zip(places, manifests, strict=False)):
-        path = f"{place.rstrip('/')}/{manifest.TASK_FILE}"
-        if not dataset.task.file or not tf.io.gfile.exists(path):
-            continue
-        code = paths.read(path)
-        dataset.task.check_code(code, path=path)
-        write_text(f"{out}/task-{number}.py", code.decode())
+def _number_in(name: str) -> int:
+    """Return the number of a manifest's name, by which the tenth comes after the second."""
+    return int("".join(filter(str.isdigit, name.rpartition("/")[2])) or 0)
 
 
-def _own_tasks(place: str, manifests: Sequence[Manifest]) -> dict[int, TaskFile]:
-    files = {number: f"{place.rstrip('/')}/task-{number}.py" for number, one in enumerate(manifests) if one.task.file}
-    return {number: TaskFile(path, paths.read(path)) for number, path in files.items() if tf.io.gfile.exists(path)}
+def _copy_code(out: str, folders: Sequence[str], manifests: Sequence[Manifest]) -> None:
+    """Copy into a run the user's own files of tasks and filters beside its datasets. Raises DatasetError for an altered one."""
+    for number, (folder, dataset) in enumerate(zip(folders, manifests, strict=False)):
+        path = f"{folder.rstrip('/')}/{manifest.TASK_FILE}"
+        if dataset.task.file and tf.io.gfile.exists(path):
+            code = paths.read(path)
+            dataset.task.check_code(code, path=path)
+            write_text(f"{out}/task-{number}.py", code.decode())
+        for file, name in dataset.filter_names.items():
+            path = f"{folder.rstrip('/')}/{name}"
+            if tf.io.gfile.exists(path):
+                content = paths.read(path)
+                dataset.check_filter(content, file=file, path=path)
+                with tf.io.gfile.GFile(f"{out}/{_copy_name(number, name)}", "wb") as copy:
+                    copy.write(content)
+
+
+def _copy_name(number: int, filter_name: str) -> str:
+    """Return the name in a run of a filter's file of the dataset `number`.
+
+    >>> _copy_name(2, "filter-0.py")
+    'filter-2-0.py'
+    """
+    return filter_name.replace("-", f"-{number}-")
+
+
+def copies_of(model: Model) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each of the user's own files that a model carries."""
+    for number, task in model.own_tasks.items():
+        yield f"task-{number}.py", task.code
+    for number, files in model.filter_files.items():
+        for file, copy in files.items():
+            yield model.copy_name(model.manifests[number], file), copy.code
+
+
+def _copies(
+    names: Collection[str], read: Callable[[str], bytes], *, where: str, manifests: Sequence[Manifest]
+) -> tuple[dict[int, TaskFile], dict[int, dict[str, TaskFile]]]:
+    """Return the files of tasks, and those of filters, that a run or an exported model has beside its manifests."""
+    there = set(names)
+    tasks = {number: f"task-{number}.py" for number, dataset in enumerate(manifests) if dataset.task.file}
+    filters = {
+        number: {file: _copy_name(number, name) for file, name in dataset.filter_names.items()}
+        for number, dataset in enumerate(manifests)
+    }
+    return (
+        {number: TaskFile(f"{where}/{name}", read(name)) for number, name in tasks.items() if name in there},
+        {
+            number: {file: TaskFile(f"{where}/{name}", read(name)) for file, name in files.items() if name in there}
+            for number, files in filters.items()
+            if files
+        },
+    )
 
 
 @contextlib.contextmanager
