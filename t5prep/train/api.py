@@ -140,7 +140,7 @@ def evaluate(
     batch: int = 32,
     limit: int = 0,
     worst: int = 20,
-    sample: int = 4,
+    random_wrong: int = 4,
     metrics: str | Sequence[str] = (),
     tokenizer: str = "",
     bootstrap: bool = False,
@@ -159,7 +159,7 @@ def evaluate(
         batch: Rows in one batch, over all devices.
         limit: Score only this many records, the first ones; 0 is all.
         worst: How many wrong answers to return, those with the highest losses.
-        sample: How many more wrong answers to return of each class (of all, without classes), drawn at random.
+        random_wrong: How many more wrong answers to return of each class (of all, without classes), drawn at random.
         metrics: Names of metrics to compute in place of the task's, such as "rouge_ascii".
         tokenizer: The tokenizer, where the one that the manifest names is no longer there.
         bootstrap: Whether to add 95 % intervals to ROUGE.
@@ -196,7 +196,7 @@ def evaluate(
         tokenizer=tokenizer,
         bootstrap=bootstrap,
         worst=worst,
-        sample=sample,
+        random_wrong=random_wrong,
         metrics=[metrics] if isinstance(metrics, str) else metrics,
         dtype=dtype,
         generation=Generation(**generation),

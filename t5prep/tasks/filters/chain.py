@@ -6,7 +6,7 @@ import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -23,7 +23,6 @@ class OwnFilter:
     function: Callable[[str], str]
     name: str
     files: tuple[str, ...]
-    changes_texts: ClassVar[bool] = True
 
     def __call__(self, text: str) -> str:
         """Return what the function returns. Raises Reject, and UsageError if it returns no text."""
@@ -120,6 +119,19 @@ def _value(field: dataclasses.Field, value: str, *, text: str) -> Any:
         what = "a whole number" if kind is int else "a number"
         raise UsageError(f'--filter "{text}": {field.name} is {what} from 0 on, not "{value}"')
     return number
+
+
+def changes_texts(text: str) -> bool:
+    """Check whether a filter can change a text. Neither its files nor its library are opened, which may be missing here.
+
+    >>> changes_texts("addresses"), changes_texts("addresses:do=drop"), changes_texts("gopher"), changes_texts("mine.py:f")
+    (True, False, False, True)
+    """
+    name = text.partition(":")[0]
+    if name.endswith(".py"):
+        return True
+    changes = getattr(cls(name), "changes_texts", False)
+    return changes if isinstance(changes, bool) else bool(getattr(parse(text)[1], "changes_texts", False))
 
 
 def code_files(texts: Iterable[str]) -> list[str]:
@@ -233,8 +245,8 @@ class Chain:
 
         Raises UsageError for a file that is missing.
         """
+        chosen = list(filter(changes_texts, texts))
         with rules.reading(files):
-            chosen = [text for text in texts if _changes_texts(text)]
             return cls(chosen) if chosen else None
 
     def __call__(self, example: Example) -> Filtered:
@@ -281,13 +293,6 @@ class Chain:
         """Return the files of the user's that the filters read, and their SHA-256 (hex)."""
         paths = [path for _, filter in self._filters for path in getattr(filter, "files", ())]
         return {path: hashlib.sha256(rules.read(path)).hexdigest() for path in paths}
-
-
-def _changes_texts(text: str) -> bool:
-    """Check whether a filter can change a text. One that only judges is not opened: its library may be missing here."""
-    name = text.partition(":")[0]
-    may = name.endswith(".py") or hasattr(cls(name), "changes_texts")
-    return may and bool(getattr(parse(text)[1], "changes_texts", False))
 
 
 def _applied(filter: Filter, example: Example) -> Example:

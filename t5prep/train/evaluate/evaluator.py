@@ -76,7 +76,8 @@ class Evaluator:
     """Score one split of one dataset with the current weights; compiled once, and can be called many times.
 
     `generating`: generate answers if targets are longer than one token, by the options `generation`, of whose
-    `answers` the best is scored. `batch` is over all replicas. `wanted` are names of metrics, in place of the task's.
+    `answers` the best is scored; with `generates_single_tokens` also shorter ones, which one forward pass would give as well
+    if nothing is drawn or forbidden. `batch` is over all replicas. `wanted` are names of metrics, in place of the task's.
     `limit`: score only that many records, the first ones; 0 is all. `place`: the folder of the compiled programs.
     Raises DatasetError if the split is missing, UsageError if the batch does not divide.
     """
@@ -95,6 +96,7 @@ class Evaluator:
         wanted: Sequence[str] = (),
         generating: bool = True,
         generation: Generation = Generation(),  # noqa: B008 - frozen
+        generates_single_tokens: bool = False,
         bootstrap: bool = False,
         place: str = "",
     ) -> None:
@@ -117,7 +119,9 @@ class Evaluator:
         of_task = metrics.of_answers(dataset)
         self._wanted = self._given or of_task or list(metrics.DEFAULT_METRICS)
         has_answers = bool(self._given or of_task)  # a task such as span corruption has none to score
-        self.kind = _kind(self._opened, limit=limit, generating=generating and has_answers)
+        self.kind = _kind(
+            self._opened, limit=limit, generating=generating and has_answers, single_tokens=generates_single_tokens
+        )
         padding = Padding.of_dataset(dataset)
         self._separator = padding.separator if metrics.ranks(dataset) else None
         self._batches = functools.partial(eval_batches, self._opened, batch=batch, limit=limit)
@@ -233,12 +237,17 @@ class Evaluator:
         return values
 
 
-def _kind(opened: opening.Opened, *, limit: int, generating: bool) -> Kind:
-    """Return what the answers of a split (of its first `limit` records) are, by the lengths that stand beside its index."""
+def _kind(opened: opening.Opened, *, limit: int, generating: bool, single_tokens: bool = False) -> Kind:
+    """Return what the answers of a split (of its first `limit` records) are, by the lengths that stand beside its index.
+
+    `single_tokens`: answers of one token are generated too.
+    """
     if opened.manifest.settings.target in SEVERAL:
         return Kind.NUMBERS
     if opened.manifest.settings.layout == "packed":
         return Kind.NONE
+    if single_tokens and generating and opened.manifest.settings.target == "text":
+        return Kind.TEXTS
     single = opened.target_length <= 2
     if not single and (limit or metrics.may_be_single_tokens(opened.manifest, split=opened.name)):
         single = bool((batches.lengths_of(opened)[: limit or None, 1] <= 2).all())

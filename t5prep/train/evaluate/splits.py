@@ -9,9 +9,10 @@ from t5prep.dataset import manifest
 from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import paths
-from t5prep.train.evaluate.evaluator import Evaluation, Evaluator
+from t5prep.train.evaluate.evaluator import Evaluation, Evaluator, Kind
 from t5prep.train.log import say
 from t5prep.train.model.generation import Generation
+from t5prep.train.predict.device import check_generates
 from t5prep.train.run import checkpoint, run
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
@@ -89,7 +90,7 @@ def score_split(
     tokenizer: str = "",
     bootstrap: bool = False,
     worst: int = 0,
-    sample: int = 0,
+    random_wrong: int = 0,
     metrics: Sequence[str] = (),
     dtype: str = "auto",
     generation: Generation = Generation(),  # noqa: B008 - frozen
@@ -100,6 +101,7 @@ def score_split(
     place of the task's. Raises T5prepError, also if the model gives no numbers.
     """
     opened = loaded.opened
+    check_generates(opened, generation)
     evaluator = Evaluator(
         opened.config,
         layout=loaded.layout,
@@ -111,9 +113,14 @@ def score_split(
         limit=limit,
         wanted=metrics,
         generation=generation,
+        generates_single_tokens=bool(generation.options()),
         bootstrap=bootstrap,
     )
-    result = evaluator(loaded.weights, worst=worst, sample=sample, score_each=True)
+    if generation.options() and evaluator.kind is not Kind.TEXTS:
+        say(
+            f"warning: {' '.join(generation.options())}: no answers to {data} are generated. To score some: --metric rouge"
+        )
+    result = evaluator(loaded.weights, worst=worst, sample=random_wrong, score_each=True)
     if math.isnan(result.metrics["loss"]):
         raise T5prepError(
             f"{opened.name} gives no numbers (NaN) on {data}: its weights or its config.json are damaged. Take another "

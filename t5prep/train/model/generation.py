@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 from t5prep.errors import UsageError
+from t5prep.tasks.options import spelled
 
 _AT_LEAST = {
     "beams": 1,
@@ -45,6 +46,13 @@ class Generation:
             if not self.sample and getattr(self, name) != plain[name].default:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{option} is for answers that are drawn: add --sample, or leave {option} out.")
+        if self.length_penalty != plain["length_penalty"].default and not (
+            self.beams > 1 or self.scores or self.answers > 1
+        ):
+            raise UsageError(
+                f"--length-penalty {self.length_penalty:g} compares answers of several lengths: add --beams 4, or leave "
+                "--length-penalty out."
+            )
         if self.sample and self.beams > 1:
             raise UsageError(f"--sample draws each token, and --beams {self.beams} searches: leave one of them out.")
         if not math.isfinite(self.length_penalty):
@@ -59,3 +67,12 @@ class Generation:
             raise UsageError(f"--min-length {self.min_length} is above --max-length {self.max_length}.")
         if self.answers > 1 and not self.sample and self.answers > self.beams:
             raise UsageError(f"--answers {self.answers} needs as many beams (--beams {self.answers}), or --sample.")
+
+    def options(self) -> list[str]:
+        """Return the options that differ from their defaults, as they are typed.
+
+        >>> Generation(sample=True, top_k=5).options()
+        ['--sample', '--top-k 5']
+        """
+        differing = [field for field in dataclasses.fields(self) if getattr(self, field.name) != field.default]
+        return [spelled(field.name, getattr(self, field.name)) for field in differing]

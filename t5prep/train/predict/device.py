@@ -1,6 +1,7 @@
 """Run a model on the devices for prediction: token ids of inputs in, token ids and scores of answers out."""
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,6 +75,17 @@ class Device:
         with enough_memory(self.rows, beams=self._generation.beams):
             answer = {name: np.asarray(value) for name, value in self._answers(self._weights, batch).items()}
         return answer["ids"][: len(inputs)], answer["scores"][: len(inputs)]
+
+
+def check_generates(opened: Model, generation: Generation) -> None:
+    """Raise UsageError for options of generation that a model with classes or numbers does not obey."""
+    beams = 1 if generation.answers > 1 else generation.beams  # several answers are asked for by as many beams
+    chosen = dataclasses.replace(generation, max_length=0, scores=False, answers=1, beams=beams, length_penalty=0.6)
+    if (options := chosen.options()) and (isinstance(opened.config, EncoderConfig) or opened.config.classes):
+        raise UsageError(
+            f"{' '.join(options)}: {opened.name} answers with classes or numbers, which are not generated. Leave "
+            f"{'it' if len(options) == 1 else 'them'} out."
+        )
 
 
 def check_finite(weights: Mapping[str, Any], layout: Layout, *, name: str) -> None:

@@ -19,7 +19,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.model.architecture import EncoderConfig
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict import long_texts
-from t5prep.train.predict.device import Device
+from t5prep.train.predict.device import Device, check_generates
 from t5prep.train.predict.long_texts import Parts
 from t5prep.train.predict.rows import Asking, Question
 from t5prep.train.run import run
@@ -92,6 +92,7 @@ class Predictor:
                 f"{opened.name} fills masks, and has no answers: train it on classes (--model {opened.name}), or write its "
                 "vectors with t5prep embed."
             )
+        check_generates(opened, generation)
         if batch < 1:
             raise UsageError(f"batch is {batch}, and must be at least 1.")
         if long not in ("", *LONG):

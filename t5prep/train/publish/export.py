@@ -14,6 +14,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files
 from t5prep.io.installation import python
+from t5prep.tasks.filters import chain
 from t5prep.tokens import featurizer, huggingface_files
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
@@ -114,6 +115,11 @@ def export_saved_model(
     if text:
         if not opened.tokenizer:
             raise UsageError(f"--text: {model} has no tokenizer in it.")
+        if changing := next(filter(chain.changes_texts, opened.settings.filter), ""):
+            raise UsageError(
+                f"--text: --filter {changing} changed the training texts, and a SavedModel cannot: leave --text out, and give it "
+                "ids of texts that the filter has changed."
+            )
         texts = module.texts = TextSignature(opened.tokenizer, opened.settings)
 
         def serve_texts(input: tf.Tensor) -> dict[str, tf.Tensor]:
