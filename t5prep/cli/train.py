@@ -2,6 +2,7 @@
 
 import dataclasses
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,18 +17,35 @@ if TYPE_CHECKING:
 SHOWN = 10  # rows of the table of predictions
 
 
-def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        from t5prep.train.settings.config import TrainConfig, recipes
+class _ListSettings(click.Option):
+    """Print the settings, with the values of `--recipe` and `--set`, in place of training."""
 
-        for field in dataclasses.fields(TrainConfig):
-            value = field.default
-            setting = f"{field.name} = {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
-            click.echo(f"{setting:<28}{field.metadata['help']}")
-        click.echo("\nRecipes")
-        for name, description in recipes().items():
-            click.echo(f"  {name:<16} {description}")
-        context.exit()
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        if opts.get("listing"):
+            _list_settings(recipe=opts.get("recipe") or "", settings=opts.get("settings") or ())
+            ctx.exit()
+        return super().handle_parse_result(ctx, opts, args)
+
+
+def _list_settings(*, recipe: str, settings: Sequence[str]) -> None:
+    from t5prep.train.settings import config as configs
+
+    config = configs.build(configs.read_recipe(recipe) if recipe else {}, configs.read_settings(settings))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        setting = f"{field.name} = {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
+        click.echo(f"{setting:<28}{field.metadata['help']}{_choices(field)}")
+    click.echo("\nRecipes")
+    for name, description in configs.recipes().items():
+        click.echo(f"  {name:<16} {description}")
+
+
+def _choices(field: dataclasses.Field[Any]) -> str:
+    """Return the names that a setting can have, where its help does not say them all."""
+    choices = [str(choice) for choice in field.metadata.get("choices") or ()]
+    return f"  [{', '.join(choices)}]" if any(choice not in field.metadata["help"] for choice in choices) else ""
 
 
 @click.command("train")
@@ -52,7 +70,13 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
     help="One setting, over the recipe's.",
 )
 @click.option(
-    "--settings", "listing", is_flag=True, is_eager=True, expose_value=False, callback=_list_settings, help="List them."
+    "--settings",
+    "listing",
+    cls=_ListSettings,
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    help="List all settings, with the values of --recipe and --set.",
 )
 @_model_options.tokenizer
 @_model_options.options

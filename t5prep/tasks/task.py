@@ -14,10 +14,21 @@ from t5prep.tasks.example import Example, _Eos
 # A column: its name, or its names in different editions of a corpus, of which the first present one is read; "" at the
 # end means that the column may be missing.
 Column = str | tuple[str, ...]
+OF_TOKENS = ("loss", "perplexity", "token_accuracy")
 # What a task may name as its metrics: what `train/evaluate/metrics.py` computes of answers, and of their tokens.
 METRICS = (
-    *("bleu", "classification", "diacritics", "normalized_rouge", "normalized_rouge_ascii", "rouge", "rouge_ascii"),
-    *("squad", "loss", "perplexity", "token_accuracy"),
+    *(
+        "bleu",
+        "bleu_intl",
+        "bleu_zh",
+        "bleu_ja_mecab",
+        "bleu_ko_mecab",
+        "bleu_char",
+        "bleu_flores101",
+        "bleu_flores200",
+    ),
+    *("classification", "diacritics", "normalized_rouge", "normalized_rouge_ascii", "rouge", "rouge_ascii"),
+    *("squad", *OF_TOKENS),
 )
 
 

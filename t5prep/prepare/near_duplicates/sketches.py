@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 
 from t5prep import _native
 from t5prep.io import atomic_files
+from t5prep.tokens import scripts
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # Words longer than this (base64, an address) are hashed one by one; all others eight bytes at a time.
 LONG_WORD = 256
-# Kana and Han are written without spaces: each of these characters is a word.
+# Kana and Han are written without spaces: each of these characters is a word. `folded` cuts other such scripts.
 _WORD = re.compile("[\u3000-\u9fff]|[0-9a-z\x80-\u2fff\ua000-\U0010ffff]+")
 _SIGNS = re.compile(r"[^\x00- ]+")
 
@@ -78,7 +79,7 @@ def words_of(text: str) -> list[str]:
 
 
 def folded(text: str) -> str:
-    """Return a text without case and compatibility forms, its marks outside ASCII as spaces.
+    """Return a text without case and compatibility forms, its marks outside ASCII as spaces; Thai and its kin letter by letter.
 
     >>> folded("“Why”, asked the ﬁrst")
     ' why , asked the first'
@@ -88,7 +89,7 @@ def folded(text: str) -> str:
     plain = unicodedata.normalize("NFKC", text).casefold()
     for mark in _marks().intersection(plain):  # a few: replacing each is faster than looking at every character
         plain = plain.replace(mark, " ")
-    return plain
+    return scripts.with_spaces(plain)
 
 
 @functools.cache

@@ -78,6 +78,7 @@ class Evaluator:
     `generating`: generate answers if targets are longer than one token, by the options `generation`, of whose
     `answers` the best is scored; with `generates_single_tokens` also shorter ones, which one forward pass would give as well
     if nothing is drawn or forbidden. `batch` is over all replicas. `wanted` are names of metrics, in place of the task's.
+    `metric` is a number that is given in any case.
     `limit`: score only that many records, the first ones; 0 is all. `place`: the folder of the compiled programs.
     Raises DatasetError if the split is missing, UsageError if the batch does not divide.
     """
@@ -97,6 +98,7 @@ class Evaluator:
         generating: bool = True,
         generation: Generation = Generation(),  # noqa: B008 - frozen
         generates_single_tokens: bool = False,
+        metric: str = "",
         bootstrap: bool = False,
         place: str = "",
     ) -> None:
@@ -118,6 +120,7 @@ class Evaluator:
         self._given = metrics.check(wanted)
         of_task = metrics.of_answers(dataset)
         self._wanted = self._given or of_task or list(metrics.DEFAULT_METRICS)
+        self._wanted += metrics.also_scored(metric, of_task)
         has_answers = bool(self._given or of_task)  # a task such as span corruption has none to score
         self.kind = _kind(
             self._opened, limit=limit, generating=generating and has_answers, single_tokens=generates_single_tokens

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 import re
 import string
@@ -15,6 +16,8 @@ from numpy.typing import ArrayLike
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError, did_you_mean
+from t5prep.io.installation import python
+from t5prep.tokens import scripts
 
 # The correct answers of one item: one, or several of which the best match counts.
 References = str | Sequence[str]
@@ -132,8 +135,6 @@ def _token_f1(reference: str, prediction: str) -> float:
 
 BOOTSTRAP_SAMPLES = 1000  # as in rouge-score
 
-_WORD = re.compile(r"[^\W_]+")
-
 
 def rouge(
     references: Sequence[References],
@@ -144,11 +145,12 @@ def rouge(
     bootstrap: bool = False,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Return F1 of ROUGE-1, -2 and -L without stemming, and -L's precision and recall: plain means over the items.
+    """Return F1 of ROUGE-1, -2, -L and -Lsum without stemming, and -L's precision and recall: plain means over the items.
 
-    Words are runs of letters and digits of any script. rouge-score's own tokenizer drops "ă" and splits the word: with
+    Words are those of `scripts.words_of`, of any script. rouge-score's own tokenizer drops "ă" and splits the word: with
     `ascii_words` words are its, and the names of the numbers have `_ascii`. `normalize` compares normalized answers, as
-    the Webis evaluation of CausalQA does.
+    the Webis evaluation of CausalQA does. ROUGE-Lsum compares sentences, which end at newlines and at " . ", as T5's own
+    evaluation divides them.
     `bootstrap` adds the ends of the 95 % interval, `_low` and `_high`, from 1,000 resamplings.
 
     >>> rouge(["Soarele răsare azi"], ["soarele răsare"])["rougeL_precision"]
@@ -156,10 +158,13 @@ def rouge(
     """
     from rouge_score import rouge_scorer
 
-    kinds = ("rouge1", "rouge2", "rougeL")
+    kinds = ("rouge1", "rouge2", "rougeL", "rougeLsum")
     scorer = rouge_scorer.RougeScorer(kinds, tokenizer=None if ascii_words else _Words())
     of = "_ascii" if ascii_words else ""
-    prepared: Callable[[str], str] = normalize_answer if normalize else str
+
+    def prepared(text: str) -> str:
+        return (normalize_answer(text) if normalize else text).replace(" . ", " .\n")
+
     scores = [
         scorer.score_multi([prepared(one) for one in right], prepared(predicted))
         for right, predicted in with_references(references, predictions)
@@ -177,21 +182,46 @@ def rouge(
 
 
 class _Words:
-    """Split text of any script into words as rouge-score does: lower case, runs of letters and digits."""
+    """Split text of any script into words, as an object that rouge-score takes."""
 
     def tokenize(self, text: str) -> list[str]:
-        return _WORD.findall(text.lower())
+        return scripts.words_of(text)
 
 
-def bleu(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
-    """Return corpus BLEU, 0 to 100, by sacrebleu's defaults (13a tokenizer, mixed case, exponential smoothing)."""
+# sacrebleu's tokenizers beside its default, by the names of the metrics; T5's own evaluation takes "intl".
+TOKENIZERS = {
+    f"bleu_{name.replace('-', '_')}": name
+    for name in ("intl", "zh", "ja-mecab", "ko-mecab", "char", "flores101", "flores200")
+}
+
+
+def bleu(references: Sequence[References], predictions: Sequence[str], *, metric: str = "bleu") -> dict[str, float]:
+    """Return corpus BLEU and chrF2, 0 to 100, by sacrebleu's defaults (mixed case, exponential smoothing).
+
+    BLEU cuts words at spaces and punctuation (sacrebleu's 13a), or as another tokenizer does: TOKENIZERS names it by the
+    `metric`. Chinese and Japanese need one. Raises UsageError where a tokenizer's package or model is missing.
+    """
     import sacrebleu
 
     pairs = with_references(references, predictions)
     most = max(len(right) for right, _ in pairs)
     # sacrebleu takes a list of first references, one of second ones, ...; an item with fewer has None in later lists.
     columns: Any = [[right[at] if at < len(right) else None for right, _ in pairs] for at in range(most)]
-    return {"bleu": sacrebleu.corpus_bleu([predicted for _, predicted in pairs], columns).score}
+    answers = [predicted for _, predicted in pairs]
+    try:
+        score = sacrebleu.corpus_bleu(answers, columns, tokenize=TOKENIZERS.get(metric, "13a")).score
+    except (ImportError, RuntimeError, OSError, SystemExit) as error:
+        tokenizer = TOKENIZERS.get(metric, "")
+        package = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}.get(tokenizer)
+        fix = (
+            f'Install it: {python()} -m pip install "{package}"'
+            if package
+            else "It is downloaded once; connect this machine, or take --metric bleu."
+        )
+        raise UsageError(
+            f"{metric} needs sacrebleu's tokenizer {tokenizer}, which is missing ({type(error).__name__}). {fix}"
+        ) from error
+    return {metric: score, "chrf": sacrebleu.corpus_chrf(answers, columns).score}
 
 
 def diacritics(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
@@ -249,7 +279,7 @@ class Metric:
 
 _ROUGE, _ROUGE_ASCII = (
     {
-        **{f"rouge{kind}{of}_f1": Number(hub="rouge") for kind in ("1", "2", "L")},
+        **{f"rouge{kind}{of}_f1": Number(hub="rouge") for kind in ("1", "2", "L", "Lsum")},
         f"rougeL{of}_precision": Number(),
         f"rougeL{of}_recall": Number(),
     }
@@ -267,7 +297,14 @@ METRICS: Mapping[str, Metric] = {
     "normalized_rouge": Metric(functools.partial(rouge, normalize=True), _ROUGE),
     "rouge_ascii": Metric(functools.partial(rouge, ascii_words=True), _ROUGE_ASCII),
     "normalized_rouge_ascii": Metric(functools.partial(rouge, normalize=True, ascii_words=True), _ROUGE_ASCII),
-    "bleu": Metric(bleu, {"bleu": Number(hub="sacrebleu")}, of_each_item=()),
+    **{
+        name: Metric(
+            functools.partial(bleu, metric=name),
+            {name: Number(hub="sacrebleu"), "chrf": Number(hub="chrf")},
+            of_each_item=(),
+        )
+        for name in ("bleu", *TOKENIZERS)
+    },
     "classification": Metric(classification, _OF_CLASSES, of_each_item=("accuracy",), takes_classes=True),
     "diacritics": Metric(diacritics, {"word_accuracy": Number(), "char_accuracy": Number()}),
 }
@@ -357,8 +394,22 @@ def of_each(
     return scores
 
 
-def possible(dataset: Manifest, *, split: str, generate: bool) -> tuple[str, ...]:
+def also_scored(number: str, wanted: Sequence[str]) -> list[str]:
+    """Return the metric that gives a number, where the `wanted` metrics of a task's answers do not; a list of one, or none.
+
+    >>> also_scored("chrf", ["squad", "rouge"]), also_scored("em", ["squad"]), also_scored("bleu", [])
+    (['bleu'], [], [])
+    """
+    if not wanted or any(number in METRICS[name].numbers for name in wanted):
+        return []
+    giving = (name for name, metric in METRICS.items() if number in metric.numbers and not metric.takes_classes)
+    return list(itertools.islice(giving, 1))
+
+
+def possible(dataset: Manifest, *, split: str, generate: bool, metric: str = "") -> tuple[str, ...]:
     """Return the names of all numbers that an evaluation of this split may have, by what the manifest says of it.
+
+    `metric` is the number that picks the best checkpoint: where the task's metrics do not give it, another one is computed.
 
     The manifest knows target lengths in steps of four tokens: a split whose targets may be single tokens or longer
     counts as both.
@@ -368,6 +419,7 @@ def possible(dataset: Manifest, *, split: str, generate: bool) -> tuple[str, ...
         ranked = OF_RANKINGS if ranks(dataset) else ()
         return (*(name for name in OF_TOKENS if name not in unfit), *OF_TARGETS[target], *ranked)
     wanted = of_answers(dataset)
+    wanted += also_scored(metric, wanted)
     names = dict.fromkeys(OF_TOKENS)
     of_texts = [name for metric in wanted or DEFAULT_METRICS for name in METRICS[metric].numbers]
     if may_be_single_tokens(dataset, split=split):

@@ -113,6 +113,7 @@ def score_split(
         limit=limit,
         wanted=metrics,
         generation=generation,
+        metric="" if metrics or opened.state is None else opened.state.metric,
         generates_single_tokens=bool(generation.options()),
         bootstrap=bootstrap,
     )

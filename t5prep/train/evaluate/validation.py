@@ -50,6 +50,7 @@ class Validation:
                 dtype=dtype_of(config.dtype, platform=layout.platform),
                 generating=config.generate,
                 generation=Generation(beams=config.beams),
+                metric=config.metric,
                 place=place,
             )
             for one in evaluated

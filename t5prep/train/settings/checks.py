@@ -55,10 +55,10 @@ def _refuse_settings_of_evaluation(config: TrainConfig, manifests: Sequence[Mani
 
 def _check_metric(config: TrainConfig, dataset: Manifest) -> None:
     """Raise UsageError if an evaluation of the dataset will not have the number that selects the best checkpoint."""
-    has = metrics.possible(dataset, split=config.eval_split, generate=config.generate)
+    has = metrics.possible(dataset, split=config.eval_split, generate=config.generate, metric=config.metric)
     if config.metric in has:
         return
-    generated = metrics.possible(dataset, split=config.eval_split, generate=True)
+    generated = metrics.possible(dataset, split=config.eval_split, generate=True, metric=config.metric)
     way = "Generate answers: --set generate=true" if config.metric in generated else "Choose one of these, or auto."
     raise UsageError(
         f"metric is {config.metric}, and an evaluation of {dataset.settings.task} has only {', '.join(has)}. {way}"

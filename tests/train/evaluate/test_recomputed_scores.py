@@ -83,9 +83,13 @@ def test_rouge_is_the_mean_of_rouge_scores_own(normalize: bool) -> None:
 
     references, predictions = _drawn(300, most=3)
     prepare = _normalized if normalize else str
-    scorer = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL"])
+    scorer = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL", "rougeLsum"])
+
+    def sentences(text: str) -> str:
+        return prepare(text).replace(" . ", " .\n")
+
     scores = [
-        scorer.score_multi([prepare(one) for one in right], prepare(said))
+        scorer.score_multi([sentences(one) for one in right], sentences(said))
         for right, said in zip(references, predictions, strict=True)
     ]
     expected = {f"{kind}_ascii_f1": np.mean([one[kind].fmeasure for one in scores]) for kind in scores[0]}

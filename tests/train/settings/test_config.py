@@ -126,6 +126,20 @@ def test_the_command_line_lists_each_setting_with_its_help() -> None:
     assert all(len(field.metadata["help"]) > 8 for field in configs.FIELDS.values())
 
 
+def test_the_command_line_lists_the_values_of_a_recipe() -> None:
+    """It printed the defaults, whatever the recipe was."""
+    values = {**configs.read_recipe("translate_en_ro"), "batch": 7}
+    for arguments in (["--settings", "--recipe", "translate_en_ro"], ["--recipe", "translate_en_ro", "--settings"]):
+        said = CliRunner().invoke(main, ["train", *arguments, "--set", "batch=7"], catch_exceptions=False).output
+        listed = dict(line.split(" = ", 1) for line in said.splitlines() if " = " in line)
+        config = configs.build(values)
+        for name in values:
+            assert listed[name].split()[0] == str(getattr(config, name))
+    assert "rougeLsum_f1" in said  # the names that `metric` can have
+    refused = CliRunner().invoke(main, ["train", "--settings", "--recipe", "none"])
+    assert (refused.exit_code, "No recipe is named" in refused.stderr) == (1, True)
+
+
 def test_unknown_recipes_files_and_settings(tmp_path) -> None:
     with pytest.raises(UsageError, match='Did you mean "so_quality"'):
         configs.read_recipe("so_qualty")
@@ -232,7 +246,10 @@ def test_settings_that_do_nothing_with_the_data_are_refused(
             "metric is em, and an evaluation of .* has only loss, perplexity, token_accuracy. Gen",
         ),
         ("em", ["squad"], 8, True, ""),
-        ("bleu", ["squad"], 8, True, "Choose one of these, or auto"),
+        ("bleu", ["squad"], 8, True, ""),  # computed beside the task's own
+        ("chrf", [], 8, True, ""),
+        ("bleu", ["squad"], 8, False, "--set generate=true"),
+        ("mse", ["squad"], 8, True, "Choose one of these, or auto"),
         ("accuracy", ["classification"], 8, False, "--set generate=true"),
         ("accuracy", ["classification"], 4, False, ""),  # perhaps of one token
         ("em", ["token_accuracy"], 8, True, "has only loss, perplexity, token_accuracy. Choose"),
