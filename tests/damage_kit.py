@@ -250,8 +250,6 @@ NEVER = {
     "help",
     "overwrite",
     "bucket",
-    "zone",
-    "service_account",
     "settings",
 }
 GOOD = {"column": ["Title", "Body", "nothing"], "format": ["csv", "jsonl", "text"], "split": ["train", "validation"]}

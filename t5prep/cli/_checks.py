@@ -311,13 +311,10 @@ def disk() -> Iterator[Finding]:
         yield Finding(what, "ok", seen) if free >= ENOUGH_BYTES else Finding(what, "absent", f"only {seen}", fix)
 
 
-def examine(
-    *, tpu: str | None = None, bucket: str | None = None, zone: str = "", service_account: str = ""
-) -> Iterator[Finding]:
+def examine(*, tpu: str | None = None, bucket: str | None = None) -> Iterator[Finding]:
     """Yield the finding of each check. A requested part that does not work is wrong; an optional part may be absent.
 
-    `tpu` is "local" to require a working TPU of this machine. `bucket` is gs://NAME[/prefix], checked for a TPU in
-    `zone` and for `service_account`.
+    `tpu` is "local" to require a working TPU of this machine. `bucket` is gs://NAME[/prefix].
     """
     with concurrent.futures.ThreadPoolExecutor(1) as beside:  # TensorFlow takes longer to load than all else
         loading = beside.submit(lambda: list(tensorflow()))
@@ -330,20 +327,13 @@ def examine(
     yield from credentials()
     yield from disk()
     if bucket:
-        yield from bucket_findings(bucket, zone=zone, service_account=service_account)
+        yield from bucket_findings(bucket)
 
 
-# This role allows all that a training host does with its data and its checkpoints: list, read, write, remove.
-_ROLE = "roles/storage.objectUser"
-# The location of a multi-regional bucket, and how regions in it begin.
-_MULTI = {"US": "us", "EU": "europe", "ASIA": "asia"}
+def bucket_findings(uri: str) -> Iterator[Finding]:
+    """Check that objects under `gs://bucket[/prefix]` can be listed, written, read and deleted.
 
-
-def bucket_findings(uri: str, *, zone: str = "", service_account: str = "") -> Iterator[Finding]:
-    """Check what this identity may do under `gs://bucket[/prefix]`, and whether a TPU could read and write there.
-
-    `zone` is the TPU's (`us-central2-b`), `service_account` the address that its VM runs as; "" skips their checks. An
-    object of a random name is written under the prefix and removed again.
+    An object of a random name is written under the prefix and removed again.
     """
     try:
         bucket, _ = gcs.split(uri)
@@ -352,16 +342,17 @@ def bucket_findings(uri: str, *, zone: str = "", service_account: str = "") -> I
         return
     uri = uri.rstrip("/")
     probe = f"{uri}/.unfinished-t5prep-doctor-{uuid.uuid4().hex[:12]}"
-    identity = gcs.identity()
-    member = f"{'serviceAccount' if identity.endswith('.gserviceaccount.com') else 'user'}:{identity}"
-    grant = _grant(bucket, member if "@" in identity else "ACCOUNT")
+    # This role allows all that a training host does with its data and its checkpoints: list, read, write, remove.
+    grant = (
+        f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member=ACCOUNT --role=roles/storage.objectUser"
+    )
     try:
         count = len(gcs.objects(uri))
     except OutputError as error:
         create = f"gcloud storage buckets create gs://{bucket} --location=REGION"
         yield Finding("bucket: list", "wrong", str(error), create if "There is no bucket" in str(error) else grant)
         return
-    yield Finding("bucket: list", "ok", f"{identity} sees {count:,} objects under {uri}")
+    yield Finding("bucket: list", "ok", f"{gcs.identity()} sees {count:,} objects under {uri}")
     for what, done, act in (
         ("write", "written", lambda: gcs.write(probe, b"t5prep")),
         ("read", "read back", lambda: gcs.read(probe)),
@@ -374,45 +365,3 @@ def bucket_findings(uri: str, *, zone: str = "", service_account: str = "") -> I
             yield Finding(f"bucket: {what}", "wrong", str(error), grant)
             if what == "write":
                 break
-    if zone:
-        yield _region(uri, bucket, zone)
-    if service_account:
-        yield _granted(uri, bucket, service_account)
-
-
-def _grant(bucket: str, member: str) -> str:
-    """Return the command that gives a member the role which a training host needs."""
-    return f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member={member} --role={_ROLE}"
-
-
-def _region(uri: str, bucket: str, zone: str) -> Finding:
-    """Check that bucket and TPU share a region: reading across regions is slow and billed by the gigabyte."""
-    region = zone.rpartition("-")[0] if zone.count("-") == 2 else zone
-    try:
-        with gcs.speaking(uri, need="storage.buckets.get"):
-            location = str(gcs.client().get_bucket(bucket, timeout=gcs.TIMEOUT_SECONDS, retry=gcs.retry(uri)).location)
-    except (OutputError, OSError) as error:
-        look = f"gcloud storage buckets describe gs://{bucket} --format='value(location)'"
-        return Finding("bucket: region", "wrong", f"the bucket's region cannot be seen: {error}", look)
-    seen = f"the bucket is in {location}, the TPU in {region}"
-    if location.lower() == region or region.startswith(_MULTI.get(location, "\0")):
-        return Finding("bucket: region", "ok", seen)
-    move = f"gcloud storage buckets create gs://{bucket}-{region} --location={region}"
-    return Finding("bucket: region", "wrong", seen, f"{move} && gcloud storage cp -r {uri} gs://{bucket}-{region}")
-
-
-def _granted(uri: str, bucket: str, account: str) -> Finding:
-    """Check whether the bucket's own policy names the account; a policy of the project cannot be seen from here."""
-    what, fix = "bucket: service account", _grant(bucket, f"serviceAccount:{account}")
-    try:
-        with gcs.speaking(uri, need="storage.buckets.getIamPolicy"):
-            how = {"timeout": gcs.TIMEOUT_SECONDS, "retry": gcs.retry(uri)}
-            policy = gcs.client().bucket(bucket).get_iam_policy(requested_policy_version=3, **how)
-    except (OutputError, OSError) as error:
-        return Finding(what, "wrong", f"who may use the bucket cannot be seen: {error}", fix)
-    members = {f"serviceAccount:{account}", "allUsers"}
-    roles = sorted(binding["role"] for binding in policy.bindings if members & set(binding["members"]))
-    seen = f"the bucket grants {account} {', '.join(roles) or 'nothing (a role on the project would not show)'}"
-    if {_ROLE, "roles/storage.objectAdmin", "roles/storage.admin"} & set(roles):
-        return Finding(what, "ok", seen)
-    return Finding(what, "wrong", seen, fix)

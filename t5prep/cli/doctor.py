@@ -16,12 +16,8 @@ _SIGNS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "wrong": ("wrong",
 @click.command("doctor")
 @click.option("--tpu", metavar="local", help="The TPU of this machine must work: one tiny step is trained on it.")
 @click.option("--bucket", type=ADDRESS, metavar="gs://...", help="Also list, write, read and remove an object there.")
-@click.option("--zone", default="", help="The TPU's zone, to see whether --bucket lies beside it.")
-@click.option(
-    "--service-account", default="", help="The address that the TPU VM runs as, to see what --bucket grants it."
-)
 @_output.as_json
-def doctor_command(tpu: str | None, bucket: str | None, zone: str, service_account: str, as_json: bool) -> None:
+def doctor_command(tpu: str | None, bucket: str | None, as_json: bool) -> None:
     """Check this machine. Each line is ok, absent (–: optional, not installed) or wrong, with the command that fixes it.
 
     Exit code 1 when something is wrong.
@@ -33,7 +29,7 @@ def doctor_command(tpu: str | None, bucket: str | None, zone: str, service_accou
     from t5prep.cli._checks import examine, healthy
 
     findings = []
-    for finding in examine(tpu=tpu, bucket=bucket, zone=zone, service_account=service_account):
+    for finding in examine(tpu=tpu, bucket=bucket):
         findings.append(finding)
         if as_json:
             continue
