@@ -241,7 +241,7 @@ def _anchors(page: Path) -> set[str]:
 
 def test_every_page_is_reached_from_the_readme() -> None:
     text = (readme.ROOT / "README.md").read_text(encoding="utf-8")
-    pages = [path.relative_to(readme.ROOT).as_posix() for path in (readme.ROOT / "docs").iterdir()]
+    pages = [path.relative_to(readme.ROOT).as_posix() for path in (readme.ROOT / "docs").iterdir() if path.is_file()]
     assert [page for page in pages if f"]({page})" not in text] == []
 
 

@@ -342,15 +342,11 @@ def bucket_findings(uri: str) -> Iterator[Finding]:
         return
     uri = uri.rstrip("/")
     probe = f"{uri}/.unfinished-t5prep-doctor-{uuid.uuid4().hex[:12]}"
-    # This role allows all that a training host does with its data and its checkpoints: list, read, write, remove.
-    grant = (
-        f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member=ACCOUNT --role=roles/storage.objectUser"
-    )
     try:
         count = len(gcs.objects(uri))
     except OutputError as error:
         create = f"gcloud storage buckets create gs://{bucket} --location=REGION"
-        yield Finding("bucket: list", "wrong", str(error), create if "There is no bucket" in str(error) else grant)
+        yield Finding("bucket: list", "wrong", str(error), create if "There is no bucket" in str(error) else "")
         return
     yield Finding("bucket: list", "ok", f"{gcs.identity()} sees {count:,} objects under {uri}")
     for what, done, act in (
@@ -362,6 +358,6 @@ def bucket_findings(uri: str) -> Iterator[Finding]:
             act()
             yield Finding(f"bucket: {what}", "ok", f"an object can be {done}")
         except (OutputError, OSError) as error:
-            yield Finding(f"bucket: {what}", "wrong", str(error), grant)
+            yield Finding(f"bucket: {what}", "wrong", str(error))
             if what == "write":
                 break

@@ -40,8 +40,6 @@ _ROLES = {
     "storage.objects.list": "roles/storage.objectViewer",
     "storage.objects.create": "roles/storage.objectUser",
     "storage.objects.delete": "roles/storage.objectUser",
-    "storage.buckets.get": "roles/storage.legacyBucketReader",
-    "storage.buckets.getIamPolicy": "roles/storage.legacyBucketOwner",
 }
 
 

@@ -48,7 +48,7 @@ ELSEWHERE = {
     "doctor": "a TPU and a bucket: tests/cli/test_doctor.py",
     "why": "a row's id: tests/prepare/test_row_life.py",
     "embed": "a T5-XXL on a TPU: tests/train/embed",
-    "explore": "Embedding Atlas is not installed: tests/report/test_text_map.py",
+    "explore": "it answers until it is stopped: tests/report/test_explore.py",
 }
 
 

@@ -33,7 +33,7 @@ def test_what_is_not_allowed_comes_with_the_command_that_allows_it(bucket, front
     assert said(findings) == expected
     refused = next(finding for finding in findings if finding.state == "wrong")
     assert "storage.objects." in refused.seen
-    assert refused.fix.startswith(f"gcloud storage buckets add-iam-policy-binding {bucket} --member=ACCOUNT --role=")
+    assert f"gcloud storage buckets add-iam-policy-binding {bucket} " in refused.seen
 
 
 def test_no_bucket_and_no_place(front):
