@@ -234,9 +234,10 @@ def explore_command(data: str, run: str, predictions: str | None, port: int, **g
 @click.argument("data_b", type=ADDRESS)
 @_output.as_json
 def diff_command(data_a: str, data_b: str, as_json: bool) -> None:
-    """Show what differs from DATA_A to DATA_B: what the manifests say, ids added and gone, ids whose records changed.
+    """Show what the manifests of DATA_A and DATA_B say differently.
 
     Exit code 0 when all that decides the records is equal, 1 when anything differs (or cannot be read, which stderr says).
+    To compare the records, write both with `t5prep table` and join them by id in any SQL.
 
     \b
     Example:
@@ -244,8 +245,7 @@ def diff_command(data_a: str, data_b: str, as_json: bool) -> None:
     """
     from t5prep.dataset import diff
 
-    with Progress("comparing") as line:
-        difference = diff.diff(data_a, data_b, started=line.expect, progress=line.read)
+    difference = diff.diff(data_a, data_b)
     if as_json:
         changes = [change._asdict() for change in difference.manifest]
         _output.print_json({**dataclasses.asdict(difference), "manifest": changes})
@@ -261,17 +261,8 @@ def _tell(difference: Any) -> None:
         dim = not diff.decides(change)
         a, b = (_short(value) for value in (change.a, change.b))
         click.echo(f"  {change.field:<36} " + _output.colour(f"{a} → {b}", dim=dim))
-    for what, ids in (
-        ("only in A", difference.gone),
-        ("only in B", difference.added),
-        ("in another split", difference.moved),
-        ("changed", difference.changed),
-    ):
-        if ids.count:
-            more = ", …" if ids.count > len(ids.first) else ""
-            click.echo(f"  {what:<36} {ids.count:,}: {', '.join(map(_short, ids.first))}{more}")
     verdict = "equal" if difference.equal else "different"
-    click.echo(f"{_output.colour(verdict, bold=True)}: {difference.same:,} records are the same in both")
+    click.echo(_output.colour(verdict, bold=True))
 
 
 def _short(value: object) -> str:

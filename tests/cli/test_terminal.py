@@ -50,7 +50,7 @@ def test_a_colour_is_ours_alone() -> None:
 
 def _another(folder: Path) -> Path:
     rows = [dict(row, Id=f"{NASTY}b{n}") for n, row in enumerate(questions(20))]
-    prepared(write_csv(folder / "b.csv", rows), folder / "b", tokenizer="sample:")
+    prepared(write_csv(folder / f"b{NASTY}.csv", rows), folder / "b", tokenizer="sample:")
     return folder / "b"
 
 

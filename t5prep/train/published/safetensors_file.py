@@ -24,15 +24,6 @@ ALIGNMENT = 8  # of the first value, in bytes
 
 def tensors(path: Path) -> dict[str, LazyArray]:
     """Return the tensors of a file by name. Raises UnreadableError."""
-    return _read(path)[0]
-
-
-def metadata(path: Path) -> dict[str, str]:
-    """Return what the header of a file says beside its tensors. Raises UnreadableError."""
-    return _read(path)[1]
-
-
-def _read(path: Path) -> tuple[dict[str, LazyArray], dict[str, str]]:
     with paths.opened(path) as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= MOST_HEADER_BYTES:
@@ -42,8 +33,8 @@ def _read(path: Path) -> tuple[dict[str, LazyArray], dict[str, str]]:
         raise UnreadableError("it is cut short")
     try:
         header = dict(json.loads(content))
-        texts = dict(header.pop("__metadata__", {}))
-        return {name: _tensor(path, entry, 8 + length) for name, entry in header.items()}, texts
+        header.pop("__metadata__", None)
+        return {name: _tensor(path, entry, 8 + length) for name, entry in header.items()}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UnreadableError(f"its header is damaged ({type(error).__name__})") from error
 
