@@ -1,5 +1,6 @@
 """Define `t5prep tokenizer train` and `t5prep tokenizer check`."""
 
+import importlib.util
 import logging
 import shlex
 from pathlib import Path
@@ -171,7 +172,9 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
 @_encoding
 @_output.as_json
 def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
-    """See what a tokenizer does to a corpus: unknown tokens, lost characters, texts that change, libraries that disagree.
+    """See what a tokenizer does to a corpus: unknown tokens, lost characters, texts that change.
+
+    Where its folder has a tokenizer.json, the ids are compared with those by this file.
 
     TOKENIZER is a spiece.model, its directory, a Hub name, or sample:
 
@@ -185,8 +188,9 @@ def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
 
     loaded = loading.load(tokenizer)
     texts = text_columns.texts(sources.resolve(source), **given)
-    others = audit.libraries(loaded, name=str(loading.find(tokenizer)))
-    report = audit.examine(texts, loaded, others=others)
+    content = loading.json_of(tokenizer)
+    by_file = audit.encode_by(content, name=tokenizer) if content and importlib.util.find_spec("tokenizers") else None
+    report = audit.examine(texts, loaded, by_file=by_file)
     if as_json:
         _output.print_json({"tokenizer": tokenizer, "source": source, **report.to_json()})
     else:
@@ -204,13 +208,13 @@ def _tell(report: Any) -> None:
         ("come back", f"{report.returned:,}", "texts decode to exactly themselves"),
         ("changed", f"{report.changed:,}", "texts differ in more than white space"),
     ]
-    for name, agreement in report.agreement.items():
+    if (agreement := report.agreement) is not None:
+        share = f"{agreement.equal / max(agreement.texts, 1):.2%}"
         reasons = (
-            f"{agreement.ties} ties, {agreement.spelled} spell a special token, {agreement.unexplained} unexplained"
+            f"{agreement.ties:,} have two equally likely splits, {agreement.spelled:,} spell a special token,"
+            f" {agreement.unexplained:,} differ otherwise"
         )
-        rows.append(
-            (name, f"{agreement.equal / max(agreement.texts, 1):.2%}", f"of texts have the same ids; {reasons}")
-        )
+        rows.append(("same ids", share, f"of texts by the folder's tokenizer.json; {reasons}"))
     for name, value, meaning in rows:
         click.echo(f"  {name:<13} {value:>12}  {meaning}")
     if report.lost:

@@ -1,4 +1,4 @@
-"""Measure what a tokenizer does to a corpus: unknown tokens, lost characters, changed texts, ids of other libraries.
+"""Measure what a tokenizer does to a corpus: unknown tokens, lost characters, changed texts, ids by its own tokenizer.json.
 
 T5's own vocabulary has no piece for `{`, `}`, `<`, `~`, a backslash, a caret or a newline, and gives no warning:
 the model then learns from text that differs from the code or markup it was given.
@@ -6,19 +6,13 @@ the model then learns from text that differs from the code or markup it was give
 
 import collections
 import dataclasses
-import importlib.util
 import itertools
-import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from t5prep.errors import TokenizerError
-from t5prep.io import paths
 from t5prep.io.progress import number_of
-from t5prep.tokens import huggingface_files
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer, failures, read_fast
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -26,13 +20,7 @@ EXAMPLES = 5
 EXCERPT = 40
 BATCH = 1000
 
-# transformers 5 builds a tokenizer anew from the class that tokenizer_config.json names; transformers 4 read tokenizer.json.
-CAUSE = {
-    "transformers": " transformers 5 makes a tokenizer of the class that tokenizer_config.json names, whatever tokenizer.json"
-    ' says: with "tokenizer_class": "PreTrainedTokenizerFast" there, it reads the file (t5prep export writes that).'
-}
-
-# The encoder of another library: texts to ids without EOS.
+# Texts → ids without special tokens around them.
 Encode = Callable[[list[str]], Sequence[Sequence[int]]]
 
 _RUN = re.compile(r"  +")
@@ -60,10 +48,10 @@ class Lost:
 
 @dataclasses.dataclass
 class Agreement:
-    """Count how the ids of another library compare with SentencePiece's, text by text.
+    """Count how the ids by a `tokenizer.json` compare with those that a dataset gets, text by text.
 
     `ties`: segmentations with the same probability, within the rounding of SentencePiece's float32. `spelled`: the text
-    contains the spelling of a special token, and that library encodes it as the token. `unexplained`: every other
+    contains the spelling of a special token, which `tokenizer.json` encodes as the token. `unexplained`: every other
     difference. See tests/prepare/test_identity.py.
     """
 
@@ -80,7 +68,7 @@ class Report:
     """The results of a tokenizer on a corpus.
 
     `returned` counts texts that decode to themselves; `changed` counts those that differ even when white space is
-    ignored.
+    ignored. `agreement` compares the ids with those by the folder's own `tokenizer.json`; None if it has none.
     """
 
     texts: int = 0
@@ -91,7 +79,7 @@ class Report:
     returned: int = 0
     changed: int = 0
     lost: list[Lost] = dataclasses.field(default_factory=list)
-    agreement: dict[str, Agreement] = dataclasses.field(default_factory=dict)
+    agreement: Agreement | None = None
 
     @property
     def unk_rate(self) -> float:
@@ -119,9 +107,9 @@ class Report:
         return dataclasses.asdict(self) | rates | {"lost": lost, "advice": advice(self)}
 
 
-def examine(texts: Iterable[str], tokenizer: Tokenizer, *, others: Mapping[str, Encode] | None = None) -> Report:
-    """Tokenize texts and count the losses. The encoders in `others` are compared with SentencePiece."""
-    report = Report(agreement={name: Agreement() for name in others or {}})
+def examine(texts: Iterable[str], tokenizer: Tokenizer, *, by_file: Encode | None = None) -> Report:
+    """Tokenize texts and count the losses. `by_file` encodes by the folder's own `tokenizer.json`."""
+    report = Report(agreement=Agreement() if by_file else None)
     characters: collections.Counter[str] = collections.Counter()
     seen: dict[str, str] = {}
     ahead = iter(texts)
@@ -139,8 +127,8 @@ def examine(texts: Iterable[str], tokenizer: Tokenizer, *, others: Mapping[str, 
             decoded = _decoded(ids, tokenizer)
             report.returned += decoded == text
             report.changed += decoded.split() != text.split()
-        for name, encode in (others or {}).items():
-            _compare(batch, encoded, encode(batch), tokenizer, report.agreement[name])
+        if by_file and report.agreement:
+            _compare(batch, encoded, by_file(batch), tokenizer, report.agreement)
         report.texts += len(batch)
     spaces = characters.pop("  ", 0)
     report.characters = characters.total()
@@ -172,12 +160,11 @@ def advice(report: Report) -> list[str]:
             f"{report.tokens_per_word:.1f} tokens per word: this vocabulary was made for other text. "
             "Train one for yours, or use a model whose tokenizer knows your language."
         )
-    for name, agreement in report.agreement.items():
-        if agreement.unexplained:
-            sentences.append(
-                f"{name} gives other ids for {number_of(agreement.unexplained, 'text')}: do not mix the two."
-                f"{CAUSE.get(name, '')}"
-            )
+    if report.agreement and report.agreement.unexplained:
+        sentences.append(
+            f"The folder's tokenizer.json gives other ids for {number_of(report.agreement.unexplained, 'text')}. Remove the"
+            " file that the model was not trained with."
+        )
     return sentences
 
 
@@ -257,38 +244,14 @@ def _excerpt(text: str, character: str) -> str:
     return text[max(0, at - EXCERPT // 2) : at + EXCERPT // 2]
 
 
-def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
-    """Return encoders without EOS by library: `tokenizers`, and `transformers` if `name` is a directory it can load.
+def encode_by(content: bytes, *, name: str) -> Encode:
+    """Return an encoder by a `tokenizer.json`, without its padding and truncation. Raises TokenizerError for a damaged one."""
+    fast = read_fast(content, name=name)
+    fast.no_padding()
+    fast.no_truncation()
 
-    `tokenizers` gets the directory's tokenizer.json, or one built from the model where there is none. Raises TokenizerError
-    where it cannot read that.
-    """
-    encoders: dict[str, Encode] = {}
-    directory = Path(name) if Path(name).is_dir() else Path(name).parent
-    if importlib.util.find_spec("tokenizers"):
-        path = directory / "tokenizer.json"
-        if path.exists():
-            content = paths.read(path)
-        elif isinstance(tokenizer, EncoderTokenizer):
-            content = tokenizer.model
-        else:
-            content = json.dumps(huggingface_files.tokenizer_json(tokenizer)).encode()
-        fast = read_fast(content, name=name)
+    def encode(texts: list[str]) -> list[list[int]]:
+        with failures(name):
+            return [encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)]
 
-        def by_tokenizers(texts: list[str]) -> list[list[int]]:
-            with failures(name):
-                return [encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)]
-
-        encoders["tokenizers"] = by_tokenizers
-    if (directory / "tokenizer_config.json").exists() and importlib.util.find_spec("transformers"):
-        from transformers import AutoTokenizer
-
-        try:
-            auto = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
-        except Exception as error:  # of many kinds: a file is missing, damaged, or of another version
-            raise TokenizerError(
-                f"{directory} is damaged: the library transformers cannot read its tokenizer "
-                f"({str(error).splitlines()[0][:100]}). Fetch it again."
-            ) from None
-        encoders["transformers"] = lambda texts: auto(texts, add_special_tokens=False, verbose=False)["input_ids"]
-    return encoders
+    return encode

@@ -12,12 +12,13 @@ from typing import Any
 
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
-from t5prep.tokens import encoder_tokenizer, words
+from t5prep.tokens import encoder_tokenizer, special_tokens, words
 from t5prep.tokens.encoder_tokenizer import Cutting, Described, EncoderTokenizer
 from t5prep.tokens.ragged import Frame
-from t5prep.tokens.tokenizer import SENTINEL_TEXTS, UNUSED, run_of
+from t5prep.tokens.special_tokens import ENDS, GEMMA_SPECIAL
+from t5prep.tokens.tokenizer import SENTINEL_TEXTS, UNUSED, descending_run, run_of
 
-ENDS, PADS, UNKNOWNS = ("</s>", "<eos>"), ("<pad>",), ("<unk>",)
+PADS, UNKNOWNS = ("<pad>",), ("<unk>",)
 SPACE = "▁"
 
 
@@ -29,7 +30,7 @@ def is_written(content: bytes) -> bool:
     """
     try:
         whole = json.loads(content)
-        if whole["model"].get("type") != "BPE":
+        if whole["model"].get("type") not in ("BPE", "Unigram"):
             return False
         texts = {str(one["content"]) for one in whole["added_tokens"]}
         return SENTINEL_TEXTS[0] in texts or (encoder_tokenizer.frame_of(whole) is None and not texts.isdisjoint(ENDS))
@@ -62,13 +63,12 @@ class BpeTokenizer(EncoderTokenizer):
     def __init__(self, model: bytes, *, name: str) -> None:
         super().__init__(model, name=name)
         whole = json.loads(model)
-        known = {text: id for id, text in self._special.items()}
-        ids = {**whole["model"]["vocab"], **{str(one["content"]): int(one["id"]) for one in whole["added_tokens"]}}
-        descending = run_of(lambda text: -ids[text] if text in ids else None, "<extra_id_{}>", unknown=None)
-        run = [-id for id in descending] or run_of(ids.get, UNUSED, unknown=None)[::-1]
+        pieces = special_tokens.vocabulary(whole)
+        ids = {**pieces, **{str(token["content"]): int(token["id"]) for token in whole["added_tokens"]}}
+        run = descending_run(ids.get, "<extra_id_{}>", unknown=None) or run_of(ids.get, UNUSED, unknown=None)[::-1]
         self._first_sentinel, self.sentinels = (run[0] if run else -1), len(run)
         # A model may have fewer embeddings than its tokenizer has tokens: those of images and of dialogues stand last.
-        used = [*whole["model"]["vocab"].values(), *known.values(), *run]
+        used = [*pieces.values(), *(id for text, id in ids.items() if text not in GEMMA_SPECIAL)]
         self.vocab_size = self.size = self.padded_size = 1 + max(used)
         if encoder_tokenizer.frame_of(whole):  # RoBERTa's tokens stand around a target too, as in CodeT5's training
             self.frame_of_targets = Frame(self.frame.first, (), self.frame.last)
@@ -85,37 +85,28 @@ class BpeTokenizer(EncoderTokenizer):
             if not some:
                 raise ValueError(f"it has none of {', '.join(texts)}")
         (end, *_), (pad, *_), (unknown, *_) = found
-        special = {id: text for text, id in ids.items() if text in self._controls(whole)}
-        return Described(Frame(encoder_tokenizer.around(whole).first, (end,), (end,)), pad, unknown, special)
-
-    def _controls(self, whole: Mapping[str, Any]) -> set[str]:
-        """Return how the tokens that stand for no text are written."""
-        unused = {UNUSED.format(number) for number in range(len(SENTINEL_TEXTS))}
-        named = {*unused, *SENTINEL_TEXTS}
-        return {str(one["content"]) for one in whole["added_tokens"] if one["special"] or one["content"] in named}
-
-    def _without_control(self, whole: dict[str, Any]) -> bytes:
-        controls = self._controls(whole)
-        for one in whole["added_tokens"]:
-            one["special"] = one["content"] in controls  # the library then leaves their spelling in a text alone
-        return json.dumps(whole).encode()
+        frame = encoder_tokenizer.around(whole)
+        special = {id: text for text, id in ids.items() if special_tokens.has_role(text) or id in frame.first}
+        return Described(Frame(frame.first, (end,), (end,)), pad, unknown, special)
 
     def _cuts(self, whole: Mapping[str, Any]) -> Cutting | None:
         """Return how words are encoded apart, also by Gemma's model, which writes each space as `▁` and splits at none."""
         model, normalizer, splitter = whole["model"], whole.get("normalizer") or {}, whole.get("pre_tokenizer") or {}
         if model.get("ignore_merges"):
             return None
-        added = [str(one["content"]) for one in whole["added_tokens"] if one["content"] not in self._controls(whole)]
+        users = encoder_tokenizer.users(whole)
+        if any(token.get(flag) for token in users for flag in ("lstrip", "rstrip", "single_word")):
+            return None  # whether it is found depends on the words beside it
         if splitter.get("type") == "ByteLevel":
-            return (
-                None if any(" " in text for text in added) else encoder_tokenizer.cutting({**whole, "added_tokens": []})
-            )
+            return None if users else encoder_tokenizer.cutting(whole)
         replaced = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
         at_spaces = splitter.get("pattern") == {"String": " "} and splitter.get("behavior") == "MergedWithPrevious"
         if normalizer != replaced or (splitter and not at_spaces):
             return None
         across = (
-            text for text in (*model["vocab"], *added) if any(one in text.lstrip(f" {SPACE}") for one in (" ", SPACE))
+            text
+            for text in (*model["vocab"], *(str(token["content"]) for token in users))
+            if any(one in text.lstrip(f" {SPACE}") for one in (" ", SPACE))
         )
         return None if next(across, None) is not None else words.before_spaces
 

@@ -20,16 +20,13 @@ import pyarrow as pa
 
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
-from t5prep.tokens import model_proto, ragged, words
+from t5prep.tokens import model_proto, ragged, special_tokens, words
 from t5prep.tokens.ragged import Frame, Ragged
+from t5prep.tokens.special_tokens import BERT_SPECIAL, MASKS, PADS, ROBERTA_SPECIAL, UNKNOWNS, added
 from t5prep.tokens.tokenizer import Tokenizer
 
 Cutting = Callable[[pa.LargeStringArray, words.Encode], Ragged]  # one of `words`
-# EuroBERT, with Llama 3's tokenizer, has the token after a document as padding (tokenization of its authors' own conversion).
-PADS, UNKNOWNS, MASKS = ("[PAD]", "<pad>", "<|end_of_text|>"), ("[UNK]", "<unk>"), ("[MASK]", "<mask>")
-BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MOST_AROUND = 8  # tokens around a text, or a pair of them
-ROBERTA_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
 class Described(NamedTuple):
@@ -41,13 +38,33 @@ class Described(NamedTuple):
     special: dict[int, str]
 
 
+class Template(NamedTuple):
+    """The special tokens that a `tokenizer.json` puts around one text, and around and between two."""
+
+    single: Frame
+    pair: Frame
+
+    @property
+    def frame(self) -> Frame:
+        """Return the tokens around texts: those of a pair, unless a single text has others around it."""
+        ends = self.single.first, self.single.last
+        return self.pair if ends in (((), ()), (self.pair.first, self.pair.last)) else self.single
+
+    @property
+    def missing(self) -> str:
+        """Return "pair" if only a single text has special tokens around it, "single" if only a pair has; else ""."""
+        if (self.single.first, self.single.last) == (self.pair.first, self.pair.last):
+            return ""
+        return "pair" if any(self.single) else "single"
+
+
 def described(whole: Mapping[str, Any]) -> Described:
     """Return the special tokens of a `tokenizer.json`. Raises ValueError, TypeError or KeyError if it has none."""
-    special = {int(one["id"]): str(one["content"]) for one in whole["added_tokens"] if one["special"]}
-    ids = {text: id for id, text in special.items()}
     frame = frame_of(whole, ends=False)
     if frame is None:
         raise ValueError("it puts no token before a text")
+    special = controls(whole)
+    ids = {text: id for id, text in special.items()}
     pads, unknowns = ([ids[text] for text in texts if text in ids] for texts in (PADS, UNKNOWNS))
     if whole["model"].get("type") == "BPE" and not whole["model"].get("unk_token"):
         unknowns = unknowns or pads  # each byte is a piece, so nothing is unknown
@@ -67,20 +84,49 @@ def frame_of(whole: Mapping[str, Any], *, ends: bool = True) -> Frame | None:
 
 def around(whole: Mapping[str, Any]) -> Frame:
     """Return the special tokens that a `tokenizer.json` puts around texts, perhaps none."""
+    return template_of(whole).frame
+
+
+def template_of(whole: Mapping[str, Any]) -> Template:
+    """Return the special tokens that a `tokenizer.json` puts around one text and around two, perhaps none."""
     for step in steps(whole.get("post_processor"), "processors"):
         kind = step.get("type")
         if kind in ("BertProcessing", "RobertaProcessing"):
             (_, first), (_, last) = step["cls"], step["sep"]
-            return Frame((first,), (last,) * (1 if kind == "BertProcessing" else 2), (last,))
+            between = (last,) * (1 if kind == "BertProcessing" else 2)
+            return Template(Frame((first,), (), (last,)), Frame((first,), between, (last,)))
         if kind == "TemplateProcessing":
-            groups: list[tuple[int, ...]] = [()]
-            for part in step["pair"]:
-                if "Sequence" in part:
-                    groups.append(())
-                else:
-                    groups[-1] += tuple(step["special_tokens"][part["SpecialToken"]["id"]]["ids"])
-            return Frame(*groups)
-    return Frame((), (), ())
+            (before, after), pair = (_groups(step, key) for key in ("single", "pair"))
+            return Template(Frame(before, (), after), Frame(*pair))
+    return Template(Frame((), (), ()), Frame((), (), ()))
+
+
+def _groups(step: Mapping[str, Any], key: str) -> list[tuple[int, ...]]:
+    """Return the ids of the special tokens of a template before its first text, after it, and after the second one."""
+    groups: list[tuple[int, ...]] = [()]
+    for part in step[key]:
+        if "Sequence" in part:
+            groups.append(())
+        else:
+            groups[-1] += tuple(step["special_tokens"][part["SpecialToken"]["id"]]["ids"])
+    return groups
+
+
+def controls(whole: Mapping[str, Any]) -> dict[int, str]:
+    """Return the tokens of a `tokenizer.json` that have a role in the model, so that no text becomes one: id → spelling."""
+    mine = {int(token["id"]) for token in users(whole)}
+    return {
+        int(token["id"]): str(token["content"])
+        for token in whole["added_tokens"]
+        if int(token["id"]) not in mine and token["special"]
+    }
+
+
+def users(whole: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the tokens that are tokens wherever a text has them."""
+    template = template_of(whole)
+    frame_ids = [id for frame in template for group in frame for id in group]
+    return special_tokens.added_by_users(whole, frame_ids=frame_ids)
 
 
 def steps(section: Any, key: str) -> list[Mapping[str, Any]]:
@@ -116,12 +162,6 @@ def normalizer(model: bytes) -> dict[str, Any]:
     return {"type": "Sequence", "normalizers": [*mapped, strip, squeeze]}
 
 
-def added(id: int, content: str, *, special: bool = True, normalized: bool = False) -> dict[str, Any]:
-    """Return a token that is looked for before the model."""
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": normalized, "special": special}
-    return {"id": id, "content": content, **flags}
-
-
 def word_pieces(vocabulary: Sequence[str], config: Mapping[str, Any]) -> bytes:
     """Return the `tokenizer.json` of a BERT's `vocab.txt`, given by its lines.
 
@@ -154,13 +194,10 @@ def word_pieces(vocabulary: Sequence[str], config: Mapping[str, Any]) -> bytes:
     )
 
 
-def byte_pairs(
-    ids: Mapping[str, int], merges: Sequence[str], config: Mapping[str, Any], *, more: Mapping[str, int]
-) -> bytes:
+def byte_pairs(ids: Mapping[str, int], merges: Sequence[str], config: Mapping[str, Any]) -> bytes:
     """Return the `tokenizer.json` of a RoBERTa's `vocab.json` and `merges.txt`, given by its lines.
 
-    config: `add_prefix_space` of its tokenizer_config.json; more: the special tokens of `added_tokens.json`, as CodeT5's
-    sentinels are. Raises KeyError if a special token is not there.
+    config: `add_prefix_space` of its tokenizer_config.json. Raises KeyError if a special token is not there.
     """
     byte_level = {
         "type": "ByteLevel",
@@ -173,7 +210,7 @@ def byte_pairs(
     ends = {"type": "RobertaProcessing", "sep": ["</s>", ids["</s>"]], "cls": ["<s>", ids["<s>"]]}
     return _dumped(
         {**model, "continuing_subword_prefix": "", "end_of_word_suffix": "", "fuse_unk": False},
-        special={**{text: ids[text] for text in ROBERTA_SPECIAL}, **more},
+        special={text: ids[text] for text in ROBERTA_SPECIAL},
         normalizer=None,
         pre_tokenizer=byte_level,
         post_processor={**ends, "trim_offsets": True, "add_prefix_space": byte_level["add_prefix_space"]},
@@ -223,7 +260,7 @@ MODEL_TYPES = (
 # Classes of transformers that read any tokenizer.json, so they do not say which model it is of.
 NO_KINDS = ("pretrainedtokenizerfast", "tokenizersbackend")
 JSON, WORDS, PAIRS, MERGES = "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"
-ADDED, PIECES = "added_tokens.json", "spm.model"
+PIECES = "spm.model"
 # Of these files, the first one that is there is read.
 CONTENTS = (JSON, WORDS, PAIRS, PIECES)
 FILES = (JSON, WORDS, f"{PAIRS} with {MERGES}", PIECES)
@@ -234,8 +271,10 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
 
     Raises TokenizerError if an encoder has no vocabulary that can be read.
     """
-    config = _object(files, "tokenizer_config.json")
-    kind = str(_object(files, "config.json").get("model_type") or config.get("tokenizer_class") or "").lower()
+    config = special_tokens.read_object(files, special_tokens.CONFIG)
+    kind = str(
+        special_tokens.read_object(files, "config.json").get("model_type") or config.get("tokenizer_class") or ""
+    ).lower()
     kind = "" if kind in NO_KINDS else kind
     # "BertTokenizerFast" and "XLMRobertaTokenizer" are names of these, too.
     is_encoders = any(kind == known or kind.startswith(f"{known.replace('-', '')}tokenizer") for known in MODEL_TYPES)
@@ -245,14 +284,16 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
     try:
         if JSON in files.names:
             content = files.read(JSON)
-            return content if is_encoders or frame_of(json.loads(content)) else None
+            if not is_encoders and not frame_of(json.loads(content)):
+                return None
+            return with_added(content, files)
         if WORDS in files.names:
             lines = files.read(WORDS).decode().removesuffix("\n").split("\n")  # some pieces are other line breaks
-            return word_pieces([line.removesuffix("\r") for line in lines], config)
+            return with_added(word_pieces([line.removesuffix("\r") for line in lines], config), files)
         if {PAIRS, MERGES} <= files.names:
             return of_pairs(files, config)
         if PIECES in files.names and is_encoders:
-            return sentence_pieces(files.read(PIECES))
+            return with_added(sentence_pieces(files.read(PIECES)), files)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
             f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again."
@@ -265,18 +306,15 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
 def of_pairs(files: ModelFiles, config: Mapping[str, Any]) -> bytes:
     """Return the tokenizer of a `vocab.json` and a `merges.txt`. Raises ValueError, TypeError, KeyError or AttributeError."""
     merges = files.read(MERGES).decode().split("\n")
-    more = {str(text): int(id) for text, id in _object(files, ADDED).items()}
-    return byte_pairs(json.loads(files.read(PAIRS)), merges, config, more=more)
+    return with_added(byte_pairs(json.loads(files.read(PAIRS)), merges, config), files)
 
 
-def _object(files: ModelFiles, name: str) -> Mapping[str, Any]:
-    """Return a JSON file's content; an empty dict where the file is not there, or is damaged."""
-    if name not in files.names:
-        return {}
-    try:
-        return dict(json.loads(files.read(name)))
-    except (ValueError, TypeError, RecursionError):
-        return {}
+def with_added(content: bytes, files: ModelFiles) -> bytes:
+    """Return a `tokenizer.json` with the tokens that the small files beside it add. Raises TokenizerError if they disagree."""
+    document = json.loads(content)
+    merged = special_tokens.merge_added(document, special_tokens.in_small_files(files), name=files.name)
+    same = merged["added_tokens"] == sorted(document["added_tokens"], key=lambda token: int(token["id"]))
+    return content if same else json.dumps(merged, ensure_ascii=False).encode()
 
 
 # Encode and decode text for models with only an encoder (BERT, RoBERTa, ...) by their `tokenizer.json`.
@@ -287,8 +325,8 @@ def _object(files: ModelFiles, name: str) -> Mapping[str, Any]:
 
 def cutting(whole: Mapping[str, Any]) -> Cutting | None:
     """Return how the words of a `tokenizer.json` are encoded apart; None if a piece may go across two of them."""
-    if not all(one["special"] for one in whole["added_tokens"]):
-        return None  # a token of the user's own may have spaces inside
+    if users(whole):
+        return None  # a token of the user may have spaces inside
     steps = [(whole.get(part) or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
     if steps == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]:
         return words.at_spaces
@@ -297,19 +335,22 @@ def cutting(whole: Mapping[str, Any]) -> Cutting | None:
     return None
 
 
-def _without_control(whole: dict[str, Any]) -> bytes:
-    """Return the `tokenizer.json` of a Unigram model, changed so that no text becomes a special token.
+def without_controls(whole: dict[str, Any], controls: Mapping[int, str]) -> bytes:
+    """Return a `tokenizer.json`, changed so that no text becomes one of these tokens, and each text of a user's token does.
 
-    Such a model takes `</s>` in a text for its piece of that name. The spaces of a text are replaced before the model
-    sees it, so it never finds a piece with a space in its name.
+    The library leaves the spelling of a special token in a text alone (`encode_special_tokens`), and finds all others. A
+    Unigram model also takes `</s>` in a text for its piece of that name. The spaces of a text are replaced before the
+    model sees it, so it never finds a piece with a space in its name.
     """
-    special = [one["content"] for one in whole["added_tokens"] if one["special"]]
-    renamed = {text: f" {text}" for text in special}
-    whole["model"]["vocab"] = [[renamed.get(text, text), score] for text, score in whole["model"]["vocab"]]
-    for one in whole["added_tokens"]:
-        one["content"] = renamed.get(one["content"], one["content"])
-    whole["post_processor"] = None  # t5prep places the tokens around a text
-    return json.dumps(whole).encode()
+    tokens = [{**token, "special": int(token["id"]) in controls} for token in whole["added_tokens"]]
+    document = {**whole, "added_tokens": tokens, "post_processor": None}  # t5prep places the tokens around a text
+    if whole["model"].get("type") == "Unigram":
+        renamed = {text: f" {text}" for text in controls.values()}
+        vocabulary = [[renamed.get(text, text), score] for text, score in whole["model"]["vocab"]]
+        document["model"] = {**whole["model"], "vocab": vocabulary}
+        for token in tokens:
+            token["content"] = renamed.get(token["content"], token["content"])
+    return json.dumps(document).encode()
 
 
 @contextlib.contextmanager
@@ -377,7 +418,8 @@ class EncoderTokenizer(Tokenizer):
                 raise ValueError("its dropout gives a text other ids each time")
             if sum(map(len, around.frame)) > MOST_AROUND:
                 raise ValueError(f"it puts {sum(map(len, around.frame)):,} tokens around a text")
-            self._fast = read_fast(self._without_control(whole), name=name)
+            self.template_without = template_of(whole).missing
+            self._fast = read_fast(without_controls(whole, around.special), name=name)
         except TokenizerError:
             raise
         except Exception as error:  # of many kinds, by what is damaged
@@ -400,10 +442,6 @@ class EncoderTokenizer(Tokenizer):
         self._special = around.special
         # The id of what stands in place of a hidden token; None if the vocabulary has none.
         self.mask_id = next((id for id, text in around.special.items() if text in MASKS), None)
-
-    def _without_control(self, whole: dict[str, Any]) -> bytes:
-        """Return a `tokenizer.json` with which no text becomes a special token."""
-        return _without_control(whole) if whole["model"].get("type") == "Unigram" else self.model
 
     def _describe(self, whole: Mapping[str, Any]) -> Described:
         return described(whole)

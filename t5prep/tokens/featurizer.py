@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from t5prep.errors import Reject
+from t5prep.errors import Reject, TokenizerError
 from t5prep.tasks import example_table
 from t5prep.tasks.example import Example
 from t5prep.tasks.example_table import END, PROTECTED, Inputs, visible
@@ -221,6 +221,7 @@ class Featurizer:
 
     def _of_pairs(self, inputs: Inputs, targets: pa.LargeStringArray) -> Features:
         fields, rows = inputs.fields()
+        self._check_template(np.diff(rows))
         encoded = self._encode(fields)
         whole = ragged.framed(encoded.ids, rows, self._frame)
         tokens = whole.lengths
@@ -239,6 +240,16 @@ class Featurizer:
             labels, target_tokens, wrong = self._target_ids(targets)
         reasons = {row: why for row, why in wrong.items() if there[row]} | reasons
         return Features(cut, labels, tokens, target_tokens, _with_markup(fields, rows), reasons)
+
+    def _check_template(self, texts: np.ndarray) -> None:
+        """Raise TokenizerError if the tokenizer places no special tokens around rows of so many texts, int64[rows]."""
+        missing = self._tokenizer.template_without
+        if (missing == "pair" and (texts > 1).any()) or (missing == "single" and (texts == 1).any()):
+            rows = "rows of two texts" if missing == "pair" else "rows of one text"
+            raise TokenizerError(
+                f"The template of {self._tokenizer.name} has no special tokens for {rows}: add its {missing} to the"
+                " post_processor of tokenizer.json, as TemplateProcessing of the tokenizers library takes it."
+            )
 
     def _of_documents(self, inputs: Inputs) -> Features:
         encoded = self._encode(inputs.documents()).ids

@@ -12,8 +12,9 @@ from typing import Any
 
 from t5prep.io import atomic_files
 from t5prep.tokens import model_proto
-from t5prep.tokens.encoder_tokenizer import SPACES, EncoderTokenizer, added, normalizer, template
-from t5prep.tokens.tokenizer import SENTINEL_TEXTS, SENTINELS, Tokenizer
+from t5prep.tokens.encoder_tokenizer import SPACES, EncoderTokenizer, normalizer, template
+from t5prep.tokens.special_tokens import added
+from t5prep.tokens.tokenizer import Tokenizer
 
 MODEL_NAME = "spiece.model"
 NAMES = (MODEL_NAME, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
@@ -27,15 +28,16 @@ def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None
     `config` gets this tokenizer's padded vocabulary size and special ids.
     """
     special = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    sentinels: dict[str, Any] = {"additional_special_tokens": SENTINEL_TEXTS}
-    if _is_bpe(tokenizer):  # its sentinels are pieces
+    texts = _sentinel_texts(tokenizer)
+    sentinels: dict[str, Any] = {"additional_special_tokens": texts} if texts else {}
+    if _is_bpe(tokenizer):
         pieces = (tokenizer.eos_id, tokenizer.pad_id, tokenizer.unk_id)
-        special, sentinels = dict(zip(special, map(tokenizer.processor.id_to_piece, pieces), strict=True)), {}
+        special = dict(zip(special, map(tokenizer.processor.id_to_piece, pieces), strict=True))
     described = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": MODEL_MAX_LENGTH,
         "clean_up_tokenization_spaces": False,
-        **({"extra_ids": SENTINELS} if sentinels else {}),
+        **({} if _is_bpe(tokenizer) else {"extra_ids": len(texts)}),
         **special,
         **sentinels,
     }
@@ -111,7 +113,8 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     eos = model.id_to_piece(tokenizer.eos_id)
     controls = [id for id in range(tokenizer.vocab_size) if model.is_control(id) or model.is_unknown(id)]
     tokens = [(id, model.id_to_piece(id)) for id in controls]
-    tokens += [(tokenizer.vocab_size + place, sentinel) for place, sentinel in enumerate(reversed(SENTINEL_TEXTS))]
+    above = [f"<extra_id_{number}>" for number in reversed(range(tokenizer.size - tokenizer.vocab_size))]
+    tokens += list(enumerate(above, start=tokenizer.vocab_size))
     pieces = [[model.id_to_piece(id), model.get_score(id)] for id in range(tokenizer.vocab_size)]
     return {
         "version": "1.0",
@@ -125,10 +128,18 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
         "model": {
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
-            "vocab": [*pieces, *([sentinel, 0.0] for sentinel in reversed(SENTINEL_TEXTS))],
+            "vocab": [*pieces, *([sentinel, 0.0] for sentinel in above)],
             "byte_fallback": tokenizer.facts.byte_fallback,
         },
     }
+
+
+def _sentinel_texts(tokenizer: Tokenizer) -> list[str]:
+    """Return the sentinels that are tokens of their own. Those of mT5 and Gemma are pieces of the model."""
+    if _is_bpe(tokenizer):
+        return []
+    is_token = tokenizer.size > tokenizer.vocab_size or tokenizer.processor.is_control(tokenizer.sentinel(0))
+    return [f"<extra_id_{number}>" for number in range(tokenizer.sentinels if is_token else 0)]
 
 
 def _is_bpe(tokenizer: Tokenizer) -> bool:

@@ -147,6 +147,15 @@ def build(pieces: Sequence[Piece], normalization: Normalization, *, model_type: 
     return listed + _bytes(2, trainer) + _bytes(3, normalizer)
 
 
+def with_sentinels(model: bytes, count: int) -> bytes:
+    """Return a serialized model with control pieces `<extra_id_{count - 1}>` to `<extra_id_0>` after its own pieces.
+
+    Two concatenated protobuf messages are one message that has the repeated fields of both.
+    """
+    sentinels = (Piece(f"<extra_id_{number}>", kind=CONTROL) for number in reversed(range(count)))
+    return model + b"".join(_bytes(1, _piece(sentinel)) for sentinel in sentinels)
+
+
 def _piece(piece: Piece) -> bytes:
     score = _packed(2 << 3 | 5) + struct.pack("<f", piece.score)
     return _bytes(1, piece.text.encode()) + score + (_number(3, piece.kind) if piece.kind != NORMAL else b"")

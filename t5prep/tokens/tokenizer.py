@@ -2,7 +2,8 @@
 
 The vocabulary is as in T5 (Raffel et al. 2020; google-research/text-to-text-transfer-transformer README): the model's
 pieces, then 100 sentinels in descending order (`<extra_id_0>` is the last id), then padding to a multiple of 128. A
-model that holds the sentinels itself, such as mT5's, keeps its own; a model of bytes, ByT5's, uses its last bytes for
+model that holds the sentinels itself, such as mT5's, keeps its own; for another number of sentinels, such as umT5's 300,
+`loading` puts them into the model; a model of bytes, ByT5's, uses its last bytes for
 them; one with pieces for any use, Gemma's `<unused0>` to `<unused98>`, uses these, the last one as `<extra_id_0>`.
 Unigram models encode in C, and all others by SentencePiece itself, with the same ids: Gemma's, each word of a block once.
 """
@@ -41,10 +42,21 @@ _PROBES = (
 
 def run_of(id_of: Callable[[str], int | None], text: str, *, unknown: int | None) -> list[int]:
     """Return the ids of "<unused0>", "<unused1>" and so on, at most SENTINELS, as long as each follows the one before."""
+    return _run(id_of, text, unknown=unknown, step=1, limit=SENTINELS)
+
+
+def descending_run(id_of: Callable[[str], int | None], text: str, *, unknown: int | None) -> list[int]:
+    """Return the ids of "<extra_id_0>", "<extra_id_1>" and so on, as long as each id is one less than the id before."""
+    return _run(id_of, text, unknown=unknown, step=-1, limit=None)
+
+
+def _run(
+    id_of: Callable[[str], int | None], text: str, *, unknown: int | None, step: int, limit: int | None
+) -> list[int]:
     ids: list[int] = []
-    for number in range(SENTINELS):
-        id = id_of(text.format(number))
-        if id is None or id == unknown or (ids and id != ids[-1] + 1):
+    while limit is None or len(ids) < limit:
+        id = id_of(text.format(len(ids)))
+        if id is None or id == unknown or (ids and id != ids[-1] + step):
             break
         ids.append(id)
     return ids
@@ -59,6 +71,7 @@ class Tokenizer:
     file_name = "spiece.model"  # what the file with `model` is called beside a trained model
     mask_id: int | None = None  # of an encoder's tokenizer alone
     is_encoders = False  # True for the tokenizers of BERT and the like (`encoder_tokenizer`)
+    template_without = ""  # "pair" or "single" if the file places no special tokens around two texts, or around one
 
     def __init__(self, model: bytes, *, name: str) -> None:
         try:
@@ -88,14 +101,17 @@ class Tokenizer:
             )
         self.frame = Frame((), (self.eos_id,), (self.eos_id,))
         self.frame_of_targets = Frame((), (), (self.eos_id,))
-        own = [self.processor.piece_to_id(piece) for piece in ("▁<extra_id_0>", "<extra_id_0>")]
-        inside = [i for i in own if i != self.unk_id]
+        runs = (
+            descending_run(self.processor.piece_to_id, text, unknown=self.unk_id)
+            for text in ("▁<extra_id_{}>", "<extra_id_{}>")
+        )
+        inside = next(filter(None, runs), [])
         self.is_bytes: bool = self.processor.is_byte(self.vocab_size - 1)
         unused = [] if inside else run_of(self.processor.piece_to_id, UNUSED, unknown=self.unk_id)
         above = 0 if inside or unused or self.is_bytes else SENTINELS
         self._first_sentinel = inside[0] if inside else unused[-1] if unused else self.vocab_size + above - 1
         # How many sentinels there are, counted from `<extra_id_0>`.
-        self.sentinels = BYTE_SENTINELS if self.is_bytes else len(unused) or SENTINELS
+        self.sentinels = BYTE_SENTINELS if self.is_bytes else len(inside) or len(unused) or SENTINELS
         self.size = self.vocab_size + above
         self.padded_size = -(-self.size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
         # Special ids that text must never be encoded to, where a model has its sentinels as normal pieces.

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from t5prep.cli import main
 from t5prep.errors import TokenizerError
 from t5prep.sources import sample
 from t5prep.tokens import audit, huggingface_files, loading
@@ -83,9 +85,11 @@ def test_the_advice_is_what_one_types(t5):
         ("other", lambda ids: [5], "unexplained"),
     ],
 )
-def test_why_another_library_disagrees(t5, text, theirs, field):
-    others = {"other": lambda texts: [theirs(ids) for ids in t5.processor.encode(texts)]}
-    found = audit.examine([text], t5, others=others).agreement["other"]
+def test_why_a_tokenizer_json_has_other_ids(t5, text, theirs, field):
+    by_file = lambda texts: [theirs(ids) for ids in t5.processor.encode(texts)]  # noqa: E731
+    report = audit.examine([text], t5, by_file=by_file)
+    assert any("tokenizer.json gives other ids for 1 text" in one for one in audit.advice(report)) == (text == "other")
+    found = report.agreement
     assert (found.texts, getattr(found, field)) == (1, 1)
     assert found.equal + found.ties + found.spelled + found.unexplained == 1
 
@@ -113,61 +117,49 @@ def test_the_sample_with_its_tokenizer():
     assert any("--keep-newlines" in sentence for sentence in said["advice"])
 
 
-def test_a_tokenizer_that_another_library_cannot_read_is_a_sentence(
-    tmp_path: Path, capfd: pytest.CaptureFixture
-) -> None:
+def test_a_tokenizer_json_that_cannot_be_read_is_a_sentence(capfd: pytest.CaptureFixture) -> None:
     pytest.importorskip("tokenizers")
-    (tmp_path / "tokenizer.json").write_text('{"model": {}}')
-    words = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
     with pytest.raises(TokenizerError, match="fails in the tokenizers library"):
-        audit.libraries(words, name=str(tmp_path))
-    broken = huggingface_files.tokenizer_json(words)
+        audit.encode_by(b'{"model": {}}', name="it")
+    broken = huggingface_files.tokenizer_json(Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:"))
     normalizer = broken["normalizer"]
     charsmap = next(one for one in [normalizer, *normalizer.get("normalizers", [])] if one["type"] == "Precompiled")
     charsmap["precompiled_charsmap"] = "AAAA"
-    (tmp_path / "tokenizer.json").write_text(json.dumps(broken))
     with pytest.raises(TokenizerError, match="fails in the tokenizers library"):
-        audit.libraries(words, name=str(tmp_path))
+        audit.encode_by(json.dumps(broken).encode(), name="it")
     assert capfd.readouterr().err == ""
 
 
-def test_a_tokenizer_that_transformers_cannot_read_is_a_sentence(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    (tmp_path / "tokenizer_config.json").write_text("{")
-    words = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
-    with pytest.raises(TokenizerError, match="the library transformers cannot read its tokenizer"):
-        audit.libraries(words, name=str(tmp_path))
+def test_padding_and_truncation_are_not_compared(t5):
+    pytest.importorskip("tokenizers")
+    padding = {"strategy": {"Fixed": 16}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>"}
+    truncation = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
+    whole = {**huggingface_files.tokenizer_json(t5), "truncation": truncation}
+    content = json.dumps({**whole, "padding": {**padding, "pad_to_multiple_of": None}}).encode()
+    found = audit.examine(["The quick brown fox."], t5, by_file=audit.encode_by(content, name="it")).agreement
+    assert found == audit.Agreement(texts=1, equal=1)
+
+
+@pytest.mark.parametrize("has_json", [False, True])
+def test_check_reads_the_folders_of_google(tmp_path: Path, has_json: bool) -> None:
+    """google/t5-v1_1-* and google/mt5-* have a spiece.model, and no tokenizer.json."""
+    sample_tokenizer = loading.load("sample:")
+    (tmp_path / "spiece.model").write_bytes(sample_tokenizer.model)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer", "extra_ids": 100}))
+    if has_json:
+        pytest.importorskip("tokenizers")
+        (tmp_path / "tokenizer.json").write_text(json.dumps(huggingface_files.tokenizer_json(sample_tokenizer)))
+    (tmp_path / "rows.csv").write_text("text\nsort a list\n")
+    arguments = ["tokenizer", "check", str(tmp_path), "--source", str(tmp_path / "rows.csv"), "--column", "text"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    assert ("same ids           100.00%  of texts by the folder's tokenizer.json" in result.output) == has_json
 
 
 def test_a_tokenizer_json_is_examined_too(tmp_path):
     bert = loading.load(str(encoders.bert(tmp_path / "bert")))
-    report = audit.examine(
-        ["a charming film .", "A movie {"], bert, others=audit.libraries(bert, name=str(tmp_path / "bert"))
-    )
+    by_file = audit.encode_by(bert.model, name="bert")
+    report = audit.examine(["a charming film .", "A movie {"], bert, by_file=by_file)
     assert lost(report) == {"A U+0041 LATIN CAPITAL LETTER A": (1, "a"), "{": (1, "<unk>")}
     assert (report.texts, report.returned) == (2, 0)  # "film." comes back
-    assert report.agreement["tokenizers"].equal == 2
-
-
-@pytest.mark.slow
-def test_ids_that_transformers_5_changes_are_said(tmp_path):
-    """By generative-computing/mellea#947: it takes the class of tokenizer_config.json, and how that splits texts."""
-    pytest.importorskip("transformers", reason="transformers is not installed")
-    place = encoders.codet5(tmp_path / "model")
-    whole = json.loads(loading.load(str(place)).model)
-    at_l = {"type": "Split", "pattern": {"String": "l"}, "behavior": "Isolated", "invert": False}
-    whole["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [at_l, whole["pre_tokenizer"]]}
-    (place / "tokenizer.json").write_text(json.dumps(whole))
-    (place / "vocab.json").unlink()
-    (place / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "RobertaTokenizer"}))
-    texts = ["a journey", "a film of a film"]
-    own = loading.load(str(place))
-    report = audit.examine(texts, own, others=audit.libraries(own, name=str(place)))
-    assert report.agreement["tokenizers"].equal == 2
-    assert report.agreement["transformers"].unexplained == 1
-    (said,) = [one for one in audit.advice(report) if "other ids" in one]
-    assert "other ids for 1 text: do not mix" in said
-    assert "PreTrainedTokenizerFast" in said
-    (place / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
-    report = audit.examine(texts, own, others=audit.libraries(own, name=str(place)))
-    assert report.agreement["transformers"].equal == 2
+    assert report.agreement == audit.Agreement(texts=2, equal=2)

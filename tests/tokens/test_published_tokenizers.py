@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from t5prep.errors import TokenizerError
 from t5prep.io import model_files
-from t5prep.tokens import huggingface_files, loading, model_proto
+from t5prep.tokens import huggingface_files, loading, model_proto, sentencepiece_json
 from t5prep.tokens.tokenizer import Tokenizer
 
 BYTES = Tokenizer(model_proto.model(), name="bytes")
@@ -86,7 +86,7 @@ def _trained(*, digits: bool) -> str:
 
 
 def convert(said: dict[str, Any]) -> Tokenizer:
-    return Tokenizer(loading.convert(json.dumps(said).encode(), name="it"), name="it")
+    return Tokenizer(sentencepiece_json.convert(json.dumps(said).encode(), name="it"), name="it")
 
 
 @pytest.mark.parametrize("digits", [True, False])
@@ -159,6 +159,12 @@ def test_which_file_makes_the_tokenizer(tmp_path: Path) -> None:
     assert loading.load(str(tmp_path)).is_bytes
     (tmp_path / "tokenizer.json").write_text(json.dumps(trained()))
     assert loading.load(str(tmp_path)).vocab_size == 900
-    (tmp_path / "spiece.model").write_bytes(loading.load("sample:").model)
-    assert loading.load(str(tmp_path)).vocab_size == loading.load("sample:").vocab_size
     assert loading.load(str(tmp_path / "tokenizer.json")).vocab_size == 900
+    sample = loading.load("sample:")
+    (tmp_path / "spiece.model").write_bytes(sample.model)
+    with pytest.raises(TokenizerError, match=r"spiece\.model and tokenizer\.json give other ids \(the token \d+ is"):
+        loading.load(str(tmp_path))
+    assert loading.load(str(tmp_path / "spiece.model")).vocab_size == sample.vocab_size
+    (tmp_path / "tokenizer.json").write_text(json.dumps(huggingface_files.tokenizer_json(sample)))
+    (tmp_path / "tokenizer_config.json").unlink()
+    assert loading.load(str(tmp_path)).model == sample.model

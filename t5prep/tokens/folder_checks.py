@@ -1,0 +1,236 @@
+"""Refuse tokenizer folders for which transformers has several answers: by its version, or by the file that it reads."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from t5prep.errors import TokenizerError
+from t5prep.io.model_files import ModelFiles
+from t5prep.tokens import encoder_tokenizer, model_proto, sentencepiece_json, special_tokens
+from t5prep.tokens.special_tokens import CONFIG, SENTINEL
+from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
+
+JSON = "tokenizer.json"
+# The classes of transformers that build SentencePiece's steps for a T5, by their names without "Fast".
+T5_CLASSES = ("t5tokenizer", "mt5tokenizer", "umt5tokenizer")
+# transformers 5 keeps the vocabulary of these classes' tokenizer.json and builds all steps anew.
+BERT_CLASSES = ("berttokenizer", "distilberttokenizer", "electratokenizer")
+ROBERTA_CLASSES = ("robertatokenizer",)
+_BERT_STEPS = (["BertNormalizer"], ["BertPreTokenizer"])
+# What BertTokenizer's arguments are called in tokenizer_config.json, and in a BertNormalizer; their defaults.
+_BERT_OPTIONS = (
+    ("do_lower_case", "lowercase", True),
+    ("strip_accents", "strip_accents", None),
+    ("tokenize_chinese_chars", "handle_chinese_chars", True),
+)
+# How far a score may be from another one that was written in fewer digits.
+_SCORE_TOLERANCE = 1e-4
+
+
+def parse(content: bytes, *, name: str) -> dict[str, Any]:
+    """Return the content of a `tokenizer.json`. Raises TokenizerError if it is damaged."""
+    try:
+        document = json.loads(content)
+        vocabulary = special_tokens.vocabulary(document)
+        document["added_tokens"] = [dict(token) for token in document.get("added_tokens") or []]
+        if not vocabulary or not all({"id", "content"} <= token.keys() for token in document["added_tokens"]):
+            raise ValueError("it has no vocabulary")
+        return dict(document)
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        raise TokenizerError(f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.") from error
+
+
+def class_of(files: ModelFiles) -> str:
+    """Return the tokenizer class that transformers takes for a folder, in small letters and without "Fast"; "" if none is known."""
+    for file in (CONFIG, "config.json"):
+        if named := special_tokens.read_object(files, file).get("tokenizer_class"):
+            return str(named).lower().removesuffix("fast")
+    kind = str(special_tokens.read_object(files, "config.json").get("model_type") or "")
+    return f"{kind}tokenizer" if f"{kind}tokenizer" in (*BERT_CLASSES, *ROBERTA_CLASSES) else ""
+
+
+def check_class(files: ModelFiles) -> None:
+    """Raise TokenizerError if the class that reads a SentencePiece model puts tokens around texts that T5's does not."""
+    config = special_tokens.read_object(files, CONFIG)
+    named = class_of(files)
+    if JSON not in files.names and named.startswith("llama") and config.get("add_bos_token", True):
+        raise TokenizerError(
+            f"{files.name} is a tokenizer of class {config.get('tokenizer_class')}, which begins each text with a token that"
+            ' a T5 does not know: if the model was trained without it, write "add_bos_token": false in tokenizer_config.json.'
+        )
+
+
+def sentinels_of(files: ModelFiles, tokenizer: Tokenizer) -> int | None:
+    """Return how many sentinels the small files add to a SentencePiece model; None if they add none, or the usual 100.
+
+    Raises TokenizerError where they contradict each other, or the model.
+    """
+    if tokenizer.is_bytes:
+        return None
+    config = special_tokens.read_object(files, CONFIG)
+    listed = {text for text in special_tokens.special_texts(files) if SENTINEL.fullmatch(text)}
+    by_id = {
+        str(token["content"]): int(token["id"])
+        for token in special_tokens.in_small_files(files)
+        if SENTINEL.fullmatch(str(token["content"]))
+    }
+    stated = config.get("extra_ids")
+    count = len(by_id) or len(listed) or (stated if isinstance(stated, int) else 0)
+    if not count:
+        return None
+    if isinstance(stated, int) and stated not in (0, count):
+        raise TokenizerError(
+            f"{files.name}: {CONFIG} has {stated:,} extra_ids, and {count:,} tokens <extra_id_…> are listed. transformers"
+            " refuses it too: write the same number in both."
+        )
+    if tokenizer.sentinels == count:
+        first = tokenizer.sentinel(0)
+    elif tokenizer.size > tokenizer.vocab_size:
+        first = tokenizer.vocab_size + count - 1
+    else:
+        raise TokenizerError(
+            f"{files.name}: its SentencePiece model has {tokenizer.sentinels:,} sentinels of its own, and {CONFIG} adds"
+            f' {count:,}: write "extra_ids": 0 there, and leave <extra_id_…> out of it.'
+        )
+    for text, id in by_id.items():
+        number = int(SENTINEL.fullmatch(text)[1])  # type: ignore[index]
+        if id != first - number:
+            raise TokenizerError(
+                f"{files.name}: {text} is {id:,} in its small files, and T5's order, from the last id down, makes it"
+                f" {first - number:,}. Save it again with the library that made it."
+            )
+    return count if count != SENTINELS else None
+
+
+def check_same(tokenizer: Tokenizer, document: Mapping[str, Any], *, file: str) -> None:
+    """Raise TokenizerError if a SentencePiece model and the `tokenizer.json` beside it give other ids."""
+    if difference := _difference(tokenizer, document):
+        raise TokenizerError(
+            f"{tokenizer.name}: {file} and tokenizer.json give other ids ({difference}). Remove the one that the model was"
+            " not trained with."
+        )
+
+
+def _difference(tokenizer: Tokenizer, document: Mapping[str, Any]) -> str:
+    """Return where a `tokenizer.json` differs from a SentencePiece model; "" if nowhere."""
+    processor, size = tokenizer.processor, tokenizer.processor.get_piece_size()
+    ids = [*range(size)]
+    ours = processor.id_to_piece(ids)
+    vocabulary = special_tokens.vocabulary(document)
+    by_id = {id: text for text, id in vocabulary.items()}
+    by_id |= {int(token["id"]): str(token["content"]) for token in document["added_tokens"]}
+    theirs = [by_id.get(id) for id in ids]
+    if ours != theirs:
+        id = next(id for id in ids if ours[id] != theirs[id])
+        if not processor.is_control(id):  # transformers names them by tokenizer_config.json
+            return f"the token {id:,} is {ours[id]!r} in the one and {theirs[id]!r} in the other"
+    if document["model"].get("type", "Unigram") != "Unigram":
+        return ""
+    if tokenizer.facts.model_type != model_proto.UNIGRAM:
+        return "the one is of another kind than the other"
+    scores = np.array(processor.get_score(ids), np.float64)
+    others = np.array([score for _, score in document["model"]["vocab"][:size]], np.float64)
+    plain = ~np.array(processor.is_control(ids)) & ~np.array(processor.is_unknown(ids))
+    if not np.allclose(scores[plain], others[plain], rtol=_SCORE_TOLERANCE, atol=_SCORE_TOLERANCE):
+        return "their pieces have other scores"
+    return _other_steps(tokenizer.model, document)
+
+
+def _other_steps(model: bytes, document: Mapping[str, Any]) -> str:
+    """Return how a Unigram `tokenizer.json` changes or splits texts otherwise than a SentencePiece model; "" if it does not."""
+    try:
+        sentencepiece_json.check_borders(document.get("pre_tokenizer"), [])
+        sentencepiece_json.normalization(document.get("normalizer"), document.get("pre_tokenizer"))
+    except sentencepiece_json.Unlike as error:
+        return f"of tokenizer.json, {error}"
+    steps = encoder_tokenizer.steps(document.get("normalizer"), "normalizers")
+    maps = [base64.b64decode(step["precompiled_charsmap"] or "") for step in steps if step["type"] == "Precompiled"]
+    has_rules = any(step["type"] in ("Nmt", "NFKC") for step in steps)
+    if not has_rules and b"".join(maps) != model_proto.charsmap(model):
+        return "they map other characters"
+    return ""
+
+
+def check_small_files(files: ModelFiles, document: Mapping[str, Any]) -> None:
+    """Raise TokenizerError if the small files say otherwise than `tokenizer.json` how a text is split or what stands around it.
+
+    transformers 4 and 5 follow the one or the other, by their classes.
+    """
+    config, named = special_tokens.read_object(files, CONFIG), class_of(files)
+    _check_ends(config, document, name=files.name)
+    _check_prefix_space(config, document, name=files.name, is_known=CONFIG in files.names)
+    _check_bert(config, document, named, name=files.name)
+    _check_added(document, name=files.name)
+
+
+def _check_ends(config: Mapping[str, Any], document: Mapping[str, Any], *, name: str) -> None:
+    template = encoder_tokenizer.template_of(document)
+    is_text_model = not encoder_tokenizer.frame_of(document)  # its texts end in EOS, whatever the file says
+    for option, ids in (("add_bos_token", template.single.first), ("add_eos_token", template.single.last)):
+        wanted = config.get(option)
+        if isinstance(wanted, bool) and wanted != bool(ids) and not (is_text_model and option == "add_eos_token"):
+            puts = "puts a token" if ids else "puts none"
+            where = "before a text" if option == "add_bos_token" else "after a text"
+            raise TokenizerError(
+                f'{name}: {CONFIG} says "{option}": {json.dumps(wanted)}, and tokenizer.json {puts} {where}. Write what the'
+                " model was trained with in both."
+            )
+
+
+def _check_prefix_space(config: Mapping[str, Any], document: Mapping[str, Any], *, name: str, is_known: bool) -> None:
+    splitter = document.get("pre_tokenizer") or {}
+    if splitter.get("type") != "ByteLevel" or not is_known:
+        return
+    stated, wanted = bool(splitter.get("add_prefix_space", True)), bool(config.get("add_prefix_space", False))
+    if stated != wanted:
+        raise TokenizerError(
+            f'{name}: tokenizer.json says "add_prefix_space": {json.dumps(stated)}, and transformers takes'
+            f" {json.dumps(wanted)} from {CONFIG}. Write the same in both."
+        )
+
+
+def _check_bert(config: Mapping[str, Any], document: Mapping[str, Any], named: str, *, name: str) -> None:
+    normalizers = encoder_tokenizer.steps(document.get("normalizer"), "normalizers")
+    splitters = encoder_tokenizer.steps(document.get("pre_tokenizer"), "pretokenizers")
+    types = [[str(step["type"]) for step in steps] for steps in (normalizers, splitters)]
+    if (named in ROBERTA_CLASSES and types != [[], ["ByteLevel"]]) or (
+        named in BERT_CLASSES and types != [*_BERT_STEPS]
+    ):
+        extra = next(
+            (kind for kind in (*types[0], *types[1]) if kind not in (*_BERT_STEPS[0], *_BERT_STEPS[1])), "none"
+        )
+        raise TokenizerError(
+            f"{name}: tokenizer.json splits texts by steps ({extra}) that transformers 5 replaces by those of"
+            f' {config.get("tokenizer_class", "its class")}. Write "tokenizer_class": "PreTrainedTokenizerFast" in {CONFIG}.'
+        )
+    if named not in BERT_CLASSES:
+        return
+    for option, field, default in _BERT_OPTIONS:
+        stated, wanted = normalizers[0].get(field), config.get(option, default)
+        if stated != wanted:
+            raise TokenizerError(
+                f'{name}: tokenizer.json says "{field}": {json.dumps(stated)}, and transformers takes "{option}":'
+                f" {json.dumps(wanted)} from {CONFIG}{'' if option in config else ', where it is missing'}. Write the same in"
+                " both."
+            )
+
+
+def _check_added(document: Mapping[str, Any], *, name: str) -> None:
+    """Raise TokenizerError for an added token that is normalized to nothing, which transformers finds between all letters."""
+    tokens = [token for token in encoder_tokenizer.users(document) if token.get("normalized")]
+    if not tokens:
+        return
+    parts: dict[str, Any] = {"version": "1.0", "added_tokens": [], "normalizer": document.get("normalizer")}
+    model = {"type": "WordLevel", "vocab": {"<unk>": 0}, "unk_token": "<unk>"}
+    normalizer = encoder_tokenizer.read_fast(json.dumps({**parts, "model": model}).encode(), name=name).normalizer
+    with encoder_tokenizer.failures(name):
+        for token in tokens:
+            text = str(token["content"])
+            if normalizer is not None and (found := normalizer.normalize_str(text)) != text and not found.strip(" ▁"):
+                raise TokenizerError(
+                    f"{name}: its added token {text!r} is white space once it is normalized, so it is found everywhere."
+                    f" Add it anew: tokenizer.add_tokens(AddedToken({text!r}, normalized=False))"
+                )

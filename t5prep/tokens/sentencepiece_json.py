@@ -1,0 +1,138 @@
+"""Convert a `tokenizer.json` of the `tokenizers` library to a SentencePiece model, where that provably gives the same ids.
+
+It is a Unigram model with the normalizers that SentencePiece has (a compiled character map; the rules NMT and NFKC),
+spaces as `▁`, and splitting at digits and punctuation where no piece crosses such a border. Spaces around a text are
+dropped, as SentencePiece does.
+"""
+
+import base64
+import functools
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sentencepiece
+
+from t5prep.errors import TokenizerError
+from t5prep.tokens import encoder_tokenizer, model_proto
+from t5prep.tokens.model_proto import BYTE, CONTROL, NORMAL, UNKNOWN, Normalization, Piece, build
+from t5prep.tokens.special_tokens import SENTINEL
+from t5prep.tokens.tokenizer import SENTINELS, descending_run
+
+SPACE = "▁"
+_RUNS_OF_SPACES = ({"Regex": " {2,}"}, {"String": "  "})
+
+
+class Unlike(Exception):  # noqa: N818 - its message is the end of a TokenizerError's sentence
+    """Name the part of a file that SentencePiece does not do in the same way."""
+
+
+def convert(content: bytes, *, name: str) -> bytes:
+    """Return a serialized SentencePiece model for the content of a tokenizer.json.
+
+    Raises TokenizerError, naming `name`, when it is damaged or no SentencePiece model gives the same ids.
+    """
+    try:
+        document = json.loads(content)
+        model = document["model"]
+        if model.get("type", "Unigram") != "Unigram" or "vocab" not in model:
+            raise Unlike(f"its model is {model.get('type', 'of another kind')}, and T5's tokenizers are Unigram")
+        pieces = _pieces(model, document.get("added_tokens") or [])
+        check_borders(document.get("pre_tokenizer"), pieces)
+        return build(pieces, normalization(document.get("normalizer"), document.get("pre_tokenizer")))
+    except Unlike as error:
+        raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {error}.") from None
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        raise TokenizerError(f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.") from error
+
+
+def check_steps(document: Mapping[str, Any], *, name: str) -> None:
+    """Raise TokenizerError if a tokenizer.json normalizes or splits texts otherwise than transformers 5 does for a T5."""
+    try:
+        check_borders(document.get("pre_tokenizer"), [])
+        normalization(document.get("normalizer"), document.get("pre_tokenizer"))
+    except Unlike as error:
+        raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {error}.") from None
+
+
+def _pieces(model: Mapping[str, Any], added: Iterable[Mapping[str, Any]]) -> list[Piece]:
+    """Return the pieces in the order of their ids, without T5's 100 sentinels where these come last."""
+    if model.get("unk_id") is None:
+        raise Unlike("it has no unknown token")
+    by_id = {place: Piece(str(text), float(score)) for place, (text, score) in enumerate(model["vocab"])}
+    if model.get("byte_fallback"):
+        by_id |= {i: Piece(p.text, p.score, BYTE) for i, p in by_id.items() if re.fullmatch("<0x[0-9A-F]{2}>", p.text)}
+    for token in added:
+        by_id[int(token["id"])] = Piece(str(token["content"]), kind=CONTROL)
+    unknown = int(model["unk_id"])
+    by_id[unknown] = Piece(by_id[unknown].text, kind=UNKNOWN)
+    if by_id[unknown].text != "<unk>" or sorted(by_id) != list(range(len(by_id))):
+        raise Unlike("its ids are not those of a T5")
+    pieces = [by_id[place] for place in range(len(by_id))]
+    places = {piece.text: place for place, piece in enumerate(pieces) if SENTINEL.fullmatch(piece.text)}
+    count = len(descending_run(places.get, "<extra_id_{}>", unknown=None))
+    if count != len(places):
+        raise Unlike("its <extra_id_…> are not in T5's order, from the last id down")
+    if count == SENTINELS and places["<extra_id_0>"] == len(pieces) - 1:
+        return pieces[:-SENTINELS]
+    return [Piece(piece.text, kind=CONTROL) if piece.text in places else piece for piece in pieces]
+
+
+def normalization(normalizer: Any, splitter: Any) -> Normalization:
+    """Return the normalization that SentencePiece has to do. Raises Unlike for a step that it does not have."""
+    charsmap, rules = b"", []
+    for step in encoder_tokenizer.steps(normalizer, "normalizers"):
+        kind = step["type"]
+        if kind == "Precompiled":
+            charsmap = base64.b64decode(step["precompiled_charsmap"] or "")
+        elif kind in ("Nmt", "NFKC"):
+            rules.append(kind)
+        elif kind == "Replace" and step["pattern"] in _RUNS_OF_SPACES and step["content"] in (" ", SPACE):
+            continue
+        elif kind != "Strip":
+            raise Unlike(f"its normalizer {kind} is none of SentencePiece's")
+    if rules and charsmap:
+        raise Unlike("it normalizes twice")
+    if not any(step["type"] == "Metaspace" for step in encoder_tokenizer.steps(splitter, "pretokenizers")):
+        raise Unlike(f"it does not write spaces as {SPACE} (Metaspace)")
+    if rules == ["NFKC"]:
+        return Normalization("nfkc", rule("nfkc"))
+    if rules:
+        return Normalization("nmt_nfkc", rule("nmt_nfkc"))
+    if not charsmap:
+        return Normalization("identity")
+    return Normalization("nmt_nfkc" if charsmap == rule("nmt_nfkc") else "precompiled", charsmap)
+
+
+@functools.cache
+def rule(name: str) -> bytes:
+    """Return the compiled character map of one of SentencePiece's own rules."""
+    spec = sentencepiece.SentencePieceNormalizer(rule_name=name).serialized_model_proto()
+    return model_proto.charsmap(spec)
+
+
+def check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:
+    """Raise Unlike if the way to split texts would change the ids that the pieces alone give."""
+    crossed: dict[str, Any] = {
+        "Digits": lambda character: character.isnumeric(),
+        "Punctuation": lambda character: (
+            (character.isascii() and not character.isalnum() and character.isprintable())
+            or unicodedata.category(character).startswith("P")
+        ),
+    }
+    longer = [piece.text for piece in pieces if len(piece.text) > 1 and piece.kind == NORMAL]
+    for step in encoder_tokenizer.steps(splitter, "pretokenizers"):
+        kind = step["type"]
+        if kind == "Metaspace":
+            if step.get("replacement") != SPACE or step.get("prepend_scheme", "always") == "never":
+                raise Unlike("it puts no space before a text")
+            if step.get("add_prefix_space") is False:
+                raise Unlike("it puts no space before a text")
+        elif kind in crossed and (kind != "Digits" or step.get("individual_digits")):
+            across = [text for text in longer if any(map(crossed[kind], text))]
+            if across:
+                raise Unlike(f"it splits at {kind.lower()}, and its piece {across[0]!r} goes across")
+        elif kind != "WhitespaceSplit":
+            raise Unlike(f"its pre-tokenizer {kind} is not known")

@@ -1,0 +1,132 @@
+"""Separate a model's special tokens from tokens that a user added to its vocabulary, and find both in a tokenizer's folder.
+
+A special token (`</s>`, `[SEP]`, `<extra_id_0>`) has a role, and a text that spells it stays text. An added token (`{`,
+`<sep>`, `[E1]`) is a token wherever a text has it, as in transformers.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from t5prep.errors import TokenizerError
+from t5prep.io.model_files import ModelFiles
+
+# EuroBERT, with Llama 3's tokenizer, has the token after a document as padding (tokenization of its authors' own conversion).
+PADS, UNKNOWNS, MASKS = ("[PAD]", "<pad>", "<|end_of_text|>"), ("[UNK]", "<unk>"), ("[MASK]", "<mask>")
+BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ROBERTA_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+ENDS = ("</s>", "<eos>")
+# Gemma's tokens of dialogues and images; a T5Gemma has no embeddings for some of them.
+GEMMA_SPECIAL = (
+    *("<bos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>"),
+)
+LLAMA_SPECIAL = ("<|begin_of_text|>", "<|mask|>", "<|padding|>", "<|endoftext|>")
+_ROLES = frozenset((*PADS, *UNKNOWNS, *MASKS, *BERT_SPECIAL, *ROBERTA_SPECIAL, *ENDS, *GEMMA_SPECIAL, *LLAMA_SPECIAL))
+SENTINEL = re.compile(r"<extra_id_(\d+)>")
+_NUMBERED = re.compile(rf"{SENTINEL.pattern}|<unused\d+>")
+CONFIG, ADDED, SPECIAL_MAP = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
+
+
+def has_role(text: str) -> bool:
+    """Check whether a model itself uses the token of this text: around texts, for padding, as a sentinel.
+
+    >>> has_role("[SEP]"), has_role("<extra_id_7>"), has_role("<sep>")
+    (True, True, False)
+    """
+    return text in _ROLES or _NUMBERED.fullmatch(text) is not None
+
+
+def vocabulary(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return the pieces of a `tokenizer.json` and their ids, without its added tokens."""
+    pieces = document["model"]["vocab"]
+    return dict(pieces) if isinstance(pieces, Mapping) else {text: id for id, (text, *_) in enumerate(pieces)}
+
+
+def added_by_users(document: Mapping[str, Any], *, frame_ids: Iterable[int] = ()) -> list[dict[str, Any]]:
+    """Return the added tokens of a `tokenizer.json` that have no role in the model; `frame_ids` are those around texts."""
+    ids = {*frame_ids}
+    return [
+        token
+        for token in document.get("added_tokens") or []
+        if not has_role(str(token["content"])) and not (token.get("special") and int(token["id"]) in ids)
+    ]
+
+
+def read_object(files: ModelFiles, name: str) -> dict[str, Any]:
+    """Return the content of a JSON file; an empty dict if the file is missing or damaged."""
+    if name not in files.names:
+        return {}
+    try:
+        return dict(json.loads(files.read(name)))
+    except (ValueError, TypeError, RecursionError):
+        return {}
+
+
+def in_small_files(files: ModelFiles) -> list[dict[str, Any]]:
+    """Return the tokens of `tokenizer_config.json` and `added_tokens.json`, with and without a role, sorted by their ids.
+
+    A token of `added_tokens.json` alone has the flags that transformers gives to it.
+    """
+    config = read_object(files, CONFIG)
+    tokens = {int(id): {**flags, "id": int(id)} for id, flags in (config.get("added_tokens_decoder") or {}).items()}
+    special = set(special_texts(files))
+    for text, id in read_object(files, ADDED).items():
+        if int(id) not in tokens:
+            tokens[int(id)] = added(int(id), str(text), special=text in special, normalized=text not in special)
+    return [tokens[id] for id in sorted(tokens)]
+
+
+def special_texts(files: ModelFiles) -> list[str]:
+    """Return the special tokens that the small files name beside the usual ones: `additional_special_tokens` and the like."""
+    found: dict[str, None] = {}
+    for name in (CONFIG, SPECIAL_MAP):
+        content = read_object(files, name)
+        for key in ("additional_special_tokens", "extra_special_tokens"):
+            listed = content.get(key) or []
+            for token in listed.values() if isinstance(listed, Mapping) else listed:
+                found[str(token["content"] if isinstance(token, Mapping) else token)] = None
+    return [*found]
+
+
+def added(id: int, content: str, *, special: bool = True, normalized: bool = False) -> dict[str, Any]:
+    """Return an entry of `added_tokens` in a `tokenizer.json`: a token that is looked for before the model."""
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": normalized, "special": special}
+    return {"id": id, "content": content, **flags}
+
+
+def merge_added(document: dict[str, Any], tokens: Iterable[Mapping[str, Any]], *, name: str) -> dict[str, Any]:
+    """Return a `tokenizer.json` that also has these tokens of the small files. Raises TokenizerError where they disagree.
+
+    transformers adds a missing token behind the last id, so its id in the small files must be that one.
+    """
+    ids = vocabulary(document) | {str(token["content"]): int(token["id"]) for token in document["added_tokens"]}
+    known = {str(token["content"]): token for token in document["added_tokens"]}
+    listed, last = list(document["added_tokens"]), max(ids.values(), default=-1)
+    for token in tokens:
+        text, id = str(token["content"]), int(token["id"])
+        if text in ids and ids[text] != id:
+            raise TokenizerError(
+                f"{name}: the token {text!r} is {ids[text]:,} in its vocabulary and {id:,} in {CONFIG}. Save it again with"
+                " the library that made it."
+            )
+        if text in known:
+            differing = [flag for flag in _FLAGS if flag in token and token[flag] != known[text].get(flag)]
+            if differing and not has_role(text):
+                raise TokenizerError(
+                    f"{name}: the token {text!r} has {differing[0]} {known[text].get(differing[0])} in tokenizer.json and"
+                    f" {token[differing[0]]} in {CONFIG}. Write the same in both."
+                )
+            continue
+        if text not in ids:
+            if id != last + 1:
+                raise TokenizerError(
+                    f"{name}: {CONFIG} gives the token {text!r} the id {id:,}, and the vocabulary ends at {last:,}. Save it"
+                    " again with the library that made it."
+                )
+            last = id
+        listed.append({**added(id, text), **token})
+    return {**document, "added_tokens": sorted(listed, key=lambda token: int(token["id"]))}
+
+
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
