@@ -127,7 +127,8 @@ def _decide(
         print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.slow}", file=sys.stderr)
     if runner == "dataflow" and settings.dedup == "near":
         steps.refuse_local(settings.dedup_against)
-    output_folder.refuse_inside(out, source=source.uri)
+    for uri in sources.uris_of(source.uri):
+        output_folder.refuse_inside(out, source=uri)
     leaks = earlier = None
     if settings.decontaminate:
         sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
@@ -291,9 +292,9 @@ def prepare(
         tokenizer: A SentencePiece model file, a directory in Hugging Face layout, a Hub name, or "sample:".
         out: The dataset's directory, or a gs:// prefix.
         source: Where the rows are: "sample:", a path or glob, "gs://...", "https://...", "kaggle:owner/slug",
-            "zenodo:RECORD" or "hf:owner/name"; "-" is standard input, whose `format` is said. Or the rows themselves: a
-            DataFrame, an Arrow table, a dataset of the Hub's `datasets`, or a list of dicts. May be left out for a task
-            that has its own.
+            "zenodo:RECORD" or "hf:owner/name", or a list of them; "-" is standard input, whose `format` is said. Or the
+            rows themselves: a DataFrame, an Arrow table, a dataset of the Hub's `datasets`, or a list of dicts. May be left
+            out for a task that has its own.
         runner: What runs the pipeline: "local", "prism", "flink" or "dataflow".
         beam_options: Beam's own options for the runner, such as `["--project=PROJECT"]`.
         workers: Processes on this machine, 0 for the calling process alone; all cores by default, none for a small source.
@@ -396,6 +397,14 @@ def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator
     has_splits: the user says which file is of which split, so the configs of a card are not read
     """
     given: contextlib.AbstractContextManager[Resolved]
+    if isinstance(source, list | tuple) and source and all(isinstance(each, str | Path) for each in source):
+        uris = [each if isinstance(each, str) else str(each) for each in source]
+        if "-" in uris[: len(uris) * (len(uris) > 1)]:
+            raise UsageError("--source -: standard input cannot be read beside other sources. Save it to a file first.")
+        if len(uris) > 1:
+            yield sources.resolve_all(uris, include=task.files, ignore_card=has_splits)
+            return
+        (source,) = uris
     if not isinstance(source, str | Path):
         given = memory_source.table(source)
     elif str(source) == "-":

@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from t5prep import __version__
-from t5prep.cli import _failing, _terminal
+from t5prep.cli import _failing, _repeats, _terminal
 from t5prep.errors import did_you_mean
 from t5prep.io import signals
 
@@ -70,7 +70,10 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
             ctx.fail(f'There is no command "{args[0]}".{did_you_mean(args[0], self.list_commands(ctx))}')
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            _repeats.refuse(command, ctx, rest)
+        return name, command, rest
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command. Control characters in its output are escaped, and an interruption ends with one sentence."""

@@ -46,7 +46,7 @@ class _Tasks(click.Group):
         summary = definition.summary or f"Prepare rows by the task of {name}."
         usual = f"t5prep prepare {name} --tokenizer google-t5/t5-base --out data/{name}"
         example = f"\b\nExample:\n  {_EXAMPLES.get(name, usual)}"
-        return click.Command(
+        return _TaskCommand(
             name, params=params, callback=_callback(name), help=f"{summary}\n\n{example}", short_help=summary
         )
 
@@ -62,8 +62,31 @@ _EXAMPLES = {
 }
 
 
+class _TaskCommand(click.Command):
+    """Refuse a word without an option: it is a file of an unquoted glob more often than an option of Beam."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises UsageError for a word before `--` that belongs to no option."""
+        if not ctx.resilient_parsing:
+            own = args[: args.index("--")] if "--" in args else args
+            try:
+                values, _, _ = self.make_parser(ctx).parse_args(list(own))
+            except click.UsageError:
+                values = {}  # said below
+            words = values.get("beam_options")
+            if isinstance(words, list | tuple) and words:  # click 8.3 has an object of its own for none
+                raise click.UsageError(
+                    f'"{words[0]}" belongs to no option. Several files are a glob in quotes, as in --source "*.csv"; options of '
+                    "Beam go after --",
+                    ctx,
+                )
+        return super().parse_args(ctx, args)
+
+
 def _callback(name: str) -> Any:
     def run(as_json: bool, dry_run: bool, **given: Any) -> None:
+        if len(given["source"]) == 1:
+            (given["source"],) = given["source"]
         memory_budget.check_limit()
         if dry_run and as_json:
             raise click.UsageError(
@@ -77,7 +100,7 @@ def _callback(name: str) -> Any:
             click.echo("next: the same command without --dry-run")
             return
         if given["runner"] == "local" and (
-            given["workers"] or (given["workers"] is None and not _is_small(given["source"] or ""))
+            given["workers"] or (given["workers"] is None and not _is_small(given["source"]))
         ):
             from pipelines import pool
 
@@ -92,8 +115,10 @@ def _callback(name: str) -> Any:
     return run
 
 
-def _is_small(path: str) -> bool:
+def _is_small(path: str | tuple[str, ...]) -> bool:
     """Check whether a source is one that this process prepares sooner than others start."""
+    if not isinstance(path, str):
+        return all(map(_is_small, path))
     return path == "sample:" or (os.path.isfile(path) and os.path.getsize(path) < memory_budget.SMALL)
 
 
@@ -185,7 +210,10 @@ def prepare_command() -> None:
     """
 
 
-SOURCES = "sample:, a path or glob, gs://..., kaggle:owner/slug, zenodo:RECORD, hf:owner/name, - (standard input)"
+SOURCES = (
+    "What to read; may be given several times: sample:, a path or glob, gs://..., kaggle:owner/slug, zenodo:RECORD, "
+    "hf:owner/name, - (standard input)"
+)
 
 
 def of_task(task: Task) -> list[click.Parameter]:
@@ -194,12 +222,7 @@ def of_task(task: Task) -> list[click.Parameter]:
     defaults = {"input_length": task.input_length, "target_length": task.target_length}
     return [
         # click takes a default of None as a default, and --source would not be required.
-        _option(
-            "source",
-            SOURCES,
-            type=ADDRESS,
-            **({"default": task.corpus.source} if task.corpus.source else {"required": True}),
-        ),
+        _option("source", SOURCES, type=ADDRESS, multiple=True, **_source_default(task)),
         _option(
             "tokenizer",
             "A spiece.model or tokenizer.json, a model's directory, a Hub name (T5 or BERT), or sample:",
@@ -233,6 +256,11 @@ def of_task(task: Task) -> list[click.Parameter]:
         click.Argument(["beam_options"], nargs=-1, type=click.UNPROCESSED),
         *(from_field(field, default=field.default) for field in dataclasses.fields(task.options)),
     ]
+
+
+def _source_default(task: Task) -> dict[str, Any]:
+    """Return how the option --source is declared: with the task's own source, or required."""
+    return {"default": (task.corpus.source,)} if task.corpus.source else {"required": True}
 
 
 def from_field(field: dataclasses.Field, *, default: Any) -> click.Option:

@@ -344,17 +344,20 @@ class Lives:
         """The files that the dataset was made of. Raises SourceError if one is not there."""
         said = self.dataset.source
         uri = self._source or pinned(said)
-        if not self._source and uri != "sample:" and raw.parse(uri).scheme:
+        uris = sources.uris_of(uri)
+        if not self._source and uri != "sample:" and any(raw.parse(each).scheme for each in uris):
             shown = addresses.public(uri)
             # Whoever made the dataset chose this address.
-            if not addresses.is_known(said.uri):
+            if not all(map(addresses.is_known, sources.uris_of(said.uri))):
                 raise SourceError(
                     f"the manifest names {shown}, from which you have read nothing before. If you trust who made the dataset: "
                     f"--source {shlex.quote(shown)}"
                 )
             print(f"Reading the source again: {shown}, as the manifest says", file=sys.stderr, flush=True)
         settings = self.dataset.settings
-        there = sources.resolve(uri, include=self._task.files, progress=False, ignore_card=bool(settings.split_files))
+        there = sources.resolve_all(
+            uris, include=self._task.files, progress=False, ignore_card=bool(settings.split_files)
+        )
         selected = source_files.of_settings(there, settings, self._task).source
         by_name = {file.name: file for file in (*there.files, *selected.files)}
         for file in said.files:
@@ -482,10 +485,16 @@ def pinned(source: manifest.Source) -> str:
     >>> pinned(manifest.Source("hf:a/b#c", "0123abc", [], "", "")), pinned(manifest.Source("kaggle:a/b", "version 3", [], "", ""))
     ('hf:a/b@0123abc#c', 'kaggle:a/b@3')
     """
-    revision = source.revision.removeprefix("version ")
-    if source.uri.partition(":")[0] not in ("hf", "kaggle") or "@" in source.uri or not revision:
-        return source.uri
-    name, hash, part = source.uri.partition("#")
+    uris = sources.uris_of(source.uri)
+    revisions = source.revision.split(" + ") if len(uris) > 1 and source.revision else [source.revision] * len(uris)
+    return " + ".join(map(_pinned, uris, revisions))
+
+
+def _pinned(uri: str, revision: str) -> str:
+    revision = revision.removeprefix("version ")
+    if uri.partition(":")[0] not in ("hf", "kaggle") or "@" in uri or not revision:
+        return uri
+    name, hash, part = uri.partition("#")
     return f"{name}@{revision}{hash}{part}"
 
 

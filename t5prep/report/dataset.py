@@ -254,11 +254,14 @@ def _good_texts(dataset_manifest: Manifest) -> tuple[str, list[list[str]]]:
     if settings.task not in registry.names():  # a manifest's name of a file is never executed
         raise T5prepError(f"{settings.task} is not installed.")
     task = registry.named(settings.task).choose(settings.options)
-    source = sources.resolve(dataset_manifest.source.uri, include=task.files)
-    element = blocks.match(source.files, task.pairs)[0]
-    known = {(file.name, file.bytes) for file in dataset_manifest.source.files}
-    raw_files = blocks.files(element)
-    if any((file.name, file.bytes) not in known for file in raw_files):
+    uris = sources.uris_of(dataset_manifest.source.uri)
+    source = sources.resolve_all(uris, include=task.files, ignore_card=bool(settings.split_files))
+    known = {file.name: file.bytes for file in dataset_manifest.source.files}
+    prepared_files = [file for file in source.files if file.name in known]
+    if not prepared_files:
+        raise T5prepError(f"{source.uri} has no file that was prepared.")
+    raw_files = blocks.files(element := blocks.match(prepared_files, task.pairs)[0])
+    if any(file.bytes != known[file.name] for file in raw_files):
         raise T5prepError(f"{raw_files[0].name} is another file than the one that was prepared.")
     examples_of = BlockExamples(settings, task)
     file_blocks = row_limit.scan(row_limit.LimitedFile(element, _ROWS_READ), settings, task.task.corpus)

@@ -3,12 +3,16 @@
 `resolve` finds the raw files of a source and fetches them where needed; `open_stream` and `open_random` read one.
 """
 
+import collections
+import dataclasses
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from t5prep.errors import SourceError
 from t5prep.io import addresses
 from t5prep.io.addresses import Address
-from t5prep.sources import raw
+from t5prep.sources import raw, split_names
 from t5prep.sources.archives import is_archive
 from t5prep.sources.opening import (
     check_unchanged,
@@ -30,8 +34,10 @@ __all__ = [
     "open_random",
     "open_stream",
     "resolve",
+    "resolve_all",
     "sha256",
     "unpacked_name",
+    "uris_of",
 ]
 
 
@@ -79,6 +85,61 @@ def resolve(
             from t5prep.sources import web
 
             return web.resolve(place, url=uri.request, include=include, progress=progress)
+
+
+_JOINED = " + "
+
+
+def uris_of(uri: str) -> list[str]:
+    """Return the sources of which the URI of a Resolved is made.
+
+    >>> uris_of("a.csv + b.csv")
+    ['a.csv', 'b.csv']
+    """
+    return [uri] if _JOINED not in uri or os.path.exists(uri) else uri.split(_JOINED)
+
+
+def resolve_all(
+    uris: Sequence[str], *, include: str | Iterable[str] = (), progress: bool | None = None, ignore_card: bool = False
+) -> Resolved:
+    """Return several sources as one. Where two have files of one name, each name begins with the number of its source.
+
+    Raises SourceError, also for a source that is named twice.
+    """
+    if repeated := [uri for uri, count in collections.Counter(uris).items() if count > 1]:
+        raise SourceError(f"--source {addresses.public(repeated[0])} is given twice. Give it once.")
+    parts = [resolve(uri, include=include, progress=progress, ignore_card=ignore_card) for uri in uris]
+    if len(parts) == 1:
+        return parts[0]
+    names = [file.name for part in parts for file in part.files]
+    are_unique = len(set(names)) == len(names)
+    files = [
+        file if are_unique else dataclasses.replace(file, name=f"{number}/{file.name}")
+        for number, part in enumerate(parts, 1)
+        for file in part.files
+    ]
+    joined = _JOINED.join(part.uri for part in parts)
+    class_names: dict[str, tuple[str, ...]] = {}
+    parameters: dict[str, Any] = {}
+    for merged, each in [(class_names, part.class_names) for part in parts] + [
+        (parameters, part.parameters) for part in parts
+    ]:
+        for name, value in each.items():
+            if merged.setdefault(name, value) != value:
+                raise SourceError(f"{joined}: their cards differ in {name}. Prepare each alone.")
+    has_splits = [any(file.split for file in part.files) for part in parts]
+    if any(has_splits) and not all(has_splits):
+        raise SourceError(f"{joined}: the card of one tells splits, and others have none. {split_names.ADVICE}")
+    return Resolved(
+        uri=joined,
+        revision=_JOINED.join(part.revision for part in parts) if any(part.revision for part in parts) else "",
+        files=raw.checked(files, joined, include=(), offered=()),
+        licence=", ".join(dict.fromkeys(part.licence for part in parts if part.licence)),
+        citation=" ".join(dict.fromkeys(part.citation for part in parts if part.citation)),
+        class_names=class_names,
+        parameters=parameters,
+        is_named=all(part.is_named for part in parts),
+    )
 
 
 def _sample() -> Resolved:

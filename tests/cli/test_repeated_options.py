@@ -1,0 +1,118 @@
+"""An option that may be given once and is given twice is an error, in every command; --source of prepare takes several."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from preparing import by_id, bytes_of
+
+import t5prep
+from t5prep.cli import COMMANDS, main
+from t5prep.errors import T5prepError
+from t5prep.prepare.row_life import pinned
+
+HOW = ["--inputs-column", "text", "--targets-column", "label", "--tokenizer", "sample:", "--workers", "1"]
+
+
+def all_commands(
+    group: click.Group, context: click.Context, path: tuple[str, ...]
+) -> Iterator[tuple[list[str], click.Command]]:
+    """Yield the words of each command below a group, and the command."""
+    for name in COMMANDS if not path else group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            inner = click.Context(command, parent=context, info_name=name)
+            found = list(all_commands(command, inner, (*path, name)))
+            yield from found if path or name != "prepare" else found[:2]
+        else:
+            yield [*path, name], command
+
+
+def once_options() -> list[tuple[list[str], click.Option]]:
+    """Return each option of each command that may be given once."""
+    return [
+        (words, option)
+        for words, command in all_commands(main, click.Context(main), ())
+        for option in command.params
+        if isinstance(option, click.Option) and not (option.multiple or option.count or option.is_eager)
+    ]
+
+
+def test_every_option_that_comes_twice_is_an_error() -> None:
+    options = once_options()
+    assert len(options) > 100
+    for words, option in options:
+        name = max(option.opts, key=len)
+        given = [name] if option.is_flag else [name, "1"]
+        done = CliRunner().invoke(main, [*words, *given, *given])
+        assert (done.exit_code, f"{name} is given 2 times. Give it once." in done.output) == (2, True), (words, name)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """A folder with tables, two of which have one name."""
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        for name in ("train", "test", folder):
+            rows = "".join(f"{folder} {name} {row},good\n" for row in range(3))
+            (tmp_path / folder / f"{name}.csv").write_text(f"text,label\n{rows}")
+    return tmp_path
+
+
+def run(*words: object) -> tuple[int, str]:
+    """Return the exit code and the output of a command."""
+    done = CliRunner().invoke(main, list(map(str, words)))
+    return done.exit_code, done.output
+
+
+def test_several_sources_are_one(tables: Path) -> None:
+    sources = [tables / "x" / "x.csv", tables / "y" / "y.csv"]
+    code, said = run(
+        "prepare", "text2text", "--source", sources[0], "--source", sources[1], *HOW, "--out", tables / "a"
+    )
+    assert code == 0, said
+    assert sorted(by_id(tables / "a")) == [f"{name}.csv:{row}" for name in "xy" for row in (1, 2, 3)]
+    assert t5prep.why("y.csv:2", tables / "a")["source"]["file"] == "y.csv"
+    again = t5prep.prepare("text2text", source=list(reversed(sources)), out=tables / "b", tokenizer="sample:",
+                           inputs_column="text", targets_column="label", workers=0)  # fmt: skip
+    assert again.splits == t5prep.load(tables / "a").splits
+    shards = [name for name in bytes_of(tables / "a") if name.endswith(".tfrecord")]
+    assert all(bytes_of(tables / "a")[name] == bytes_of(tables / "b")[name] for name in shards)
+
+
+def test_files_of_one_name_are_told_apart_and_names_tell_splits(tables: Path) -> None:
+    for name in "xy":
+        (tables / name / f"{name}.csv").unlink()
+    made = t5prep.prepare("text2text", source=[tables / "x", tables / "y"], out=tables / "a", tokenizer="sample:",
+                          inputs_column="text", targets_column="label", workers=0)  # fmt: skip
+    assert [file.name for file in made.source.files] == ["1/test.csv", "1/train.csv", "2/test.csv", "2/train.csv"]
+    assert {name: split.records for name, split in made.splits.items()} == {"test": 6, "train": 6}
+    shutil.rmtree(tables / "a")
+
+
+def test_a_source_that_is_given_twice_is_refused(tables: Path) -> None:
+    source = str(tables / "x" / "x.csv")
+    with pytest.raises(T5prepError, match="given twice"):
+        t5prep.prepare(
+            "text2text", source=[source, source], out=tables / "a", tokenizer="sample:", inputs_column="text"
+        )
+    with pytest.raises(T5prepError, match="standard input cannot be read beside"):
+        t5prep.prepare("text2text", source=[source, "-"], out=tables / "a", tokenizer="sample:", inputs_column="text")
+
+
+def test_several_sources_are_pinned_each() -> None:
+    joined = t5prep.dataset.manifest.Source("hf:a/b#c + x.csv", "0123 + ", [], "", "")
+    assert pinned(joined) == "hf:a/b@0123#c + x.csv"
+
+
+def test_a_glob_without_quotes_is_not_an_option_of_beam(tables: Path) -> None:
+    files = sorted((tables / "x").iterdir())
+    code, said = run("prepare", "text2text", "--source", *files, *HOW, "--out", tables / "a")
+    assert code == 2
+    assert 'a glob in quotes, as in --source "*.csv"' in said
+    code, said = run("prepare", "text2text", "--source", files[0], *HOW, "--out", tables / "a", "--", "--project=p")
+    assert "is for Beam's runners" in said
