@@ -109,13 +109,21 @@ def test_models_that_are_not_there(internet: Internet) -> None:
         load_weights("nobody/another")
 
 
-def test_a_tokenizer_fetches_its_own_file_only(internet: Internet) -> None:
+def test_a_tokenizer_fetches_its_own_files_only(internet: Internet) -> None:
     from t5prep.sources import sample
+    from t5prep.tokens import huggingface_files
 
+    tokenizer = loading.load("sample:")
+    content = json.dumps(huggingface_files.tokenizer_json(tokenizer)).encode()
     model = sample.tokenizer_path().read_bytes()
-    publish(internet, {"tokenizer.json": b"{", "spiece.model": model, "tokenizer_config.json": b"{}"})
+    files = {"spiece.model": model, "tokenizer_config.json": b"{}", "pytorch_model.bin": b"0" * 99}
+    publish(internet, {"tokenizer.json": content, **files})
     assert loading.load(NAME).model == model
-    assert fetched(internet) == ["tokenizer_config.json", "spiece.model"]  # the small one tells a T5 from an ALBERT
+    # The small one tells a T5 from an ALBERT; the ids of both large ones must be the same.
+    assert set(fetched(internet)) == {"tokenizer_config.json", "spiece.model", "tokenizer.json"}
+    publish(internet, {"tokenizer.json": b"{", **files})
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json is damaged"):
+        loading.load(NAME)
     publish(internet, {"config.json": b"{}", "pytorch_model.bin": b""})
     with pytest.raises(TokenizerError, match=f"{NAME} holds no tokenizer"):
         loading.load(NAME)
