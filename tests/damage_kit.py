@@ -574,7 +574,7 @@ def _json(line: str) -> dict | str:
         return "rejected"
     text = row.get("text") if isinstance(row, dict) else None
     good = isinstance(row, dict) and row and line.count('"id"') == 1
-    good = good and (text is None or isinstance(text, str) or (isinstance(text, list) and isinstance(text[0], str)))
+    good = good and (text is None or isinstance(text, str | bool | list))
     return row if good else "rejected"
 
 

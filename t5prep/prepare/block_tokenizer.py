@@ -70,7 +70,7 @@ class BlockExamples:
         read = columns.read(block, names=self.columns)
         tables, left = [], np.ones(len(read.numbers), bool)
         if self._template is not None:
-            read = columns.gathered(read, self.columns, there=block.columns)
+            read = columns.gathered(read, self.columns)
             names = self._columns.found_in(read.table.column_names)
             left = np.ones(len(read.numbers), bool)
             has_split = not self._split or self._split in read.table.column_names
@@ -105,8 +105,8 @@ class BlockExamples:
         return example_table.made_of(
             [row.number - block.first_row for row in rest],
             [self._example(row, block) for row in rest],
-            record_id=[None if id is None else str(id) for id in ids],
-            group=[None if group in (None, "") else str(group) for group in groups],
+            record_id=[None if id is None else rows.as_text(id) for id in ids],
+            group=[None if group in (None, "") else rows.as_text(group) for group in groups],
         )
 
     def _example(self, row: Row, block: Block) -> Example | str:

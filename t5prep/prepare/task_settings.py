@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import itertools
+import json
 import re
 import shlex
 import sys
@@ -20,10 +22,10 @@ from t5prep.prepare import earlier_datasets, placement, row_limit, source_files
 from t5prep.prepare.block_tokenizer import BlockExamples
 from t5prep.prepare.row_limit import LimitedFile
 from t5prep.prepare.sorted_pairs import SortedPairs
-from t5prep.reading import blocks, formats, json_documents
+from t5prep.reading import blocks, formats, json_documents, rows
 from t5prep.reading.blocks import Block, Pair
 from t5prep.sources import RawFile, Resolved, split_names
-from t5prep.tasks import example_table
+from t5prep.tasks import example_table, labels
 from t5prep.tasks import options as task_options
 from t5prep.tasks import task as task_columns
 from t5prep.tasks.filters.chain import Chain
@@ -36,6 +38,8 @@ from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
 # A column with more different values is text, not the name of a class.
 MOST_CLASSES = 1_000
+# At the beginning of a file whose rows need not have all columns: about 32 MiB of it.
+BLOCKS_LOOKED_AT = 16
 KINDS = OF_HEADS[1:]
 # So many files of each split are opened before any work, to look for the columns.
 FILES_LOOKED_AT = 8
@@ -237,20 +241,39 @@ def _check_columns(
     *,
     is_alone: bool,
 ) -> None:
-    """Raise SourceError if the columns of a file or pair lack one that is wanted."""
-    block = next(row_limit.scan(LimitedFile(element), settings, task.task.corpus), None)
-    record: Mapping[str, Any] = {}
-    if block and not block.columns:  # its format names no columns before the rows
+    """Raise SourceError if the columns of a file or pair lack one that is wanted.
+
+    In JSON lines a key may be left out of many rows, so many are looked at.
+    """
+    name, columns = blocks.files(element)[0].name, dict[str, None]()
+    for block in itertools.islice(row_limit.scan(LimitedFile(element), settings, task.task.corpus), BLOCKS_LOOKED_AT):
+        columns |= dict.fromkeys(blocks.column_names(block))
+        missing = task_columns.missing(wanted, tuple(columns)) if columns else ""
+        if columns and not missing:
+            _check_paths(block, task_columns.names(wanted), name=name)
+            return
+        if block.columns:
+            break
+    if columns:
         record = next((row.record for row in blocks.read(block) if row.record), {})
-    columns: Sequence[str] = (block.columns if block else ()) or tuple(record)
-    if columns and (missing := task_columns.missing(wanted, columns)):
-        name = blocks.files(element)[0].name
         if not settings.records and (path := json_documents.suggest(record)):
             raise SourceError(
                 f'{name} is one JSON document, with {", ".join(record)}. Say where its rows are: --records "{path}"'
             )
         instead = "" if is_alone else f" To leave the file out: --skip-files {shlex.quote(name)}"
         raise SourceError(f"{name} has no column {missing}{instead}")
+
+
+def _check_paths(block: Block, names: Sequence[str], *, name: str) -> None:
+    """Raise SourceError where a name leads into a column, and to nothing in all rows of a block."""
+    paths = [path for path in names if rows.is_path(path) and path not in block.columns]
+    records = [row.record for row in blocks.read(block, columns=names) if row.record] if paths else []
+    for path in paths:
+        lacking = [rows.lacks(record, path) for record in records]
+        if lacking and all(lacking) and (value := records[0].get(rows.root(path))) is not None:
+            raise SourceError(
+                f'{name} has no column "{path}"; {rows.root(path)} is {json.dumps(value, default=str)[:80]}'
+            )
 
 
 def _column_of_classes(options: Mapping[str, Any]) -> str:
@@ -302,11 +325,12 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
                     f"{column} has more than {MOST_CLASSES:,} different values, so they are hardly classes. Name another "
                     "--targets-column, or prepare it for a T5 (--tokenizer google-t5/t5-base)"
                 )
-    names = sorted(found, key=lambda name: (0, int(name), name) if _NUMBER.fullmatch(name) else (1, 0, name))
-    if wrong := [name for name in names if "," in name or "=" in name or name != name.strip()]:
+    names = sorted(
+        labels.distinct(found), key=lambda name: (0, int(name), name) if _NUMBER.fullmatch(name) else (1, 0, name)
+    )
+    if wrong := [name for name in names if "," in name or "=" in name]:
         raise UsageError(
-            f'{column} has the value "{wrong[0][:60]}", and the name of a class has no comma, no = and no space at its ends. '
-            "Change it in the source"
+            f'{column} has the value "{wrong[0][:60]}", and the name of a class has no comma and no =. Change it in the source'
         )
     if names:
         print(

@@ -156,6 +156,11 @@ def _rows(block: Block, columns: Sequence[str]) -> Iterator[Row]:
     )
 
 
+def column_names(block: Block) -> tuple[str, ...]:
+    """Return the names of a block's columns: those that its format says, else all that any of its rows has."""
+    return block.columns or tuple(dict.fromkeys(name for row in read(block) for name in row.record or ()))
+
+
 def content(block: Block) -> bytes:
     """Return the bytes of a block of text rows. Raises SourceError if the file has become shorter."""
     if block.data is not None:

@@ -66,15 +66,14 @@ def read(block: Block, *, names: Sequence[str]) -> Columns:
     return Columns(pa.table({}), np.zeros(0, np.int64), rows)
 
 
-def gathered(read: Columns, names: Sequence[str], *, there: Sequence[str]) -> Columns:
+def gathered(read: Columns, names: Sequence[str]) -> Columns:
     """Return the same rows with those in the table that Python had to read, and that have a text in each column.
 
-    The columns are those of these names that are `there`; where that is not known, those that the first row has.
+    The columns are those of these names that any of the rows has, so that a row in the table loses none of its values.
     """
     if len(read.numbers) or not read.others:
         return read
-    there = there or next((list(row.record) for row in read.others if row.record), [])
-    names = [name for name in names if name in there]
+    names = [name for name in names if any(row.record is not None and name in row.record for row in read.others)]
     numbers, others = [], []
     texts: list[list[str]] = [[] for _ in names]
     for row in read.others:
@@ -171,7 +170,7 @@ def _typed(column: pa.ChunkedArray) -> tuple[pa.Array | None, np.ndarray]:
     """
     type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     good = column.is_valid().to_numpy()
-    if pa.types.is_integer(type):
+    if pa.types.is_integer(type) or pa.types.is_boolean(type):
         return column.combine_chunks().cast(type), good
     if pa.types.is_float32(type) or pa.types.is_float64(type):
         numbers = column.cast(pa.float64()).combine_chunks()
@@ -244,7 +243,7 @@ def check(source: Resolved, *, columns: Sequence[str], format: str, encoding: st
     block = next(scan(first, format=format, encoding=encoding), None)
     if block is None:
         raise SourceError(f"{first.name} is empty.")
-    names = block.columns or tuple(next((row.record for row in blocks.read(block) if row.record), {}))
+    names = blocks.column_names(block)
     for column in columns or ("text",):
         if column not in names:
             raise SourceError(

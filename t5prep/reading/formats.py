@@ -142,7 +142,7 @@ def of_source(source: Resolved, column: str) -> list[str]:
                 schema = pyarrow.parquet.read_schema(file)
             except (pa.ArrowException, OSError):
                 return []  # what is wrong with it is said where it is read
-        if column not in schema.names or not pa.types.is_integer(schema.field(column).type):
+        if column not in schema.names or not pa.types.is_integer(_inner(schema.field(column).type)):
             return []
         if names := of_schema(schema, column):
             return names
@@ -152,12 +152,19 @@ def of_source(source: Resolved, column: str) -> list[str]:
 def of_schema(schema: pa.Schema, column: str) -> list[str]:
     """Return the names of a column's classes that the schema's metadata has; [] if it has none."""
     try:
-        features = json.loads((schema.metadata or {})[_KEY])["info"]["features"]
-        feature: Any = features[column]
+        feature: Any = json.loads((schema.metadata or {})[_KEY])["info"]["features"][column]
+        # A list of classes is described by what stands in it: as [{…}], or as {"feature": {…}, "_type": "List"}.
+        feature = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
         names = feature["names"]
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError):
         return []
     return [str(name) for name in names] if isinstance(names, list) and feature.get("_type") == "ClassLabel" else []
+
+
+def _inner(type: pa.DataType) -> pa.DataType:
+    """Return the type of the values in a list, or the type itself."""
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return type.value_type if any(is_kind(type) for is_kind in lists) else type
 
 
 def label_map(names: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from t5prep.errors import SourceError
 from t5prep.reading import rows
 from t5prep.reading.rows import Record, Row
 from t5prep.sources import RawFile
+from t5prep.sources.arrow_floats import with_shortest_floats
 
 # The size of a part of a row group, by the mean of the group: where its long rows come first, their texts have several times
 # as many bytes. Only the beginning of a group can be looked up, so a part decodes what stands before it unless this process
@@ -125,7 +126,7 @@ def batches(file: RawFile, part: Part, *, columns: Sequence[str]) -> Iterator[pa
     with contextlib.suppress(EOFError), _group(file, part.group) as group:
         group.go_to(part.skip, tuple(columns))
         while left := part.skip + part.rows - group.at:
-            yield group.take(left)
+            yield with_shortest_floats(group.take(left))
 
 
 def digest(file: RawFile, number: int, *, columns: Sequence[str]) -> bytes:
@@ -133,8 +134,9 @@ def digest(file: RawFile, number: int, *, columns: Sequence[str]) -> bytes:
     with _group(file, number) as group:
         if (known := tuple(columns)) not in group.digests:
             hasher, metadata = hashlib.blake2b(digest_size=20), group.reader.metadata.row_group(number)
+            needed = tuple(f"{name}." for name in rows.roots(columns))  # a name may have dots of its own
             for chunk in map(metadata.column, range(metadata.num_columns)):
-                if columns and chunk.path_in_schema.partition(".")[0] not in columns:
+                if columns and not f"{chunk.path_in_schema}.".startswith(needed):
                     continue
                 group.opened.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
                 hasher.update(f"{chunk.path_in_schema} {chunk.physical_type} {chunk.compression} ".encode())

@@ -1,5 +1,6 @@
 """Define a row of a source file, and check its values: what is no text is the reason why a row has no record."""
 
+import datetime
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -84,6 +85,23 @@ def _value(value: Any, steps: Sequence[str]) -> Any:
     return value
 
 
+def lacks(record: Record, name: str) -> bool:
+    """Check whether a record shows that a name leads nowhere: what is empty on the way shows nothing.
+
+    >>> record = {"answers": {"text": ["a"]}, "context": None}
+    >>> lacks(record, "answers.start"), lacks(record, "answers.text"), lacks(record, "context.text"), lacks(record, "id")
+    (True, False, False, True)
+    """
+    values: list[Any] = [record]
+    for step in (name,) if name in record else (step.removesuffix("[]") for step in name.split(".")):
+        values = [leaf for value in values for leaf in (value if isinstance(value, list | tuple) else [value])]
+        values = [value for value in values if value is not None and value != {}]
+        if values and not any(isinstance(value, Mapping) and step in value for value in values):
+            return True
+        values = [value[step] for value in values if isinstance(value, Mapping) and step in value]
+    return False
+
+
 def damage(record: Record, format: "Format", *, broken: bool) -> str:
     """Return why a row's values are not valid text, or "".
 
@@ -117,9 +135,10 @@ def nul(record: Record) -> str:
 def not_text(record: Record, columns: Collection[str]) -> str:
     """Return why a value cannot be used in an example, with its column and type, or "".
 
-    Usable are a text, a number, None, a list of texts, and an object of texts (the languages of a translation).
+    Usable are a text, a number, a truth value, a date, None, a list of these, and an object of them (the languages of a
+    translation).
 
-    >>> not_text({"a": "x", "b": 1, "c": ["y"], "d": {"en": "z"}, "e": None}, "abcde")
+    >>> not_text({"a": "x", "b": True, "c": ["y", 1], "d": {"en": "z"}, "e": None}, "abcde")
     ''
     >>> not_text({"answers": [{"text": "x"}]}, ["answers"])
     'not text: answers holds a list with an object in it'
@@ -134,7 +153,7 @@ def not_text(record: Record, columns: Collection[str]) -> str:
 
 
 def text(record: Record, *names: str) -> str:
-    """Return the text of the first of some columns that has one, a number as it is written, "" if none has.
+    """Return the text of the first of some columns that has one (`as_text`), "" if none has.
 
     "" as the last name means that all of them may be missing. Raises KeyError if they are missing and may not be,
     and Reject for a list or an object, because their notation in Python is not text.
@@ -149,34 +168,45 @@ def text(record: Record, *names: str) -> str:
         if isinstance(value, list | tuple | Mapping):
             raise Reject(f"not text: {name} holds {_named(value)}")
         if value is not None and value != "":
-            return str(value)
+            return as_text(value)
     return ""
 
 
+def as_text(value: Any) -> str:
+    """Return the text of a value that is no list and no object: None has none, truth values are written as JSON writes them.
+
+    >>> as_text(None), as_text(0.5), as_text(True)
+    ('', '0.5', 'true')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
 def _unusable(value: Any) -> str:
-    """Describe a value that is not text, number, list of texts or object of texts; return "" for those."""
-    if value is None or isinstance(value, str):
+    """Describe a value that has no text (`as_text`) and is no list or object of values that have one; return "" for others."""
+    if not isinstance(value, list | tuple | Mapping):
+        return _without_text(value)
+    kind, values = ("an object", value.values()) if isinstance(value, Mapping) else ("a list", value)
+    wrong = next(filter(None, map(_without_text, values)), "")
+    return f"{kind} with {wrong} in it" if wrong else ""
+
+
+def _without_text(value: Any) -> str:
+    """Describe a value that has no text; return "" for one that has."""
+    if value is None or isinstance(value, str | bool):
         return ""
-    if isinstance(value, list | tuple | Mapping):
-        inside = value.values() if isinstance(value, Mapping) else value
-        kind = "an object" if isinstance(value, Mapping) else "a list"
-        wrong = next((one for one in inside if not isinstance(one, str | None)), "")
-        return f"{kind} with {_named(wrong)} in it" if wrong != "" else ""
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        return _named(value)
-    return "" if math.isfinite(value) else f"{value}, which is not a number"
+    if isinstance(value, int | float | Decimal):
+        return "" if math.isfinite(value) else f"{value}, which is not a number"
+    if isinstance(value, datetime.date | datetime.time):
+        # Arrow gives such a time only where pandas is installed, and the same rows must come of every installation.
+        return "a time with nanoseconds" if getattr(value, "nanosecond", 0) else ""
+    return _named(value)
 
 
 def _named(value: Any) -> str:
     """Return the name of a value's type, for use in a sentence."""
-    if isinstance(value, bool):
-        return "true or false"
-    for types, name in (
-        (Mapping, "an object"),
-        ((list, tuple), "a list"),
-        ((int, float, Decimal), "a number"),
-        (bytes, "bytes"),
-    ):
+    for types, name in ((Mapping, "an object"), ((list, tuple), "a list"), (bytes, "bytes")):
         if isinstance(value, types):
             return name
     return f"a {type(value).__name__}"

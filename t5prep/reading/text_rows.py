@@ -249,9 +249,9 @@ def _last(buffer: bytes | bytearray) -> int:
 
 
 class Plain(NamedTuple):
-    """Columns of the lines that have a text or a number in each of them, and which lines these are: bool[lines].
+    """Columns of the lines that have a text, a number or a truth value in each of them, and which lines these are: bool[lines].
 
-    Columns that no line has are left out. They are large_string, int64 or float64. `unread` are the names of those that
+    Columns that no line has are left out. They are large_string, int64, float64 or bool. `unread` are the names of those that
     the first line has beside them.
     """
 
@@ -315,8 +315,14 @@ def json_table(data: bytes, *, wanted: Sequence[str]) -> Plain | None:
 
 
 def _kinds(first: Record, wanted: Sequence[str]) -> dict[str, pa.DataType] | None:
-    """Return the types of the wanted columns as the first row has them; None if one is neither text nor number."""
-    types = {str: pa.large_string(), type(None): pa.large_string(), int: pa.int64(), float: pa.float64()}
+    """Return the types of the wanted columns as the first row has them; None if one is a list or an object."""
+    types = {
+        str: pa.large_string(),
+        type(None): pa.large_string(),
+        int: pa.int64(),
+        float: pa.float64(),
+        bool: pa.bool_(),
+    }
     kinds = {name: types.get(type(first.get(name))) for name in wanted}
     return None if None in kinds.values() else kinds
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from t5prep.tasks import labels
 from t5prep.tasks.example import EOS, Example, Part, Protected, not_utf8
 from t5prep.tasks.task import ColumnText, Template, TemplatePart, Words
 
@@ -251,9 +252,10 @@ def fill(
     described = np.logical_or.reduce([visible(columns[column.name]) for column in template.input_columns])
     target = _joined(template.target, columns) if template.target else None
     if target is not None and template.labels:
-        which = pc.index_in(target, pa.array(list(template.labels), pa.large_string()))
-        described &= which.is_valid().to_numpy(zero_copy_only=False)
-        target = pa.array(list(template.labels.values()), pa.large_string()).take(which.fill_null(0))
+        values = target.dictionary_encode()
+        found = [labels.find(value, template.labels) for value in values.dictionary.to_pylist()]
+        target = pa.array(found, pa.large_string()).take(values.indices)
+        described &= target.is_valid().to_numpy(zero_copy_only=False)
     elif target is not None:
         described &= visible(target)
     if split is not None:

@@ -163,8 +163,8 @@ class Template:
 
     It must give the same as `to_example` for every row whose columns are texts, with a visible character in at least
     one column of `inputs`; whose id, where there is an `id` column, is not empty; and whose target has a visible
-    character or, where there are `labels`, is one of these (their values are then the targets' texts). Other rows go to
-    `to_example`.
+    character or, where there are `labels`, stands for one of these (labels.find; their values are then the targets' texts).
+    Other rows go to `to_example`.
     """
 
     inputs: tuple[TemplatePart | _Eos, ...]

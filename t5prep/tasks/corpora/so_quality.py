@@ -17,6 +17,7 @@ from t5prep.errors import Reject, UsageError
 from t5prep.reading.rows import Record, text
 from t5prep.tasks.example import EOS, Example
 from t5prep.tasks.html import strip_html
+from t5prep.tasks.labels import find
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart
 
@@ -50,13 +51,13 @@ def to_example(record: Record, options: Options) -> Example:
     asked = to_inputs(record, options)
     words = _words(options.labels)
     label = text(record, "Y")
-    if label not in words:
+    if (word := find(label, words)) is None:
         raise Reject(
             f"unknown label: {record['Y']!r} is not one of {', '.join(words)}; say which word it is: --labels {label}=WORD"
         )
     if record["Id"] in (None, ""):
         raise Reject("empty id")
-    return Example(id=asked.id, inputs=asked.inputs, targets=words[label])
+    return Example(id=asked.id, inputs=asked.inputs, targets=word)
 
 
 def template(options: Options) -> Template | None:

@@ -13,9 +13,12 @@ Paper    Socher et al. 2013, Recursive Deep Models for Semantic Compositionality
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record, text
 from t5prep.tasks.example import Example
+from t5prep.tasks.labels import find
 from t5prep.tasks.task import Columns, ColumnText, Corpus, NoOptions, Task, Template, TemplatePart
 
 CLASSES = ("negative", "positive")
+# The word of each label as GLUE has it, and as others do.
+_WORDS = {**{str(number): word for number, word in enumerate(CLASSES)}, **{word: word for word in CLASSES}}
 
 
 def to_inputs(record: Record, options: NoOptions) -> Example:
@@ -33,17 +36,15 @@ def to_example(record: Record, options: NoOptions) -> Example:
     label = text(record, "label").strip().lower()
     if label == "-1":
         raise Reject("hidden label: -1, as in GLUE's test split")
-    word = CLASSES[int(label)] if label in ("0", "1") else label
-    if word not in CLASSES:
+    if (word := find(label, _WORDS)) is None:
         raise Reject(f"unknown label: {record['label']!r} is not one of 0, 1, negative, positive")
     return Example(id=None, inputs=asked.inputs, targets=word)
 
 
 def template(options: NoOptions) -> Template:
     """Return the same example as columns."""
-    words = {**{str(number): word for number, word in enumerate(CLASSES)}, **{word: word for word in CLASSES}}
     return Template(
-        (TemplatePart((ColumnText("sentence", stripped=True),)),), target=(ColumnText("label"),), labels=words
+        (TemplatePart((ColumnText("sentence", stripped=True),)),), target=(ColumnText("label"),), labels=_WORDS
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from t5prep.errors import Reject, UsageError
 from t5prep.reading import rows
 from t5prep.reading.rows import Record
+from t5prep.tasks import labels
 from t5prep.tasks.example import EOS, Example, Part, Protected
 from t5prep.tasks.example_table import BETWEEN, SPACE_IN_WORD
 from t5prep.tasks.options import option
@@ -58,12 +59,16 @@ class Options:
 
 
 def to_inputs(record: Record, options: Options) -> Example:
-    """Return one row without its target. Raises Reject for an empty one."""
+    """Return one row without its target. Raises Reject for an empty one.
+
+    Here and in the target a column that the row lacks is an empty one: JSON lines leave out what others write as null.
+    """
     if options.tags_column:  # the words, a list or a text with spaces, with one space between two
         column = options.inputs_column
-        words = record[column] if isinstance(record[column], list | tuple) else rows.text(record, column).split()
-        record = {**record, column: " ".join(SPACE_IN_WORD.join(_text(word).split()) for word in words)}
-    if not any(rows.text(record, column).strip() for column in input_columns(options)):
+        value = record.get(column)
+        words = value if isinstance(value, list | tuple) else rows.text(record, column, "").split()
+        record = {**record, column: " ".join(SPACE_IN_WORD.join(rows.as_text(word).split()) for word in words)}
+    if not any(rows.text(record, column, "").strip() for column in input_columns(options)):
         raise Reject("empty input")
     id = rows.text(record, options.id_column, "") if options.id_column else ""
     parts: list[Part] = []
@@ -81,28 +86,28 @@ def to_example(record: Record, options: Options) -> Example:
     references: tuple[str, ...] = ()
     kind, words = target_of(options), label_words(options)
     if kind == "number":
-        target = rows.text(record, options.number_column).strip()
+        target = rows.text(record, options.number_column, "").strip()
     elif kind:
         target = _names(record, options, kind, words)
     elif options.targets:
         target = _filled(template(options).target, record)
     else:
-        answers = record[options.targets_column]
+        answers = record.get(options.targets_column)
         if isinstance(answers, list | tuple):
-            references = tuple(_text(answer) for answer in answers)
+            references = tuple(map(rows.as_text, answers))
             target = references[0] if references else ""
         else:
-            target = rows.text(record, options.targets_column)
+            target = rows.text(record, options.targets_column, "")
     if not target.strip() and kind != "labels":
         if not options.empty_target:
             raise Reject('empty target: give such rows one by --empty-target "no answer"')
         target, references = options.empty_target, ()
     elif words and not kind:
-        if target not in words:
+        if (label := labels.find(target, words)) is None:
             raise Reject(f"unknown label: {target!r} is not one of {', '.join(words)}")
-        target, references = words[target], tuple(words.get(answer, answer) for answer in references)
+        target, references = label, tuple(labels.find(answer, words) or answer for answer in references)
     asked = to_inputs(record, options)
-    if options.id_column and not rows.text(record, options.id_column):
+    if options.id_column and not asked.id:
         raise Reject("empty id")
     return Example(id=asked.id, inputs=asked.inputs, targets=target, references=references)
 
@@ -111,23 +116,24 @@ def _names(record: Record, options: Options, kind: str, words: dict[str, str]) -
     """Return the tags or the labels of a row as the text of a target. Raises Reject for an unknown one."""
     flags = flag_columns(options)
     column = options.tags_column or options.labels_column
-    value = [] if flags else record[column]
+    value: Any = [] if flags else record.get(column)
     for flag in flags:
-        text = rows.text(record, flag).strip().lower()
+        text = rows.text(record, flag, "").strip().lower()
         if text not in FLAGS:
             raise Reject(f"neither 0 nor 1: {text!r} in {flag}")
         value += [flag] if FLAGS[text] else []
     if not isinstance(value, list | tuple):
-        text = rows.text(record, column)
+        text = rows.text(record, column, "")
         value = text.split(options.label_separator if kind == "labels" else None)
-    names = [_text(name).strip() for name in value]
+    names = [rows.as_text(name).strip() for name in value]
     names = [name for name in names if name or kind == "tags"]
-    for name in names:
-        if words and name not in words:
+    words_of_names = [labels.find(name, words) if words else name for name in names]
+    for name, word in zip(names, words_of_names, strict=True):
+        if word is None:
             raise Reject(f"unknown label: {name!r} is not one of {', '.join(list(words)[:20])}")
-        if not name or BETWEEN[kind] in words.get(name, name):
+        if not name or BETWEEN[kind] in word:
             raise Reject(f"no name of a label: {name!r}")
-    return BETWEEN[kind].join(words.get(name, name) for name in names)
+    return BETWEEN[kind].join(filter(None, words_of_names))
 
 
 def flag_columns(options: Options) -> tuple[str, ...]:
@@ -196,7 +202,7 @@ def _pieces(side: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _filled(words: Words, record: Record) -> str:
     """Return the text of some words and columns in a row."""
-    return "".join(rows.text(record, word.name) if isinstance(word, ColumnText) else word for word in words)
+    return "".join(rows.text(record, word.name, "") if isinstance(word, ColumnText) else word for word in words)
 
 
 def _inputs(options: Options) -> list[tuple[str, str]]:
@@ -230,10 +236,6 @@ def _parsed(template: str) -> list[tuple[str, str]]:
                 f"Write {{{column}}}"
             )
     return [(words, column or "") for words, column, _, _ in pieces]
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
 
 
 def input_columns(options: Options) -> list[str]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -88,15 +87,24 @@ class Asking:
     classes: bool = False
     filters: Chain | None = None
 
+    def questions(self, records: Sequence[Record]) -> list[Question]:
+        """Return the questions of some rows without a file: a column that none of them has is missing, not left out."""
+        names = tuple({name for record in records for name in record})
+        if missing := [column for column in self.columns if task_columns.missing([column], names)]:
+            reason = f"missing field: {task_columns.names(missing)[0]}"
+            return [Question(str(number), None, reason, record) for number, record in enumerate(records, 1)]
+        return [self.question(record, place=str(number)) for number, record in enumerate(records, 1)]
+
     def question(self, record: Record, *, place: str) -> Question:
         """Return the question of a row; its id is `place` if it has none of its own."""
         names = task_columns.names(self.columns)
         given = record.get(self.id_column) if self.id_column else None
         id = place if given in (None, "") else str(given)
-        if self.name and (reason := rows.not_text(record, names)):
+        values = rows.with_paths(record, names)
+        if self.name and (reason := rows.not_text(values, names)):
             return Question(id, None, reason, record)
         try:
-            example = self.to_inputs(record)
+            example = self.to_inputs(values)
         except Reject as reject:
             return Question(id, None, str(reject), record)
         except KeyError as error:
@@ -264,7 +272,7 @@ class Rows:
         self.columns: tuple[str, ...] = ()
         first = next(self._scan(self._files[0]), None)
         lines = first is not None and first.format.kind == "text"
-        names = () if lines else _columns(first)
+        names = () if lines or first is None else blocks.column_names(first)
         if asking.name and first and not self._fits(names, lines=lines):
             if not lines and INPUT not in names:
                 missing = task_columns.missing(asking.columns, names)
@@ -346,10 +354,3 @@ def text_of(example: Example) -> str:
     return "".join(
         " " if part is EOS else part.text if isinstance(part, Protected) else str(part) for part in parts
     ).strip()
-
-
-def _columns(block: Block | None) -> tuple[str, ...]:
-    if block is None or block.columns:
-        return block.columns if block else ()
-    records = (row.record for row in itertools.islice(blocks.read(block), 100))
-    return tuple(next((record for record in records if record), ()))

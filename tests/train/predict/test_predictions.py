@@ -185,9 +185,11 @@ def test_lines_that_are_no_rows_are_answered_as_they_stand(copies: None, tmp_pat
     (table := tmp_path / "b.csv").write_text("Id,Headline\n1,x\n")
     with pytest.raises(SourceError, match=r'b\.csv has no column "Title"; it has Id, Headline.*so_quality, needs it'):
         asked("so_quality", table)
-    (table2 := tmp_path / "c.jsonl").write_text('{"Id": "1", "Title": true, "Body": "x"}\n{"Id": "2", "Title": "x"}\n')
+    (table2 := tmp_path / "c.jsonl").write_text(
+        '{"Id": "1", "Title": {"a": [1]}, "Body": "x"}\n{"Id": "2", "Title": "x"}\n'
+    )
     assert [one.reason for one in asked("so_quality", table2)] == [
-        "not text: Title holds true or false", "missing field: Body"
+        "not text: Title holds an object with a list in it", "missing field: Body"
     ]  # fmt: skip
     with pytest.raises(SourceError, match=r'b\.csv has no column "input"'):
         asked("none", table)

@@ -1,0 +1,41 @@
+"""Read numbers of 16 and 32 bits from Arrow as they were written: 4.2, and not 4.199999809265137."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def with_shortest_floats(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose numbers of 16 and 32 bits, also those in lists and structs, are float64 of the same shortest digits.
+
+    >>> batch = pa.record_batch({"score": pa.array([4.2], pa.float32())})
+    >>> with_shortest_floats(batch).to_pylist()
+    [{'score': 4.2}]
+    """
+    for place, field in enumerate(batch.schema):
+        if pa.types.is_float16(field.type):  # Arrow writes it with the digits of float32
+            values = [
+                None if value is None else float(str(np.float16(value))) for value in batch.column(place).to_pylist()
+            ]
+            batch = batch.set_column(place, field.with_type(pa.float64()), pa.array(values, pa.float64()))
+            continue
+        texts, numbers = _replaced(field.type, pa.string()), _replaced(field.type, pa.float64())
+        if texts != field.type:
+            column = pc.cast(pc.cast(batch.column(place), texts), numbers)
+            batch = batch.set_column(place, field.with_type(numbers), column)
+    return batch
+
+
+def _replaced(type: pa.DataType, number: pa.DataType) -> pa.DataType:
+    """Return a type with another one in place of each float32."""
+    if pa.types.is_float32(type):
+        return number
+    if pa.types.is_list(type):
+        return pa.list_(type.value_field.with_type(_replaced(type.value_type, number)))
+    if pa.types.is_large_list(type):
+        return pa.large_list(type.value_field.with_type(_replaced(type.value_type, number)))
+    if pa.types.is_fixed_size_list(type):
+        return pa.list_(type.value_field.with_type(_replaced(type.value_type, number)), type.list_size)
+    if pa.types.is_struct(type):
+        return pa.struct([field.with_type(_replaced(field.type, number)) for field in type])
+    return type
