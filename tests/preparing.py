@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import schema
 
+import t5prep
 from pipelines import engines
 from pipelines.prepare import prepare_resolved
 from t5prep import sources
@@ -49,6 +50,19 @@ def records(data: Path) -> dict[str, list[dict[str, list]]]:
 def by_id(data: Path) -> dict[str, dict[str, list]]:
     """Id → parsed record, of all splits."""
     return {record["id"][0].decode(): record for split in records(data).values() for record in split}
+
+
+def byt5(folder: Path) -> Path:
+    """A tokenizer whose tokens are bytes, so that every text comes back as it was."""
+    folder.mkdir(exist_ok=True)
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "ByT5Tokenizer"}')
+    return folder
+
+
+def pairs(data: Path) -> list[tuple[str, str]]:
+    """The input and the target of each record as texts, in the order of the ids."""
+    rows = t5prep.table(data).read_all().to_pylist()
+    return [(row["input"], row["target"]) for row in sorted(rows, key=lambda row: (len(row["id"]), row["id"]))]
 
 
 def rejected(data: Path) -> list[dict[str, Any]]:

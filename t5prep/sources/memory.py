@@ -5,11 +5,17 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from datetime import date, time
+from decimal import Decimal
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO
+from uuid import UUID
+
+import numpy as np
 
 from t5prep.errors import UsageError
 from t5prep.sources import RawFile, Resolved
+from t5prep.sources.arrow_floats import with_shortest_floats
 
 _MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PAR1": ".parquet"}
 _KINDS = "a DataFrame, an Arrow table, a dataset of the Hub's datasets, dicts with one row each, or texts"
@@ -28,12 +34,13 @@ def written(rows: Any, *, name: str, text_column: str) -> Iterator[tuple[Resolve
                 if not isinstance(row, str | Mapping):
                     raise UsageError(f"Rows are {_KINDS}; one of these is of the type {type(row).__name__}.")
                 values = {text_column: row} if isinstance(row, str) else dict(row)
-                file.write(json.dumps(values, default=str) + "\n")
+                file.write(json.dumps({str(name): as_json(value) for name, value in values.items()}) + "\n")
                 count, texts = count + 1, texts + isinstance(row, str)
         if not count:
             raise UsageError("There are no rows: give at least one text, or one dict.")
         raw = RawFile(name=name, path=str(path), bytes=path.stat().st_size)
-        yield Resolved("rows in memory", "", (raw,), licence="", citation=""), texts == count
+        names = _class_names(rows)
+        yield Resolved("rows in memory", "", (raw,), licence="", citation="", class_names=names), texts == count
 
 
 @contextlib.contextmanager
@@ -59,14 +66,70 @@ def piped(stream: BinaryIO, *, name: str) -> Iterator[Resolved]:
         yield Resolved(name, "", (raw,), licence="", citation="")
 
 
+def _class_names(rows: Any) -> dict[str, tuple[str, ...]]:
+    """Return the names of the numbered classes in a dataset of the library `datasets`, also of those in lists."""
+    features = getattr(rows, "features", None)
+    inner = (
+        {name: getattr(one, "feature", one) for name, one in features.items()} if isinstance(features, Mapping) else {}
+    )
+    return {name: tuple(one.names) for name, one in inner.items() if isinstance(getattr(one, "names", None), list)}
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as JSON has it: bytes as the text that they encode, arrays as lists, sets in order.
+
+    Bytes that are not UTF-8 become half surrogate pairs, and what has no text an object with the name of its type: a reader
+    rejects both with a reason.
+
+    >>> as_json({"q": b"caf\\xc3\\xa9", "labels": {"b", "a"}, "at": object()})
+    {'q': 'café', 'labels': ['a', 'b'], 'at': {'type': 'object'}}
+    """
+    value = _without_numpy(value)
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode(errors="surrogateescape")
+    if isinstance(value, Mapping):
+        return {str(name): as_json(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(as_json, value))
+    if isinstance(value, set | frozenset):
+        return sorted(map(as_json, value), key=lambda inner: (str(type(inner)), str(inner)))
+    if type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which need not be installed
+        return None
+    return str(value) if isinstance(value, Decimal | UUID | PurePath | date | time) else {"type": type(value).__name__}
+
+
+def _without_numpy(value: Any) -> Any:
+    """Return an array as a list, and a number or a time of numpy as Python's where it has an equal one."""
+    if isinstance(value, np.floating):
+        return float(str(value))  # with the digits of its own size: 0.1, and not 0.10000000149011612
+    if isinstance(value, np.datetime64):
+        exact = value.astype("M8[us]") if np.datetime_data(value.dtype)[0] == "ns" else value
+        time_of_python = exact.item() if exact == value or np.isnat(value) else value
+        return value if isinstance(time_of_python, int) else time_of_python
+    if isinstance(value, np.generic) and not isinstance(value, np.timedelta64):
+        return value.item()
+    if hasattr(value, "__array__") and not isinstance(value, np.generic):  # also a tensor, or a column of pandas
+        array = np.asarray(value)
+        return [*array] if array.ndim else _without_numpy(array[()])
+    return value
+
+
 def _rows(rows: Any) -> Iterator[Any]:
     """Yield the rows of a table, or the items of something else. Raises UsageError."""
     if hasattr(rows, "__arrow_c_stream__"):  # Arrow, Polars, pandas from 2.2
         import pyarrow as pa
 
-        for batch in pa.RecordBatchReader.from_stream(rows):
-            columns = [column for column in batch.schema.names if not column.startswith("__index_level_")]
-            yield from batch.select(columns).to_pylist()
+        try:
+            for batch in pa.RecordBatchReader.from_stream(rows):
+                columns = [column for column in batch.schema.names if not column.startswith("__index_level_")]
+                yield from with_shortest_floats(batch.select(columns)).to_pylist()
+        except pa.ArrowException as error:
+            raise UsageError(
+                f"These rows are no table of Arrow ({error}). Give each column values of one type, or rows as dicts: "
+                'rows.to_dict("records")'
+            ) from error
     elif hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # pandas before
         yield from rows.to_dict("records")
     elif isinstance(rows, Mapping):

@@ -1,13 +1,18 @@
 """Rows that are not in a file: a program's tables, and standard input."""
 
+import datetime
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from preparing import byt5, pairs
 
 import t5prep
 from pipelines import prepare as preparing
@@ -49,6 +54,88 @@ def test_a_dataset_of_the_library_datasets_and_a_dataframe_of_pandas_are_tables(
     for name, rows in (("dataset", datasets.Dataset.from_list(ROWS)), ("frame", pandas.DataFrame(ROWS))):
         made = t5prep.prepare("text2text", source=rows, out=tmp_path / name, **HOW)
         assert (made.splits, made.source.uri) == (read.splits, "rows in memory"), name
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b"caf\xc3\xa9", "café"),
+        (bytearray(b"abc"), "abc"),
+        (np.str_("abc"), "abc"),
+        (np.array("abc"), "abc"),
+        (np.float32(0.1), "0.1"),
+        (np.float16(4.2), "4.2"),
+        (np.int64(7), "7"),
+        (np.bool_(True), "true"),
+        (True, "true"),
+        (np.datetime64("2024-01-31"), "2024-01-31"),
+        (np.datetime64("2024-01-31T10:00", "ns"), "2024-01-31 10:00:00"),
+        (datetime.date(2024, 1, 31), "2024-01-31"),
+        (Decimal("1.50"), "1.50"),
+        (np.array(["first", "second"], object), "first"),
+        ((b"first", "second"), "first"),
+        ({"b", "a"}, "a"),
+        (np.array([4, 2]), "4"),
+    ],
+    ids=repr,
+)
+def test_a_value_of_a_program_is_the_text_that_a_file_has(tmp_path: Path, value: Any, text: str) -> None:
+    rows = [{"text": f"text {n}", "label": value} for n in range(3)]
+    t5prep.prepare("text2text", source=rows, out=tmp_path / "out", **{**HOW, "tokenizer": str(byt5(tmp_path / "byt5"))})
+    assert pairs(tmp_path / "out") == [(f"text {n}", text) for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"\xff", "no text: half of a surrogate pair (U+DCFF) in label"),
+        (float("nan"), "not text: label holds nan, which is not a number"),
+        (np.float32("nan"), "not text: label holds nan, which is not a number"),
+        (object(), "not text: label holds an object"),
+        (np.array([[1, 2]]), "not text: label holds a list with a list in it"),
+        (np.datetime64("2024-01-31T10:00:00.000000001"), "not text: label holds an object"),
+        (np.timedelta64(5, "ns"), "not text: label holds an object"),
+    ],
+    ids=repr,
+)
+def test_a_value_of_a_program_that_is_no_text_is_a_reason(tmp_path: Path, value: Any, reason: str) -> None:
+    rows = [{"text": "one", "label": "yes"}, {"text": "two", "label": value}]
+    made = t5prep.prepare("text2text", source=rows, out=tmp_path / "out", **HOW)
+    (line,) = [json.loads(line) for line in (tmp_path / "out" / "rejected.jsonl").read_text().splitlines()]
+    assert (line["reason"], made.splits["train"].examples) == (reason, 1)
+
+
+def test_a_table_of_a_program_is_read_as_its_parquet_file(tmp_path: Path) -> None:
+    table = pa.table({
+        "text": pa.array([b"caf\xc3\xa9", b"river"], pa.binary()),
+        "label": pa.array([4.2, 0.1], pa.float32()),
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "rows.parquet")
+    how = {**HOW, "tokenizer": str(byt5(tmp_path / "byt5"))}
+    for name, source in (("table", table), ("file", tmp_path / "rows.parquet")):
+        t5prep.prepare("text2text", source=source, out=tmp_path / name, **how)
+        assert pairs(tmp_path / name) == [("café", "4.2"), ("river", "0.1")]
+
+
+def test_names_of_classes_come_with_a_dataset_of_datasets(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    names = datasets.ClassLabel(names=["no", "yes"])
+    features = datasets.Features({"text": datasets.Value("string"), "label": names, "all": datasets.List(names)})
+    rows = [{"text": f"text {n}", "label": n % 2, "all": [0, 1]} for n in range(8)]
+    given = datasets.Dataset.from_list(rows, features=features)
+    made = t5prep.prepare("text2text", source=given, out=tmp_path / "out", **HOW)
+    assert (made.settings.options["label_map"], made.rejected) == ("0=no,1=yes", {})
+    how = {key: value for key, value in HOW.items() if key != "targets_column"}
+    made = t5prep.prepare("text2text", source=given, out=tmp_path / "all", labels_column="all", **how)
+    assert made.class_names == ["no", "yes"]
+
+
+def test_a_column_of_several_types_is_a_sentence(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(UsageError, match=r"Give each column values of one type, or rows as dicts"):
+        t5prep.prepare(
+            "text2text", source=pandas.DataFrame({"text": ["a", 1], "label": ["x", "y"]}), out=tmp_path, **HOW
+        )
 
 
 @pytest.mark.parametrize("rows", [5, ROWS[0], ["mine.csv"], [1], 1.5, []], ids=str)
