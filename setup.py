@@ -55,6 +55,7 @@ BASE = [
     "sentencepiece>=0.2.3,<0.3",  # 0.2.3 gives ids as arrays
     "tokenizers>=0.21,<0.24",  # vocabularies of encoders (BERT, RoBERTa); encode_batch_fast is there from 0.20 on
     "urllib3>=2.2,<3",
+    "zstandard>=0.22,<1",
 ]
 # What finds the language of a text, its model inside the package; only for `--filter language`.
 LANGUAGE = ["py3langid>=0.4,<0.5"]

@@ -69,6 +69,25 @@ def parse_delimiter(text: str) -> str:
     return delimiter
 
 
+def parse_escape(text: str) -> str:
+    """Return the one character that escapes another; "" stays. Raises UsageError."""
+    if len(text) > 1 or not text.isascii() or text.isalnum() or (text and text in '",; \t\r\n'):
+        raise UsageError(f"--escape {text!r}: it is one character, as \\")
+    return text
+
+
+def parse_columns(text: str) -> str:
+    """Return some names with commas between them, without spaces around; "" stays. Raises UsageError.
+
+    >>> parse_columns("text, label")
+    'text,label'
+    """
+    names = [name.strip() for name in text.split(",")] if text else []
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(f'--columns "{text}": it is the name of each column once, as in text,label')
+    return ",".join(names)
+
+
 def parse_held_out(text: str) -> float:
     """Return a share between 0 and 1, or a whole number of rows. Raises UsageError.
 
@@ -206,6 +225,18 @@ class Settings:
         "",
         "what divides the columns of CSV files: a character, or tab [default: a comma or semicolon, as the first line has it]",
         parse=parse_delimiter,
+        changes_tokens=True,
+    )
+    escape: str = option(
+        "",
+        r"the character of CSV files that takes the meaning from the next one, as \ in \"",
+        parse=parse_escape,
+        changes_tokens=True,
+    )
+    columns: str = option(
+        "",
+        "names of the columns of tables whose first line is a row already, as in text,label",
+        parse=parse_columns,
         changes_tokens=True,
     )
     records: str = option(

@@ -704,13 +704,13 @@ def _span(block: Block, row: Row) -> _Span | None:
     if block.format.kind == "parquet":
         return None
     data, before, quoted = blocks.content(block), row.number - block.first_row, block.format.quoted
-    delimiter = block.format.delimiter or ","
+    dialect = {"delimiter": block.format.delimiter or ",", "escape": block.format.escape}
     begin = 0
     if before and quoted:
-        begin = text_rows.ends(data, final=True, most=before, delimiter=delimiter)[0]
+        begin = text_rows.ends(data, final=True, most=before, **dialect)[0]
     elif before:
         begin = next(itertools.islice(text_rows.row_ends(data), before - 1, None), 0)
-    own = data[begin : begin + text_rows.of_first(data[begin:], quoted=quoted, final=True, delimiter=delimiter)]
+    own = data[begin : begin + text_rows.of_first(data[begin:], quoted=quoted, final=True, **dialect)]
     names = tuple(row.record or ())
     again = next(text_rows.read(own, block.format, columns=block.columns, first=row.number, wanted=names), None)
     if again is None or (row.record is not None and again.record is None) or again.reason != row.reason:

@@ -10,13 +10,13 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, TypedDict, TypeVar
 
 import numpy as np
 
 from t5prep import sources
 from t5prep.errors import BalanceError, SourceError
-from t5prep.reading import encodings, formats, json_documents, parquet_rows, rows, text_rows
+from t5prep.reading import conll, encodings, formats, json_documents, parquet_rows, rows, text_rows
 from t5prep.reading.encodings import Readable
 from t5prep.reading.formats import Format
 from t5prep.reading.parquet_rows import Part
@@ -30,7 +30,9 @@ SMALL_BYTES = 64 << 10
 MOST_JOINED, JOINED_BYTES = 4096, 1 << 20
 # A row longer than this is a quote that was never closed.
 LONGEST_ROW_BYTES = 256 << 20
-_LINE = re.compile(rb"[^\r\n]*([\r\n]?)")
+_LINE = re.compile(rb"[^\r\n]*")
+_LINE_END = re.compile(rb"[\r\n]")
+_BLANK_LINES = re.compile(rb"(?: *[\r\n])*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,18 +110,30 @@ def scan(
         if mark:
             format = dataclasses.replace(format, encoding=encodings.BYTE_ORDER_MARKS[mark])
         encodings.check(head[len(mark) :], format, name=file.name)
-        beginning = head[len(mark) :].decode(format.encoding, "replace").encode() if format.kind == "jsonl" else b""
+        looks = format.kind == "jsonl" or (format.kind == "tsv" and not format.delimiter)
+        beginning = head[len(mark) :].decode(format.encoding, "replace").encode() if looks else b""
         reader: Readable = encodings.Prepended(stream, head[len(mark) :], whole=len(head) < SNIFFED_BYTES)
+        if format.kind == "tsv" and not format.delimiter:
+            kind = "csv" if text_rows.is_quoted(beginning, final=len(head) < SNIFFED_BYTES) else "tsv"
+            format = dataclasses.replace(format, kind=kind, delimiter="\t")
         inline = bool(file.member) or "://" in file.path or file.name.lower().endswith(formats.PACKED)
-        if not encodings.keeps_structure(format.encoding):
+        # In some encodings an escape character may be half of another one.
+        if not encodings.keeps_structure(format.encoding) or (format.escape and format.encoding != "utf-8"):
             inline, reader = True, encodings.Recoded(reader, format.encoding)
             format = dataclasses.replace(format, encoding="utf-8", written=codecs.lookup(format.encoding).name)
         if format.kind == "jsonl" and (format.records or json_documents.is_array(beginning)):
             lines = json_documents.lines(reader, format.records, encoding=format.encoding, name=file.name)
             yield from _of_lines(lines, file, dataclasses.replace(format, records=""), (), size=block_bytes)
             return
-        if format.kind == "jsonl" and json_documents.is_object(beginning):
-            json_documents.refuse_object(reader, encoding=format.encoding, name=file.name)
+        if format.kind == "jsonl" and json_documents.is_document(beginning, unpacked_name(file.name)):
+            lines = json_documents.lines_of_document(reader, encoding=format.encoding, name=file.name)
+            yield from _of_lines(lines, file, format, (), size=block_bytes)
+            return
+        if format.kind == "conll":
+            lines = conll.lines(reader, encoding=format.encoding, columns=format.columns)
+            format = dataclasses.replace(format, encoding="utf-8", columns=())
+            yield from _of_lines(lines, file, format, (), size=block_bytes)
+            return
         yield from _cut(reader, file, format, origin=len(mark), inline=inline, size=block_bytes)
 
 
@@ -258,38 +272,39 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
     """Yield the blocks of a stream of text rows, each of about `size` bytes. It begins at `origin` in its file."""
     buffer: bytes | bytearray = b""
     offset, first, again = origin, 1, False
-    columns: tuple[str, ...] = ("text",) if format.kind == "text" else ()
+    columns = ("text",) if format.kind == "text" else format.columns
+    first_line = format.kind in ("csv", "tsv")
     wanted = size
     while True:
         # What is left of a buffer is read again: copying what follows behind it, into new memory, takes several times as long.
         chunk = reader.again(offset, size) if again and isinstance(reader, encodings.Prepended) else reader.read(wanted)
         final, again = not chunk or (isinstance(reader, encodings.Prepended) and reader.ended), False
         buffer = buffer + chunk if buffer else chunk
-        if format.kind == "csv" and not columns:
-            if (line := text_rows.SEPARATOR_LINE.match(buffer)) is not None:
-                format = dataclasses.replace(format, delimiter=format.delimiter or line[1].decode("latin-1"))
-                buffer, offset = buffer[line.end() :], offset + line.end()
-            elif (
-                not format.delimiter
-                and (line := _LINE.match(buffer))
-                and (line[1] or final or len(buffer) > LONGEST_ROW_BYTES)
-            ):
-                format = dataclasses.replace(format, delimiter=text_rows.delimiter_of(line[0]))
-        if format.headed and not columns:
-            end = text_rows.of_first(
-                buffer,
-                quoted=format.quoted,
-                final=final or len(buffer) > LONGEST_ROW_BYTES,
-                delimiter=format.delimiter or ",",
-            )
+        if first_line:
+            skipped, divider = _before_first_line(buffer, format)
+            buffer, offset = buffer[skipped:], offset + skipped
+            last = final or len(buffer) > LONGEST_ROW_BYTES
+            if divider or last or _LINE_END.search(buffer):
+                divider = format.delimiter or divider or _delimiter_of(buffer, format, name=file.name)
+                format = dataclasses.replace(format, delimiter=divider)
+            end = text_rows.of_first(buffer, **_dialect(format), final=last) if format.delimiter else 0
             if not end and not final:
                 wanted = max(size, len(buffer))
                 continue
-            columns = _header(bytes(buffer[:end]), format, name=file.name)
-            buffer, offset = buffer[end:], offset + end
-        end, rows, regular = text_rows.of_buffer(buffer, quoted=format.quoted, final=final, delimiter=format.delimiter)
+            line, first_line = bytes(buffer[:end]), False
+            if format.headed:
+                columns = _header(line, format, name=file.name)
+                buffer, offset = buffer[end:], offset + end
+            elif any(
+                row.record and all(name == value for name, value in row.record.items())
+                for row in text_rows.read(line, format, columns=columns, first=1)
+            ):
+                raise SourceError(
+                    f"{file.name} names its columns in its first line, {','.join(columns)}: leave out --columns"
+                )
+        end, rows, regular = text_rows.of_buffer(buffer, **_dialect(format), final=final)
         if not end and len(buffer) > LONGEST_ROW_BYTES:  # the first row is rejected, and ends at its first newline
-            end = text_rows.of_first(buffer, quoted=format.quoted, final=True, delimiter=format.delimiter)
+            end = text_rows.of_first(buffer, **_dialect(format), final=True)
             rows, regular = 1, False
             if end == len(buffer):
                 raise SourceError(
@@ -307,6 +322,40 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
             return
 
 
+class _Dialect(TypedDict):
+    quoted: bool
+    delimiter: str
+    escape: str
+
+
+def _dialect(format: Format) -> _Dialect:
+    return {"quoted": format.quoted, "delimiter": format.delimiter or ",", "escape": format.escape}
+
+
+def _before_first_line(buffer: bytes | bytearray, format: Format) -> tuple[int, str]:
+    """Return where the first line of a table begins, and the delimiter that Excel's line `sep=;` before it says, or "".
+
+    Blank lines before it are skipped, as pandas does.
+    """
+    begin = len(_BLANK_LINES.match(buffer)[0])  # type: ignore[index]
+    separator = text_rows.SEPARATOR_LINE.match(buffer, begin) if format.kind == "csv" else None
+    if separator is None:
+        return begin, ""
+    return _BLANK_LINES.match(buffer, separator.end()).end(), separator[1].decode("latin-1")  # type: ignore[union-attr]
+
+
+def _delimiter_of(buffer: bytes | bytearray, format: Format, *, name: str) -> str:
+    """Return the delimiter that the first line of a table tells. Raises SourceError if it fits two."""
+    line = _LINE.match(buffer)
+    delimiter = text_rows.delimiter_of(line[0] if line else b"", columns=len(format.columns))
+    if not delimiter:
+        raise SourceError(
+            f"{name}: a comma and a semicolon both divide its first line into {len(format.columns)} columns. Say which one "
+            'it is: --delimiter ";"'
+        )
+    return delimiter
+
+
 def _header(line: bytes, format: Format, *, name: str) -> tuple[str, ...]:
     """Return the column names in the first row of a file. Raises SourceError if it names none."""
     try:
@@ -316,13 +365,15 @@ def _header(line: bytes, format: Format, *, name: str) -> tuple[str, ...]:
             f"{name}: its first line, which names the columns, is not {format.written or format.encoding}."
         ) from None
     if format.quoted:
-        fields = next((row.fields for row in text_rows.split(text, format.delimiter)), [])
+        fields = next((row.fields for row in text_rows.split(text, format.delimiter, format.escape)), [])
         if isinstance(fields, str):
             raise SourceError(f"{name}: its first line, which names the columns, cannot be read ({fields}).")
     else:
         fields = next(text_rows.lines(text), "").split("\t")
     if not "".join(fields).strip():
-        raise SourceError(f"{name} is empty or has no header line; the first line must name the columns.")
+        raise SourceError(
+            f"{name} is empty or has no header line; the first line names the columns, or --columns text,label does."
+        )
     return tuple(fields)
 
 
@@ -384,20 +435,31 @@ def scan_element(
     otherwise: str = "",
     records: str = "",
     delimiter: str = "",
+    escape: str = "",
+    columns: Sequence[str] = (),
     block_bytes: int = BLOCK_BYTES,
     content: bytes | None = None,
 ) -> Iterator[Block]:
     """Yield the blocks of a file (blocks.scan), or of the paired lines of two files.
 
     `kind` is the format as the user names it, or ""; `otherwise` is the format of files whose names do not tell it;
-    `records` is the path to the rows of JSON documents, `delimiter` what divides the columns of CSV, or "".
+    `records` is the path to the rows of JSON documents, `delimiter` what divides the columns of CSV, `escape` its escape
+    character, `columns` the names of columns that no first line gives; each may be empty.
     Raises SourceError if one file of a pair has more lines.
     """
     if isinstance(element, Pair):
         form = Format("tsv", encoding)
         yield from _of_lines(_lines_of_pair(element), element.source, form, COLUMNS, size=block_bytes)
     else:
-        form = formats.detect(element.name, kind=kind, otherwise=otherwise, encoding=encoding, delimiter=delimiter)
+        form = formats.detect(
+            element.name,
+            kind=kind,
+            otherwise=otherwise,
+            encoding=encoding,
+            delimiter=delimiter,
+            escape=escape,
+            columns=columns,
+        )
         if records and form.kind != "jsonl":
             raise SourceError(f"--records is for JSON documents, and {element.name} is {form.kind}.")
         form = dataclasses.replace(form, records=records) if records else form

@@ -22,14 +22,16 @@ SUFFIXES = {
     ".parquet": "parquet",
     ".txt": "text",
     ".text": "text",
+    ".conll": "conll",
 }
-KINDS = ("csv", "tsv", "jsonl", "parquet", "text")
+KINDS = ("csv", "tsv", "jsonl", "parquet", "text", "conll")
 # Documents that lie beside data.
 _ABOUT = re.compile(
     r"(^|/)(licen[cs]e|copying|notice|readme|citation|changelog|authors|contributing|(sha\d+|md5)sums?)(\.txt)?$"
     r"|\.(md|rst|pdf|bib|cff|html?)$",
     re.IGNORECASE,
 )
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 
 
@@ -37,9 +39,11 @@ PACKED = (".gz", ".bz2", ".xz", ".zst")
 class Format:
     """Describe how the bytes of a file become rows.
 
-    TSV has no quoting (GLUE's files and IANA's registration have none).
+    TSV that the user names has no quoting (GLUE's files and IANA's registration have none).
 
-    `delimiter` divides the columns of CSV; "" if the beginning of the file tells it.
+    `delimiter` divides the columns of CSV and TSV; "" if the beginning of the file tells it, and whether a TSV has quotes.
+    `escape` is the character that takes the meaning from the next one in CSV, "" for none. `columns` are the names of columns
+    that the first line does not give.
 
     `written` is the encoding of the file itself, where its blocks have been recoded to `encoding`. `records` is the path
     to the rows of a JSON document, "" for JSON lines and for an array.
@@ -50,6 +54,8 @@ class Format:
     written: str = ""
     records: str = ""
     delimiter: str = ","
+    escape: str = ""
+    columns: tuple[str, ...] = ()
 
     @property
     def quoted(self) -> bool:
@@ -59,19 +65,39 @@ class Format:
     @property
     def headed(self) -> bool:
         """Check whether the first row names the columns."""
-        return self.kind in ("csv", "tsv")
+        return self.kind in ("csv", "tsv") and not self.columns
 
 
-def detect(name: str, *, kind: str = "", otherwise: str = "", encoding: str = "utf-8", delimiter: str = "") -> Format:
+def detect(
+    name: str,
+    *,
+    kind: str = "",
+    otherwise: str = "",
+    encoding: str = "utf-8",
+    delimiter: str = "",
+    escape: str = "",
+    columns: Sequence[str] = (),
+) -> Format:
     """Return the format of a file: `kind` where the user names it, else what its name tells, or `otherwise`. Raises UsageError."""
     if kind and kind not in KINDS:
         raise UsageError(f'--format "{kind}": it is one of {", ".join(KINDS)}')
     known = kind or _kind(name) or otherwise
+    if unpacked(name).endswith(_SPREADSHEETS):
+        raise UsageError(
+            f"{name} is a spreadsheet: save its sheet as CSV, in its program or by "
+            f'pandas.read_excel("{name}").to_csv("rows.csv", index=False)'
+        )
     if not known:
         raise UsageError(f"the name {name} does not say what format it is in. Say it: --format {'|'.join(KINDS)}")
     if delimiter and known != "csv":
         raise UsageError(f"--delimiter divides the columns of CSV, and {name} is {known}.")
-    return Format(known, encoding, delimiter=delimiter)
+    if escape and known != "csv":
+        raise UsageError(f"--escape is for CSV, and {name} is {known}. For a TSV with it: --format csv --delimiter tab")
+    if columns and known not in ("csv", "tsv", "conll"):
+        raise UsageError(f"--columns names the columns of CSV, TSV and CoNLL, and {name} is {known}.")
+    return Format(
+        known, encoding, delimiter="\t" if kind == "tsv" else delimiter, escape=escape, columns=tuple(columns)
+    )
 
 
 def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str], list[str]]:

@@ -6,7 +6,7 @@ The rows become JSON lines, so that all that follows reads them as such.
 import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from t5prep.errors import SourceError, UsageError
@@ -15,6 +15,8 @@ from t5prep.reading.encodings import Readable
 # A document that is read by a path is held in memory whole.
 LARGEST_BYTES = 512 << 20
 _CHUNK = 1 << 20
+# How a table in one object begins: its first column is a list, or an object by the numbers of rows; or its first row is.
+_TABLE = re.compile(rb'\s*\{\s*"([^"]*"\s*:\s*(\[|\{\s*"\d+"\s*:)|\d+"\s*:\s*\{|schema"\s*:\s*\{\s*"fields")')
 _ARRAY_OF_OBJECTS = re.compile(rb"\s*\[\s*\{")
 _STEP = re.compile(r"[^.\[\]]+(\[\])?|\[\]")
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -33,25 +35,69 @@ def is_array(head: bytes) -> bool:
     return not (rest.strip() and _is_whole(first))
 
 
-def is_object(head: bytes) -> bool:
-    """Check whether the beginning of a file is that of one object written in several lines."""
+def is_document(head: bytes, name: str) -> bool:
+    """Check whether the beginning of a file is that of objects in several lines each, or of a table in one object.
+
+    >>> is_document(b'{"text": {"0": "a"}}', "a.json"), is_document(b'{"text": "a"}\\n{"text": "b"}', "a.json")
+    (True, False)
+    """
     first, _, rest = head.lstrip().partition(b"\n")
-    return bool(re.fullmatch(rb'\{\s*("[^"]*"\s*:\s*[\[{]?\s*)?', first.rstrip())) and rest.strip()[:1] in (
-        b'"',
-        b"{",
-        b"[",
-    )
+    if re.fullmatch(rb'\{\s*("[^"]*"\s*:\s*[\[{]?\s*)?', first.rstrip()):
+        return rest.strip()[:1] in (b'"', b"{", b"[")
+    return name.endswith(".json") and not rest.strip() and _TABLE.match(head) is not None
 
 
-def refuse_object(reader: Readable, *, encoding: str, name: str) -> None:
-    """Raise SourceError for a document that is one object, with the path to its rows where it has some."""
-    document = _whole(reader, encoding=encoding, name=name)
-    path = suggest(document) if isinstance(document, Mapping) else ""
-    where = f'--records "{path}"' if path else "--records NAME[]"
-    raise SourceError(
-        f"{name} is one JSON document, not JSON lines. Say where its rows are: {where} "
-        "(an option of prepare; other commands read JSON lines)"
-    )
+def lines_of_document(reader: Readable, *, encoding: str, name: str) -> Iterator[bytes]:
+    """Yield each row of a document (`is_document`) as one line of JSON: objects one after the other, or a table as pandas writes it.
+
+    Raises SourceError for a document that is one object, with the path to its rows where it has some.
+    """
+    values = _values(reader, encoding=encoding, name=name)
+    if len(values) == 1 and isinstance(values[0], dict):
+        document = values[0]
+        if (rows := rows_of_table(document)) is None:
+            path = suggest(document)
+            where = f'--records "{path}"' if path else "--records NAME[]"
+            raise SourceError(
+                f"{name} is one JSON document, not JSON lines. Say where its rows are: {where} "
+                "(an option of prepare; other commands read JSON lines)"
+            )
+        values = rows
+    for value in values:
+        yield json.dumps(value).encode(encoding) + b"\n"
+
+
+def rows_of_table(document: Mapping[str, Any]) -> list[Any] | None:
+    """Return the rows of a table that is one object, as DataFrame.to_json and Dataset.to_dict have it; None for another object.
+
+    >>> rows_of_table({"text": {"0": "a", "1": "b"}}), rows_of_table({"text": ["a", "b"]})
+    ([{'text': 'a'}, {'text': 'b'}], [{'text': 'a'}, {'text': 'b'}])
+    >>> rows_of_table({"0": {"text": "a"}}), rows_of_table({"columns": ["text"], "index": [0], "data": [["a"]]})
+    ([{'text': 'a'}], [{'text': 'a'}])
+    """
+    values = list(document.values())
+    if set(document) == {"schema", "data"} and isinstance(document["data"], list):
+        return document["data"]
+    if {"columns", "data"} <= set(document) <= {"columns", "data", "index"} and all(map(_is_list, values)):
+        names, rows = document["columns"], document["data"]
+        if all(_is_list(row) and len(row) == len(names) for row in rows):
+            return [dict(zip(names, row, strict=True)) for row in rows]
+    if values and all(map(_is_list, values)):
+        equally_long = len(set(map(len, values))) == 1
+        return [dict(zip(document, row, strict=True)) for row in zip(*values, strict=True)] if equally_long else None
+    if not values or not all(isinstance(value, dict) for value in values):
+        return None
+    if values[0] and all(value.keys() == values[0].keys() for value in values) and _are_numbers(values[0]):
+        return [{name: column[number] for name, column in document.items()} for number in values[0]]
+    return values if _are_numbers(document) else None
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _are_numbers(names: Iterable[str]) -> bool:
+    return all(name.isdecimal() for name in names)
 
 
 def check_path(path: str) -> None:
@@ -146,6 +192,14 @@ def _is_plain(field: Any) -> bool:
 
 def _whole(reader: Readable, *, encoding: str, name: str) -> Any:
     """Return the value of a whole document. Raises SourceError."""
+    values = _values(reader, encoding=encoding, name=name)
+    if len(values) != 1:
+        raise SourceError(f"{name} is not one JSON document: {len(values):,} stand in it.")
+    return values[0]
+
+
+def _values(reader: Readable, *, encoding: str, name: str) -> list[Any]:
+    """Return all values of a file, one after the other; they are held in memory. Raises SourceError."""
     data = bytearray()
     while chunk := reader.read(_CHUNK):
         data += chunk
@@ -153,10 +207,15 @@ def _whole(reader: Readable, *, encoding: str, name: str) -> Any:
             raise SourceError(
                 f"{name} is one JSON document of more than {LARGEST_BYTES >> 20} MiB. Turn its rows into JSON lines first."
             )
+    text, values = data.decode(encoding, "surrogateescape"), list[Any]()
+    decode, place = json.JSONDecoder().raw_decode, 0
     try:
-        return json.loads(data.decode(encoding, "surrogateescape"))
+        while (place := _after_space(text, place)) < len(text) or not values:
+            value, place = decode(text, place)
+            values.append(value)
     except (ValueError, RecursionError) as error:
         raise SourceError(f"{name} is not one JSON document: {error}.") from None
+    return values
 
 
 def _elements(reader: Readable, *, encoding: str, name: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ import codecs
 import csv
 import functools
 import io
+import itertools
 import json
 import re
 import sys
@@ -31,6 +32,8 @@ NEVER_CLOSED = "broken quoting: a quote opens in this row and does not close"
 # The line that Excel reads and writes before the one with the columns' names.
 SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?(?:\r\n|\r|\n)')
 _QUOTED = re.compile(rb'"[^"]*"')
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_FEW_LINES = 1 << 16  # a list of numbers is faster than an array, and takes five times the memory
 _EMPTY_LINE = re.compile(rb"\A[\r\n]|\n[\r\n]|\r\r")
 csv.field_size_limit(sys.maxsize)  # the default of 128 kB refuses real documents
 
@@ -46,33 +49,55 @@ class Parsed(NamedTuple):
     open: bool = False
 
 
-def delimiter_of(line: bytes) -> str:
-    """Return what divides the columns that a first line names: a comma, or the semicolon of Excel in most of Europe.
+def delimiter_of(line: bytes, *, columns: int = 0) -> str:
+    """Return what divides the columns of a first line: a comma, or the semicolon of Excel in most of Europe.
+
+    Where the line is a row already, the number of columns decides; "" if it does not tell the two apart.
 
     >>> delimiter_of(b'id,text'), delimiter_of(b'id;"a, b"'), delimiter_of(b"a;b,c"), delimiter_of(b"text")
     (',', ';', ',', ',')
+    >>> delimiter_of(b"joy;a, b, c", columns=2), delimiter_of(b"joy;a, b", columns=2)
+    (';', '')
     """
     plain = _QUOTED.sub(b"", line)
+    if columns > 1:
+        fitting = [delimiter for delimiter in ",;" if plain.count(delimiter.encode()) + 1 == columns]
+        return "" if len(fitting) > 1 else "".join(fitting) or ","
     return ";" if b";" in plain and b"," not in plain else ","
 
 
-def split(text: str, delimiter: str = ",") -> Iterator[Parsed]:
+def is_quoted(beginning: bytes, *, final: bool) -> bool:
+    r"""Check whether the beginning of a TSV in UTF-8 has quotes as CSV has them: all are regular, and all rows equally long.
+
+    >>> is_quoted(b'text\tlabel\n"a ""b""\tc"\tgood\n', final=True), is_quoted(b'text\tlabel\n"a" b\tgood\n', final=True)
+    (True, False)
+    """
+    rows = _ends_of_regular(beginning, final=final, delimiter="\t") if b'"' in beginning else None
+    whole = beginning[: rows.end].decode(errors="replace") if rows else ""
+    fields = csv.reader(io.StringIO(whole, newline=""), delimiter="\t")
+    return '"' in whole and len({len(row) for row in fields if row}) == 1
+
+
+def split(text: str, delimiter: str = ",", escape: str = "") -> Iterator[Parsed]:
     """Yield the rows of CSV text.
 
     A quote that never closes costs the line in which it opens, not the rest of the file.
     """
-    lines = io.StringIO(text, newline="").readlines()
-    ends = [0]
-    for line in lines:
-        ends.append(ends[-1] + len(line))
-    begin = 0
+    # Not a list of all lines: in a field of 100 MB each line may be one character.
+    ends = np.fromiter(itertools.chain([0], (match.end() for match in _LINE.finditer(text))), np.int64)
+    ends = ends.tolist() if len(ends) < _FEW_LINES else ends
+    count, begin = len(ends) - 1, 0
+
+    def line_at(number: int) -> str:
+        return text[ends[number] : ends[number + 1]]
+
     # An earlier row that came to nothing was in quotes at the beginning of each line up to this one, and open at its end or not.
     # So a row that goes on in one of these lines comes to nothing too: this needs no look at them.
     hopeless, unfinished = 0, False
-    while begin < len(lines):
+    while begin < count:
         origin, alone = begin, begin < hopeless
-        ahead = [lines[begin]] if alone else map(lines.__getitem__, range(begin, len(lines)))
-        reader = csv.reader(ahead, delimiter=delimiter, strict=True)
+        ahead = map(line_at, range(begin, begin + 1 if alone else count))
+        reader = csv.reader(ahead, delimiter=delimiter, escapechar=escape or None, strict=True)
         while True:
             try:
                 fields: list[str] | str = next(reader)
@@ -83,21 +108,22 @@ def split(text: str, delimiter: str = ",") -> Iterator[Parsed]:
                 if goes_on or last > begin:
                     if not alone:
                         hopeless, unfinished = last, goes_on
-                    yield Parsed(NEVER_CLOSED, ends[begin + 1], unfinished)
+                    yield Parsed(NEVER_CLOSED, int(ends[begin + 1]), unfinished)
                     begin += 1
                     break
                 fields = f"broken quoting: {error}"
             begin = origin + reader.line_num
-            yield Parsed(fields, ends[begin], ends[begin] == len(text))
+            yield Parsed(fields, int(ends[begin]), bool(ends[begin] == len(text)))
 
 
-def csv_rows(text: str, columns: Sequence[str], delimiter: str = ",") -> Iterator[Record | str]:
+def csv_rows(text: str, columns: Sequence[str], delimiter: str = ",", escape: str = "") -> Iterator[Record | str]:
     """Yield each row of CSV text as its record, {} if it is blank, or as the reason why it cannot be read."""
     try:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        lines = io.StringIO(text, newline="")
+        reader = csv.reader(lines, delimiter=delimiter, escapechar=escape or None, strict=True)
         parsed: Iterable[list[str] | str] = list(reader)
     except csv.Error:
-        parsed = (row.fields for row in split(text, delimiter))
+        parsed = (row.fields for row in split(text, delimiter, escape))
     for fields in parsed:
         yield fields if isinstance(fields, str) else named(fields, columns)
 
@@ -105,18 +131,20 @@ def csv_rows(text: str, columns: Sequence[str], delimiter: str = ",") -> Iterato
 def named(fields: list[str], columns: Sequence[str]) -> Record | str:
     """Return the record of some fields, {} if there are none, or the reason why they make none."""
     if fields and len(fields) != len(columns):
-        return f"wrong number of fields: {len(fields)} where the header has {len(columns)}"
+        return f"wrong number of fields: {len(fields)} where there are {len(columns)} columns"
     return dict(zip(columns, fields, strict=False))
 
 
-def ends(buffer: bytes | bytearray, *, final: bool, most: int = 0, delimiter: str = ",") -> tuple[int, int]:
+def ends(
+    buffer: bytes | bytearray, *, final: bool, most: int = 0, delimiter: str = ",", escape: str = ""
+) -> tuple[int, int]:
     """Return where the last whole row of a buffer ends, and the number of rows; only the first `most`, if it is not 0.
 
     Every encoding that is read so writes quotes, commas and newlines as ASCII does, and uses their bytes for nothing
     else. So Latin-1 finds them, one character for each byte.
     """
     end = rows = 0
-    for row in split(buffer.decode("latin-1"), delimiter):
+    for row in split(buffer.decode("latin-1"), delimiter, escape):
         if row.open and not final:
             break  # the row may continue in bytes that are not read yet
         end, rows = row.end, rows + 1
@@ -209,14 +237,13 @@ def lines(text: str) -> Iterator[str]:
         yield line.removesuffix("\n")
 
 
-def of_buffer(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter: str = ",") -> Ends:
+def of_buffer(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter: str = ",", escape: str = "") -> Ends:
     """Return the whole rows at the beginning of a buffer. `final`: nothing follows, so the last row is whole."""
+    if quoted and escape and escape.encode() in buffer:
+        return Ends(*ends(buffer, final=final, delimiter=delimiter, escape=escape), False)
     if quoted and b'"' in buffer:
-        # What is in C knows commas alone.
-        swapped = bytes.maketrans(f"{delimiter},".encode(), f",{delimiter}".encode())
-        if (match := _native.csv_rows(buffer if delimiter == "," else buffer.translate(swapped), final)) is not None:
-            return Ends(*match, True)
-        return Ends(*ends(buffer, final=final, delimiter=delimiter), False)
+        regular = _ends_of_regular(buffer, final=final, delimiter=delimiter)
+        return regular or Ends(*ends(buffer, final=final, delimiter=delimiter), False)
     if final:
         return Ends(
             len(buffer), _native.row_ends(buffer) + (bool(buffer) and not buffer.endswith((b"\n", b"\r"))), quoted
@@ -225,11 +252,20 @@ def of_buffer(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter
     return Ends(end, _native.row_ends(memoryview(buffer)[:end]), quoted)
 
 
-def of_first(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter: str = ",") -> int:
+def _ends_of_regular(buffer: bytes | bytearray, *, final: bool, delimiter: str) -> Ends | None:
+    """Return the whole rows at the beginning of a buffer, None if some quotes in it are not regular."""
+    # What is in C knows commas alone.
+    swapped = bytes.maketrans(f"{delimiter},".encode(), f",{delimiter}".encode())
+    match = _native.csv_rows(buffer if delimiter == "," else buffer.translate(swapped), final)
+    return Ends(*match, True) if match is not None else None
+
+
+def of_first(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter: str = ",", escape: str = "") -> int:
     """Return where the first row of a buffer ends; 0 if more bytes are needed to know it."""
     match = _END.search(buffer)
-    if quoted and b'"' in buffer[: match.start() if match else None]:
-        return ends(buffer, final=final, most=1, delimiter=delimiter)[0]
+    line = buffer[: match.start() if match else None]
+    if quoted and (b'"' in line or (escape and escape.encode() in line)):
+        return ends(buffer, final=final, most=1, delimiter=delimiter, escape=escape)[0]
     if match and (final or match.end() < len(buffer) or match[0] != b"\r"):
         return match.end()
     return len(buffer) if final else 0
@@ -382,10 +418,11 @@ def read(
     except UnicodeDecodeError:
         # Undecodable bytes become lone surrogates, which mark the rows they are in and no others.
         text, broken = data.decode(format.encoding, "surrogateescape"), True
-    suspicious = broken or b"\0" in data or (format.kind == "jsonl" and _ESCAPED.search(data) is not None)
+    as_json = format.kind in ("jsonl", "conll")
+    suspicious = broken or b"\0" in data or (as_json and _ESCAPED.search(data) is not None)
     # In the other formats every value is text.
-    check_types = wanted if format.kind == "jsonl" else ()
-    divided = (format.delimiter,) if format.kind == "csv" else ()
+    check_types = wanted if as_json else ()
+    divided = (format.delimiter, format.escape) if format.kind == "csv" else ()
     for number, row in enumerate(_PARSERS[format.kind](text, columns, *divided), first):
         if isinstance(row, str):
             yield Row(number, None, row)
@@ -410,4 +447,9 @@ def text_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
         yield {"text": line} if line.strip() else {}
 
 
-_PARSERS = {"csv": csv_rows, "tsv": tsv_rows, "jsonl": json_rows, "text": text_rows}
+def conll_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
+    """Yield the record or the reason in each line of JSON that `conll` made of a sentence."""
+    yield from map(json.loads, lines(text))
+
+
+_PARSERS = {"csv": csv_rows, "tsv": tsv_rows, "jsonl": json_rows, "text": text_rows, "conll": conll_rows}

@@ -69,10 +69,11 @@ def piped(stream: BinaryIO, *, name: str) -> Iterator[Resolved]:
 def _class_names(rows: Any) -> dict[str, tuple[str, ...]]:
     """Return the names of the numbered classes in a dataset of the library `datasets`, also of those in lists."""
     features = getattr(rows, "features", None)
-    inner = (
-        {name: getattr(one, "feature", one) for name, one in features.items()} if isinstance(features, Mapping) else {}
-    )
-    return {name: tuple(one.names) for name, one in inner.items() if isinstance(getattr(one, "names", None), list)}
+    names: dict[str, tuple[str, ...]] = {}
+    for name, feature in features.items() if isinstance(features, Mapping) else ():
+        if isinstance(listed := getattr(getattr(feature, "feature", feature), "names", None), list):
+            names[name] = tuple(listed)
+    return names
 
 
 def as_json(value: Any) -> Any:

@@ -19,11 +19,12 @@ from t5prep.sources.raw import RawFile, quiet_logs
 _UNPACK: dict[str, Callable[[BinaryIO], BinaryIO]] = {
     ".gz": cast(Callable[[BinaryIO], BinaryIO], lambda raw: gzip.GzipFile(fileobj=raw)),
     ".bz2": cast(Callable[[BinaryIO], BinaryIO], bz2.BZ2File),
-    ".zst": cast(Callable[[BinaryIO], BinaryIO], lambda raw: _zstd(raw)),
+    ".zst": cast(Callable[[BinaryIO], BinaryIO], lambda raw: _Zstandard(raw)),
     ".xz": cast(Callable[[BinaryIO], BinaryIO], lzma.LZMAFile),
 }
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
 _BUFFER = 1 << 20
+_PACKED_BYTES = 2048
 _SMALL = 64 << 10  # a file of this machine with fewer bytes is read at once: room for a read of _BUFFER takes longer
 _AHEAD = 8 << 20  # bytes requested at once from a remote file that is read from its start to its end
 _SPOOL = 64 << 20  # an unpacked member stays in memory up to this size, then it goes to an unnamed file
@@ -173,11 +174,35 @@ def _check_status(file: RawFile, status: os.stat_result) -> None:
         )
 
 
-def _zstd(raw: BinaryIO) -> BinaryIO:
-    """Unpack a stream that Zstandard packed, by Arrow: Python has no reader of it before 3.14."""
-    import pyarrow
+class _Zstandard(io.RawIOBase):
+    """Unpack a stream that Zstandard packed, also with a window of 2 GiB (`zstd --long=31`), which Arrow refuses."""
 
-    return cast(BinaryIO, pyarrow.CompressedInputStream(raw, "zstd"))
+    def __init__(self, raw: BinaryIO) -> None:
+        import zstandard
+
+        self._raw, self._ended = raw, zstandard.ZstdError
+        self._decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)
+        self._frame: Any = None
+        self._packed = self._unpacked = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Return some bytes, b"" at the end. Raises EOFError where the stream ends inside of a frame."""
+        while not self._unpacked:
+            # So few at a time, because each may stand for thirty thousand.
+            self._packed = self._packed or self._raw.read(_PACKED_BYTES)
+            if not self._packed:
+                if self._frame is not None:
+                    raise EOFError("it ends before its last frame does")
+                return b""
+            self._frame = self._frame or self._decompressor.decompressobj()
+            try:
+                self._unpacked = self._frame.decompress(self._packed)
+            except self._ended as error:
+                raise EOFError(str(error)) from error
+            self._packed = self._frame.unused_data
+            self._frame = None if self._frame.eof else self._frame
+        read, self._unpacked = self._unpacked[:size], self._unpacked[size:] if size >= 0 else b""
+        return read
 
 
 class _Bounded(io.RawIOBase):
@@ -196,7 +221,7 @@ class _Bounded(io.RawIOBase):
         except _DAMAGE as error:
             raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.") from error
         except OSError as error:
-            if error.errno is None:  # bz2 and Arrow say so what is wrong with the bytes
+            if error.errno is None:  # bz2 says so what is wrong with the bytes
                 raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.") from error
             raise SourceError(f"{self._name} cannot be read ({error.strerror}).") from error
         self._count += len(data)

@@ -91,7 +91,7 @@ def test_a_table_is_answered_row_by_row(copies: None, tmp_path: Path) -> None:
         "quality: Why? a b", None, None, None, 'quality: no "id" body', "quality: Again? c"
     ]  # fmt: skip
     assert [one.reason for one in answers if one.prediction is None] == [
-        "empty row", "empty text: neither title nor body", "wrong number of fields: 4 where the header has 3"
+        "empty row", "empty text: neither title nor body", "wrong number of fields: 4 where there are 3 columns"
     ]  # fmt: skip
 
 
