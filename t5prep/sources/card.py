@@ -127,7 +127,8 @@ def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[st
     info = by_config.get(config or "default", {})
     names_of: dict[str, tuple[str, ...]] = {}
     for feature in info.get("features") or []:
-        kind = feature.get("dtype") if isinstance(feature, Mapping) else None
+        kinds = [feature.get(key) for key in ("dtype", "list", "sequence")] if isinstance(feature, Mapping) else []
+        kind = next(filter(None, kinds), None)
         label = kind.get("class_label") if isinstance(kind, Mapping) else None
         names = label.get("names") if isinstance(label, Mapping) and "name" in feature else None
         if isinstance(names, Mapping) and all(str(number).isdecimal() for number in names):

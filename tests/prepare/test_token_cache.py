@@ -149,7 +149,8 @@ def test_the_key_follows_from_what_declares_that_it_changes_tokens() -> None:
         "decontaminate": ("a",), "decontaminate_words": 8, "dedup_against": ("b",),
         "held_out": 0.1, "group_column": "page",
         "shards": 3, "seed": 1, "target": "class", "limit": 9, "records": "a[]", "format": "csv",
-        "encoding": "latin-1", "delimiter": ";", "long": "reject",
+        "encoding": "latin-1", "delimiter": ";", "long": "reject", "escape": "\\", "columns": "a,b",
+        "split_files": ("train=a",), "split_column": "fold", "skip_files": ("b",),
     }  # fmt: skip
     assert set(others) == {field.name for field in dataclasses.fields(Settings)}
     key = token_cache.key(chosen, tokenizer="t5", code="1")
@@ -162,7 +163,10 @@ def test_the_key_follows_from_what_declares_that_it_changes_tokens() -> None:
         for name, value in others.items()
         if token_cache.key(dataclasses.replace(chosen, **{name: value}), tokenizer="t5", code="1") == key
     ]
-    assert same == ["layout", "masks", "splits", "near_jaccard", "near_hashes", "held_out", "shards", "seed", "limit"]
+    assert set(same) == {
+        *("layout", "masks", "splits", "near_jaccard", "near_hashes", "held_out", "shards", "seed", "limit"),
+        *("split_files", "skip_files"),
+    }
 
 
 def test_fresh_uses_nothing_and_keeps_what_it_makes(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:

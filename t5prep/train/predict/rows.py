@@ -87,14 +87,6 @@ class Asking:
     classes: bool = False
     filters: Chain | None = None
 
-    def questions(self, records: Sequence[Record]) -> list[Question]:
-        """Return the questions of some rows without a file: a column that none of them has is missing, not left out."""
-        names = tuple({name for record in records for name in record})
-        if missing := [column for column in self.columns if task_columns.missing([column], names)]:
-            reason = f"missing field: {task_columns.names(missing)[0]}"
-            return [Question(str(number), None, reason, record) for number, record in enumerate(records, 1)]
-        return [self.question(record, place=str(number)) for number, record in enumerate(records, 1)]
-
     def question(self, record: Record, *, place: str) -> Question:
         """Return the question of a row; its id is `place` if it has none of its own."""
         names = task_columns.names(self.columns)
