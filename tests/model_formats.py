@@ -150,7 +150,12 @@ class FloatStorage:
     """Stands for torch.FloatStorage when pickled."""
 
 
-FloatStorage.__module__, FloatStorage.__qualname__ = "torch", "FloatStorage"
+class LongStorage:
+    """Stands for torch.LongStorage when pickled."""
+
+
+for _storage in (FloatStorage, LongStorage):
+    _storage.__module__, _storage.__qualname__ = "torch", _storage.__name__
 
 
 class Call:
@@ -177,8 +182,8 @@ class _Torch(pickle._Pickler):  # the one in Python, whose methods may be replac
 
 
 class Storage:
-    def __init__(self, key: str, size: int) -> None:
-        self.id = ("storage", FloatStorage, key, "cpu", size)
+    def __init__(self, key: str, size: int, kind: type) -> None:
+        self.id = ("storage", kind, key, "cpu", size)
 
 
 def _rebuild_tensor_v2() -> None: ...
@@ -188,10 +193,18 @@ _rebuild_tensor_v2.__module__ = "torch._utils"
 _Torch.dispatch[type(_rebuild_tensor_v2)] = _Torch.save_global
 
 
-def tensor(key: str, shape: tuple[int, ...], *, offset: int = 0, strides: tuple[int, ...] | None = None) -> Call:
+def tensor(
+    key: str,
+    shape: tuple[int, ...],
+    *,
+    offset: int = 0,
+    strides: tuple[int, ...] | None = None,
+    kind: type = FloatStorage,
+) -> Call:
     size = int(np.prod(shape))
     own = strides or tuple(int(np.prod(shape[at + 1 :])) for at in range(len(shape)))
-    return Call(_rebuild_tensor_v2, Storage(key, size), offset, shape, own, False, collections.OrderedDict())
+    storage = Storage(key, size, kind)
+    return Call(_rebuild_tensor_v2, storage, offset, shape, own, False, collections.OrderedDict())
 
 
 def pickled(value: Any) -> bytes:

@@ -13,6 +13,7 @@ import t5prep
 from t5prep.errors import UsageError
 from t5prep.train.evaluate.evaluator import logits_order
 from t5prep.train.model.architecture import EncoderConfig
+from t5prep.train.model.weights import for_classes, random_weights
 from t5prep.train.publish.export import export_hf
 from tests import encoders, two_classes
 from tests.preparing import prepared
@@ -147,3 +148,36 @@ def test_classes_of_the_same_names_are_compared_by_name():
         logits_order(config, ["a", "b", "c"], data="data")
     with pytest.raises(UsageError, match="has texts as targets"):
         logits_order(config, [], data="data")
+    # Names that differ only by case are those of two classes.
+    both = EncoderConfig(classes=("a", "A"))
+    assert logits_order(both, ["A", "a"], data="data") == [1, 0]
+
+
+NAMES = {
+    "the same order": (("negative", "positive"), ["negative", "positive"], [0, 1], ""),
+    "another order": (("POSITIVE", "NEGATIVE"), ["negative", "positive"], [1, 0], ""),
+    "names that differ by case": (("a", "A"), ["A", "a"], [1, 0], ""),
+    "no names": (("LABEL_0", "LABEL_1"), ["negative", "positive"], [0, 1], ""),
+    "other names": (("joy", "anger"), ["ham", "spam"], [0, 1], "joy is ham, anger is spam"),
+    "more classes": (("joy", "anger"), ["anger", "fear", "joy"], None, "The head of joy, anger is replaced"),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_training_from_a_classifier_takes_the_columns_of_its_head_by_name(case):
+    model_names, names, order, sentence = NAMES[case]
+    config = EncoderConfig(
+        vocab_size=8, d_model=4, d_ff=4, num_layers=1, num_heads=1, max_positions=4, classes=model_names
+    )
+    weights = random_weights(config, seed=5)
+    said = []
+    changed, begun = for_classes(config, weights, names, seed=6, say=said.append)
+    assert changed.classes == tuple(names)
+    assert sentence in "".join(said)
+    assert bool(sentence) == bool(said)
+    if order is None:
+        assert begun["head.classifier"].shape == (4, 3)
+    else:
+        np.testing.assert_array_equal(begun["head.classifier"], weights["head.classifier"][:, order])
+        np.testing.assert_array_equal(begun["head.classifier_bias"], weights["head.classifier_bias"][order])
+        assert logits_order(config, names, data="data") == order

@@ -121,7 +121,10 @@ def test_a_format_that_is_not_read_is_refused_with_the_converting_command(tmp_pa
     [
         (lambda tensors: tensors.pop("encoder.final_layer_norm.weight"), "lacks encoder.final_layer_norm.weight"),
         (lambda tensors: tensors.pop("shared.weight"), r"lacks shared\.weight"),
-        (lambda tensors: tensors.update({"classifier.weight": np.zeros(3)}), r"classifier\.weight, which no T5 has"),
+        (
+            lambda tensors: tensors.update({"encoder.block.3.layer.0.SelfAttention.q.weight": np.ones(3)}),
+            r"has encoder\.block\.3\.layer\.0\.SelfAttention\.q\.weight, which a model of its config",
+        ),
         (lambda tensors: tensors.update({"shared.weight": np.zeros((3, 8), np.float32)}), r"of shape \(3, 8\)"),
     ],
 )

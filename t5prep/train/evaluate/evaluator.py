@@ -23,6 +23,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.data import batches, eval_batches, opening
 from t5prep.train.evaluate import metrics, target_metrics
 from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig
+from t5prep.train.model.entries import class_order
 from t5prep.train.model.forward import forward, with_mask
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict.device import answers_on_rows, uniform
@@ -359,10 +360,8 @@ def logits_order(config: Config, classes: Sequence[str], *, data: str, target: s
             f"The targets of {data} are of the kind {target}, and the model tells {config.target}: prepare the dataset that it "
             "was trained for."
         )
-    model_names, names = ([name.casefold() for name in some] for some in (config.classes, classes))
-    return (
-        [model_names.index(name) for name in names] if sorted(model_names) == sorted(names) else list(range(len(names)))
-    )
+    order = class_order(config.classes, classes)
+    return list(range(len(classes))) if order is None else order
 
 
 def _score(

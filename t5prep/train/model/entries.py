@@ -36,6 +36,25 @@ def class_entries(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
     }
 
 
+def class_order(known: Sequence[str], classes: Sequence[str]) -> list[int] | None:
+    """Return the index in `known` of each of `classes`; None unless both have the same names, at least without regard to case.
+
+    >>> class_order(("NEGATIVE", "POSITIVE"), ("positive", "negative")), class_order(("LABEL_0", "LABEL_1"), ("down", "up"))
+    ([1, 0], None)
+    """
+    for spelled in (str, str.casefold):
+        index = {spelled(name): number for number, name in enumerate(known)}
+        order = [index.get(spelled(name)) for name in classes]
+        if len(index) == len(known) == len(classes) == len({*order} - {None}):
+            return [number for number in order if number is not None]
+    return None
+
+
+def names_classes(classes: Sequence[str]) -> bool:
+    """Check whether a model's classes have names, and not the numbers that transformers writes where nobody named them."""
+    return not all(name == f"LABEL_{number}" for number, name in enumerate(classes))
+
+
 # The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
 POOLED = {"pooling": "mean"}
 # What a model with a head tells (`Settings.target`) → the end of its class's name in transformers, and its `problem_type`.

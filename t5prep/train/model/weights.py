@@ -5,7 +5,8 @@ Values in float32 stay the same bit for bit: tensors are only stacked and transp
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -25,36 +26,10 @@ from t5prep.train.model.architecture import (
     read_config,
     with_classes,
 )
+from t5prep.train.model.entries import class_order, names_classes
 from t5prep.train.model.weight_layout import IN_CLASSIFIER, OF_HEADS, WeightLayout, of_encoder, weight_layouts
 from t5prep.train.published import choosing, safetensors_file, t5x_file
 from t5prep.train.published.stored import Index, LazyArray
-
-# The names of a norm's weight and bias in checkpoints that were converted from TensorFlow.
-OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-
-
-def classifier_tensors(config: EncoderConfig, tensors: Mapping[str, LazyArray], *, model: str) -> dict[str, LazyArray]:
-    """Return the tensors of a classifier by name, without those of its head that the checkpoint lacks.
-
-    A pretrained model has no classification head, and tensors of another head are ignored. `config` must have as many
-    classes as the checkpoint's head. Raises UsageError if other tensors are missing.
-    """
-    bare = not any(name.startswith(config.prefix) for name in tensors)
-    layouts = weight_layouts(config)
-    head = {tensor for name, layout in layouts.items() if name.startswith(OF_HEADS) for tensor in layout.tensors}
-    found = {}
-    for name, stored in tensors.items():
-        for old, new in OLD_NAMES.items():
-            name = name.replace(old, new)
-        found[f"{config.prefix}{name}" if bare and name not in head else name] = stored
-    wanted = {tensor for layout in layouts.values() for tensor in layout.tensors}
-    if missing := sorted(wanted - head - found.keys()):
-        raise UsageError(
-            f'"{model}" lacks {missing[0]}: pass a checkpoint of {CLASS_NAMES[config.model_type]}, pretrained or with a '
-            "classification head."
-        )
-    return {name: stored for name, stored in found.items() if name in wanted}
-
 
 WEIGHTS_NAME = "model.safetensors"
 # Other names of the input embedding: files written from shared memory keep any one of them.
@@ -82,88 +57,226 @@ def load_config(model: str | Path | ModelFiles) -> Config:
 
 
 def load_weights(
-    model: str | Path | ModelFiles, *, encoder: bool = False, masked: bool = False
+    model: str | Path | ModelFiles,
+    *,
+    encoder: bool = False,
+    masked: bool = False,
+    for_classes: bool = False,
+    head_seed: int | None = 0,
+    say: Callable[[str], object] = str,
 ) -> tuple[Config, dict[str, Array]]:
     """Return a model's config and its weights, float32, in our layout (`weight_layout`).
 
     Values are read when a part of a weight is taken, one tensor after the other, so that a host which takes its part
     holds no more than this part and one tensor. Of a T5, the file settles whether the embeddings are tied: they are
-    when it has no `lm_head.weight`. An encoder without a classification head gets a random one; with `masked` its head is the
-    one that fills masks. With `encoder`, of any model only its encoder's weights are looked for. Raises UsageError when
-    there are no weights, or they are not a model of that config.
+    when it has no `lm_head.weight`. With `masked` an encoder's head is the one that fills masks. With `encoder`, of any model
+    only its encoder's weights are looked for; with `for_classes`, of a T5 that writes texts.
+
+    Tensors of a head that the checkpoint lacks are drawn from `head_seed`; with None they are an error. `say` is told
+    which tensors are drawn, and which ones of the checkpoint are not used. Raises UsageError when there are no weights, or
+    they are not a model of that config.
     """
     files = _files(model)
     config = load_config(files)
-    tensors = choosing.tensors(files)
+    stored = choosing.tensors(files)
     if isinstance(config, EncoderConfig):
         config = filling_masks(config) if masked else config
-        tensors = classifier_tensors(config, tensors, model=files.name)
+        tensors = _of_encoder(config, stored, model=files.name)
     elif config.model_type in FAMILIES:
-        tensors = _of_family(config, tensors, model=files.name)
+        tensors = family_module(config.model_type).named(config, stored)
     else:
-        config, tensors = _of_t5(config, tensors, model=files.name, encoder=encoder)
+        encoder = encoder or (for_classes and not config.classes)
+        config, tensors = _of_t5(config, stored, model=files.name, encoder=encoder)
     layouts = of_encoder(config) if encoder else weight_layouts(config)
-    fresh = {name: layout for name, layout in layouts.items() if not tensors.keys() >= {*layout.tensors}}
-    read = {name: _stacked(own, tensors, files.name) for name, own in layouts.items() if name not in fresh}
-    return config, {**read, **draw(fresh, seed=0)}
+    fresh = {
+        name: layout
+        for name, layout in layouts.items()
+        if name.startswith(OF_HEADS) and not tensors.keys() >= {*layout.tensors}
+    }
+    read = {name: layout for name, layout in layouts.items() if name not in fresh}
+    wanted = {tensor for layout in read.values() for tensor in layout.tensors}
+    _check_complete(config, tensors, wanted, model=files.name, encoder=encoder)
+    if unused := sorted(tensors.keys() - wanted):
+        say(f"Not used of {files.name}: {_listed(unused)}.")
+    if fresh:
+        drawn = sorted({tensor for layout in fresh.values() for tensor in layout.tensors})
+        if head_seed is None:
+            raise UsageError(
+                f"{files.name} has no {drawn[0]}, so its head is not trained yet. Train the model first: "
+                f"t5prep train --model {files.name} --data DATA --out RUN"
+            )
+        say(f"Drawn with seed {head_seed}, because {files.name} lacks them: {_listed(drawn)}.")
+    weights: dict[str, Array] = {name: _stacked(layout, tensors, files.name) for name, layout in read.items()}
+    return config, {**weights, **draw(fresh, seed=head_seed or 0)}
 
 
 def for_classes(
-    config: Config, weights: dict[str, Array], classes: Sequence[str], *, seed: int, target: str = "class"
+    config: Config,
+    weights: dict[str, Array],
+    classes: Sequence[str],
+    *,
+    seed: int,
+    target: str = "class",
+    say: Callable[[str], object] = str,
 ) -> tuple[Config, dict[str, Array]]:
-    """Return a model with these classes and this target; if it had another number or target, its last matrix begins anew.
+    """Return a model with these classes and this target. Its head is drawn from `seed` if it had another number or target.
 
-    A T5 that writes texts gives its encoder, and so does a model that fills masks.
+    The columns of the head's last matrix go by the names of classes where both have the same ones, else by their numbers;
+    `say` is told which. A T5 that writes texts gives its encoder, and so does a model that fills masks.
     """
     changed = with_classes(config, classes, target)
     layouts = weight_layouts(changed)
-    kept = {name: weights[name] for name in layouts if name in weights}
+    known = {name: weights[name] for name in layouts if name in weights}
+    last = [name for name in ("head.classifier", "head.classifier_bias") if name in known]
     if (len(classes), target) != (len(config.classes), config.target):
-        kept = {name: value for name, value in kept.items() if name not in ("head.classifier", "head.classifier_bias")}
-    return changed, kept | draw({name: own for name, own in layouts.items() if name not in kept}, seed=seed)
+        for name in last:
+            del known[name]
+        if last and names_classes(config.classes):
+            say(
+                f"The head of {_listed(config.classes)} is replaced by one of {_listed(classes)}, drawn with seed {seed}."
+            )
+    elif (order := class_order(config.classes, classes)) is not None:
+        for name in last:
+            known[name] = np.asarray(known[name])[..., order]
+    elif last and names_classes(config.classes) and target != "number":
+        pairs = [f"{old} is {new}" for old, new in zip(config.classes, classes, strict=True)]
+        say(f"The model's classes have other names than the data's, so their numbers count: {_listed(pairs)}.")
+    return changed, known | draw({name: own for name, own in layouts.items() if name not in known}, seed=seed)
+
+
+# The names of a norm's weight and bias in checkpoints that were converted from TensorFlow.
+OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+T5_HEAD = ("classifier.weight", "classifier.bias")  # of a T5 with a head for classes
+# The ends of names of tensors that no model is trained by: numbers of positions, which every program computes itself.
+BUFFERS = ("position_ids", "token_type_ids", "num_batches_tracked", "inv_freq", "masked_bias")
+# A tensor of a layer, which has a number. One that is not used says that the config is of another model.
+IN_LAYER = re.compile(r"\b(layers?|block|albert_layers)\.\d+\.")
+# The ends of names of tensors by which a program keeps a matrix in fewer bits (GPTQ, AWQ, bitsandbytes, compressed-tensors, FP8).
+QUANTIZED = (
+    ".qweight",
+    ".qzeros",
+    ".scales",
+    ".SCB",
+    ".absmax",
+    ".quant_map",
+    ".weight_packed",
+    ".weight_scale",
+    "_scale_inv",
+)
+
+
+def _of_encoder(config: EncoderConfig, stored: Mapping[str, LazyArray], *, model: str) -> dict[str, LazyArray]:
+    """Return the tensors of an encoder's checkpoint by the names of `weight_layouts`, whatever they are below.
+
+    Raises UsageError if the matrix by which it fills masks is another one than its embeddings.
+    """
+    layouts = weight_layouts(config)
+    (table,) = layouts["embeddings.word"].tensors
+    head = {tensor for name, layout in layouts.items() if name.startswith(OF_HEADS) for tensor in layout.tensors}
+    prefix = _prefix(table.removeprefix(config.prefix), stored, model=model, usual=config.prefix)
+    found: dict[str, LazyArray] = {}
+    for name, tensor in stored.items():
+        for old, new in OLD_NAMES.items():
+            name = name.replace(old, new)
+        if name.startswith(prefix) and (prefix or name not in head):
+            name = f"{config.prefix}{name.removeprefix(prefix)}"
+        elif prefix.endswith(config.prefix):
+            name = name.removeprefix(prefix.removesuffix(config.prefix))
+        found[name] = tensor
+    if config.masked:
+        (bias,) = layouts["masked.bias"].tensors
+        root = bias.removesuffix(".bias")
+        outputs = [name for name in (f"{root}.decoder.weight", f"{root}.weight") if name in found]
+        if outputs and table in found and not _same(found, table, outputs[0]):
+            raise UsageError(
+                f"{model} fills masks by {outputs[0]}, which is not its embeddings, and only tied matrices are computed here: "
+                "take a model with tied ones."
+            )
+        if f"{root}.decoder.bias" in found:
+            found.setdefault(bias, found[f"{root}.decoder.bias"])
+    return found
+
+
+def _prefix(anchor: str, stored: Mapping[str, LazyArray], *, model: str, usual: str) -> str:
+    """Return what the names of a checkpoint's tensors have before those of the model, of which `anchor` is one.
+
+    It is the `usual` one if there are several. Raises UsageError if none of them is.
+    """
+    prefixes = sorted(name.removesuffix(anchor) for name in stored if f".{name}".endswith(f".{anchor}"))
+    if len(prefixes) > 1 and not {usual, ""} & {*prefixes}:
+        raise UsageError(f"{model} holds several models ({', '.join(prefixes)}): pass a checkpoint of one.")
+    return prefixes[0] if len(prefixes) == 1 else "" if "" in prefixes else usual
 
 
 def _of_t5(
-    config: ModelConfig, tensors: Mapping[str, LazyArray], *, model: str, encoder: bool
+    config: ModelConfig, stored: Mapping[str, LazyArray], *, model: str, encoder: bool
 ) -> tuple[ModelConfig, dict[str, LazyArray]]:
-    """Return a T5's config, whose embeddings are tied as the file has them, and its tensors, the input embedding by its name.
-
-    Of an encoder alone, or one with a head, other tensors may be there. Raises UsageError if one lacks, or a T5 has another.
-    """
-    inside, one_stack = IN_CLASSIFIER if config.classes else "", encoder or bool(config.classes)
+    """Return a T5's config, whose embeddings are tied as the file has them, and its tensors, the input embedding by its name."""
+    inside = IN_CLASSIFIER if config.classes else ""
+    prefix = _prefix("encoder.block.0.layer.0.SelfAttention.q.weight", stored, model=model, usual=inside)
+    tensors = {
+        f"{inside}{name.removeprefix(prefix)}" if name.startswith(prefix) and name not in T5_HEAD else name: tensor
+        for name, tensor in stored.items()
+    }
     shared = next((name for alias in EMBEDDING_ALIASES if (name := f"{inside}{alias}") in tensors), None)
-    known = {*EMBEDDING_ALIASES, "lm_head.weight", UNUSED, *(tensors if one_stack else ())}
-    if not one_stack:
+    if not (encoder or config.classes):
         shared = shared or ("lm_head.weight" if "lm_head.weight" in tensors else None)
         tied = "lm_head.weight" not in tensors or shared == "lm_head.weight"
-        tied = tied or (config.tie_word_embeddings and _same(tensors, str(shared)))
+        tied = tied or (config.tie_word_embeddings and _same(tensors, str(shared), "lm_head.weight"))
+        if tied:
+            tensors = {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight" or name == shared}
         config = dataclasses.replace(config, tie_word_embeddings=tied)
-    layouts = of_encoder(config) if encoder else weight_layouts(config)
-    wanted = {tensor for layout in layouts.values() for tensor in layout.tensors}
-    found = {**tensors, **({f"{inside}shared.weight": tensors[shared]} if shared else {})}
-    missing, strange = sorted(wanted - found.keys()), sorted(tensors.keys() - known - wanted)
-    if missing or strange:
-        what = f"lacks {missing[0]}" if missing else f"has {strange[0]}, which no T5 has"
-        kinds = (
-            "a checkpoint of T5ForConditionalGeneration, MT5ForConditionalGeneration or UMT5ForConditionalGeneration"
+    if shared:
+        copies = {f"{inside}{alias}" for alias in EMBEDDING_ALIASES} | ({shared} - {f"{inside}shared.weight"})
+        table = tensors[shared]
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in copies}
+        tensors[f"{inside}shared.weight"] = table
+    return config, tensors
+
+
+def _check_complete(
+    config: Config, tensors: Mapping[str, LazyArray], wanted: Set[str], *, model: str, encoder: bool
+) -> None:
+    """Raise UsageError for weights that are missing or quantized, and for those of a layer that the config does not have."""
+    found = {name for name, tensor in tensors.items() if tensor.is_weight}
+    missing = sorted(wanted - found)
+    rounded = [name for name in missing if name in tensors] + [name for name in tensors if name.endswith(QUANTIZED)]
+    if missing and rounded:
+        raise UsageError(
+            f"{model} is quantized ({rounded[0]} is {tensors[rounded[0]].stored_dtype}): pass the checkpoint that it was made"
+            " from, in float32, float16 or bfloat16."
         )
-        if one_stack:
-            kinds = (
-                "the whole model that t5prep exported" if config.classes else "a T5, or its encoder (T5EncoderModel)"
+    if missing:
+        raise UsageError(f'"{model}" lacks {missing[0]}: pass {_kind(config, encoder=encoder)}.')
+    alone = encoder or bool(config.classes)  # without a decoder
+    unused = (name for name in sorted(found - wanted - {UNUSED}) if not (alone and "decoder." in name))
+    for name in unused:
+        if IN_LAYER.search(name) and not name.endswith(BUFFERS) and np.asarray(tensors[name]).any():
+            raise UsageError(
+                f"{model} has {name}, which a model of its config.json does not have: they are not of one model, or its"
+                " adapters are not merged. Fetch both again, or merge the adapters."
             )
-        raise UsageError(f'"{model}" {what}: pass {kinds}.')
-    return config, found
 
 
-def _of_family(config: ModelConfig, tensors: Mapping[str, LazyArray], *, model: str) -> dict[str, LazyArray]:
-    """Return the tensors of a model of a family that writes texts. Raises UsageError if it lacks one, or has another."""
-    named: dict[str, LazyArray] = family_module(config.model_type).named(config, tensors)
-    wanted = {tensor for layout in weight_layouts(config).values() for tensor in layout.tensors}
-    for what, names in (("lacks", wanted - named.keys()), ("has the unknown", named.keys() - wanted)):
-        if names:
-            kind = f"{config.title} that writes texts"
-            raise UsageError(f'"{model}" {what} {min(names)}: pass a whole checkpoint of a {kind}.')
-    return named
+def _kind(config: Config, *, encoder: bool) -> str:
+    """Return what checkpoint a model of this config is read from, in words."""
+    if isinstance(config, EncoderConfig):
+        return f"a checkpoint of {CLASS_NAMES[config.model_type]}, pretrained or with a classification head"
+    if config.model_type in FAMILIES:
+        return f"a whole checkpoint of a {config.title} that writes texts"
+    if config.classes:
+        return "the whole model that t5prep exported"
+    if encoder:
+        return "a T5, or its encoder (T5EncoderModel)"
+    return "a checkpoint of T5ForConditionalGeneration, MT5ForConditionalGeneration or UMT5ForConditionalGeneration"
+
+
+LISTED = 6  # names in a sentence
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return f"{', '.join(names[:LISTED])}{more}"
 
 
 def random_weights(config: Config, *, seed: int = 0) -> dict[str, np.ndarray]:
@@ -251,9 +364,9 @@ def _files(model: str | Path | ModelFiles) -> ModelFiles:
     return model if isinstance(model, ModelFiles) else model_files.find(model)
 
 
-def _same(tensors: Mapping[str, LazyArray], shared: str) -> bool:
+def _same(tensors: Mapping[str, LazyArray], table: str, output: str) -> bool:
     """Check whether the output's matrix is equal to the embedding."""
-    one, other = tensors[shared], tensors["lm_head.weight"]
+    one, other = tensors[table], tensors[output]
     begins = range(0, one.shape[0], COMPARED_ROWS)
     parts = ((slice(begin, begin + COMPARED_ROWS),) for begin in begins)
     return one.shape == other.shape and all(np.array_equal(one.read(part), other.read(part)) for part in parts)

@@ -44,10 +44,13 @@ def tensors(model: ModelFiles) -> dict[str, LazyArray]:
         if whole in model.names:
             return _read(model, whole, read)
         if f"{whole}.index.json" in model.names:
-            tensors: dict[str, LazyArray] = {}
-            for part in _parts(model, f"{whole}.index.json"):
-                tensors |= _read(model, part, read)
-            return tensors
+            parts = _parts(model, f"{whole}.index.json")
+            return {
+                name: stored
+                for part in sorted(set(parts.values()))
+                for name, stored in _read(model, part, read).items()
+                if parts.get(name, part) == part  # a part may have a copy of a tensor that another one is named for
+            }
     if name := _unread(model):
         raise UsageError(
             f"{model.name} has its weights in {name} alone, which is not read. Convert it once, "
@@ -76,13 +79,13 @@ def _unread(model: ModelFiles) -> str | None:
     return next((name for name in CONVERT if {name, f"{name}.index.json"} & model.names), None)
 
 
-def _parts(model: ModelFiles, index: str) -> list[str]:
-    """Return the files that an index names. Raises UsageError if one is missing."""
+def _parts(model: ModelFiles, index: str) -> dict[str, str]:
+    """Return the file that an index names for each tensor. Raises UsageError if one is missing."""
     try:
-        parts = sorted({str(file) for file in json.loads(model.read(index))["weight_map"].values()})
+        parts = {str(name): str(file) for name, file in json.loads(model.read(index))["weight_map"].items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UsageError(f"{model.name}: {index} is damaged ({type(error).__name__}): fetch it again.") from error
-    if missing := [part for part in parts if part not in model.names]:
+    if missing := sorted(set(parts.values()) - model.names):
         raise UsageError(f"{model.name} lacks {missing[0]}, which {index} names: fetch it again.")
     return parts
 
@@ -107,4 +110,4 @@ def _named(model: ModelFiles, file: str, stored: LazyArray) -> LazyArray:
         except (UnreadableError, OSError) as error:
             raise UsageError(f"{model.name}: {file} cannot be read, for {error}.") from error
 
-    return LazyArray(stored.shape, part)
+    return LazyArray(stored.shape, part, stored_dtype=stored.stored_dtype)

@@ -19,14 +19,19 @@ class LazyArray:
     """Read a float32 array in parts: `array[index]` reads one part, `np.asarray(array)` all of it, anew each time.
 
     A tensor in a file is one, with PyTorch's order of axes. `part(index)` returns the part float32[length of each slice]. An
-    index is made of slices without steps and of ints.
+    index is made of slices without steps and of ints. `stored_dtype` is the dtype of the values in the file.
     """
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, shape: Sequence[int], part: ReadPart) -> None:
-        self.shape = tuple(shape)
+    def __init__(self, shape: Sequence[int], part: ReadPart, *, stored_dtype: str = "float32") -> None:
+        self.shape, self.stored_dtype = tuple(shape), stored_dtype
         self._part = part
+
+    @property
+    def is_weight(self) -> bool:
+        """Check whether the file stores floats that a weight can be read from."""
+        return self.stored_dtype in DTYPES
 
     def __getitem__(self, index: Any) -> np.ndarray:
         """Return one part. Raises IndexError for an index of another kind."""
@@ -51,12 +56,13 @@ class LazyArray:
         return LazyArray(
             (count, *self.shape[1:]),
             lambda index: self._part((slice(first + index[0].start, first + index[0].stop), *index[1:])),
+            stored_dtype=self.stored_dtype,
         )
 
     @property
     def transposed(self) -> "LazyArray":
         """Return the same array with its axes in reverse order."""
-        return LazyArray(self.shape[::-1], lambda index: self._part(index[::-1]).T)
+        return LazyArray(self.shape[::-1], lambda index: self._part(index[::-1]).T, stored_dtype=self.stored_dtype)
 
 
 def full_index(index: Sequence[slice], shape: Sequence[int]) -> Index:
@@ -87,6 +93,22 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "float16": np.dtype("<f2"),
     "bfloat16": np.dtype(tf.bfloat16.as_numpy_dtype),
 }
+# Other dtypes that tensors of a checkpoint may have, by their bits: buffers such as BERT's `position_ids`, quantized weights.
+OTHER_DTYPES = {
+    **{
+        "bool": 8,
+        "uint8": 8,
+        "int8": 8,
+        "uint16": 16,
+        "int16": 16,
+        "uint32": 32,
+        "int32": 32,
+        "uint64": 64,
+        "int64": 64,
+    },
+    **{"complex64": 64, "complex128": 128, "float8_e4m3": 8, "float8_e5m2": 8, "float8_e8m0": 8},
+    **{"float6_e2m3": 6, "float6_e3m2": 6, "float4": 4},
+}
 
 
 MOST_DESCRIPTION_BYTES = 1 << 24  # of the file that describes an array, or lists all of them
@@ -99,14 +121,31 @@ class UnreadableError(Exception):
 def in_file(path: Path, *, dtype: str, shape: Sequence[int], offset: int) -> LazyArray:
     """Return a tensor whose values are contiguous from byte `offset` on.
 
-    Raises UnreadableError for a dtype that is not a float, and if the file ends before the tensor does.
+    A tensor of another dtype than a weight's has a shape, and its values cannot be read. Raises UnreadableError for an
+    unknown dtype, and if the file ends before the tensor does.
     """
-    return in_pieces(path, dtype=dtype, shape=shape, pieces=[(offset, size_of(dtype, shape))])
+    if dtype in DTYPES:
+        return in_pieces(path, dtype=dtype, shape=shape, pieces=[(offset, size_of(dtype, shape))])
+    if offset < 0 or offset + size_of(dtype, shape) > path.stat().st_size:
+        raise UnreadableError("it is cut short")
+    return without_values(dtype=dtype, shape=shape)
+
+
+def without_values(*, dtype: str, shape: Sequence[int]) -> LazyArray:
+    """Return a tensor of another dtype than a weight's, whose values cannot be read. Raises UnreadableError for an unknown dtype."""
+    size_of(dtype, shape)
+
+    def refuse(_: Index) -> np.ndarray:
+        raise UnreadableError(f"it has a weight of {dtype}, and weights are float64, float32, float16 or bfloat16")
+
+    return LazyArray(shape, refuse, stored_dtype=dtype)
 
 
 def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[tuple[int, int]]) -> LazyArray:
     """Return a tensor whose values are in several pieces, each (offset, bytes). Raises UnreadableError."""
     size = size_of(dtype, shape)
+    if dtype not in DTYPES:
+        raise UnreadableError(f"it has a tensor of {dtype}, and weights are float64, float32, float16 or bfloat16")
     if sum(length for _, length in pieces) != size:
         raise UnreadableError(f"a tensor of shape {tuple(shape)} has {sum(n for _, n in pieces):,} bytes, not {size:,}")
     end = path.stat().st_size
@@ -125,16 +164,17 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
         kept = values.reshape(rows.stop - rows.start, *shape[1:])[(slice(None), *others)]
         return kept.astype(np.float32, copy=False)
 
-    return LazyArray(shape, part)
+    return LazyArray(shape, part, stored_dtype=dtype)
 
 
 def size_of(dtype: str, shape: Sequence[int]) -> int:
-    """Return the bytes of a tensor. Raises UnreadableError for a dtype that is not a float, or an invalid shape."""
-    if dtype not in DTYPES:
-        raise UnreadableError(f"it has a tensor of {dtype}, and weights are float32, float16 or bfloat16")
+    """Return the bytes of a tensor. Raises UnreadableError for an unknown dtype, or an invalid shape."""
+    if dtype not in DTYPES and dtype not in OTHER_DTYPES:
+        raise UnreadableError(f"it has a tensor of the unknown dtype {str(dtype)[:40]}")
     if not all(type(length) is int and length >= 0 for length in shape) or len(shape) > 8:
         raise UnreadableError(f"it has a tensor of shape {tuple(shape)}")
-    return math.prod(shape) * DTYPES[dtype].itemsize
+    bits = OTHER_DTYPES[dtype] if dtype in OTHER_DTYPES else 8 * DTYPES[dtype].itemsize
+    return -(-math.prod(shape) * bits // 8)
 
 
 def read_small(path: Path, most: int) -> bytes:

@@ -6,6 +6,7 @@ functions of this file and PyTorch's storages by name, any other name is an erro
 """
 
 import dataclasses
+import os
 import pickle
 import pickletools
 import zipfile
@@ -15,14 +16,19 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from t5prep.train.published.stored import DTYPES, Index, LazyArray, UnreadableError, in_file, size_of
+from t5prep.train.published.stored import DTYPES, Index, LazyArray, UnreadableError, in_file, size_of, without_values
 
-# PyTorch's storages of floats; a T5 has no others.
+# PyTorch's storages by the dtype of their values. Weights have floats; buffers such as `position_ids`, whole numbers.
 STORAGES = {
-    "DoubleStorage": "float64",
-    "FloatStorage": "float32",
-    "HalfStorage": "float16",
-    "BFloat16Storage": "bfloat16",
+    **{"DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16"},
+    **{
+        "LongStorage": "int64",
+        "IntStorage": "int32",
+        "ShortStorage": "int16",
+        "CharStorage": "int8",
+        "ByteStorage": "uint8",
+    },
+    **{"BoolStorage": "bool", "ComplexFloatStorage": "complex64", "ComplexDoubleStorage": "complex128"},
 }
 # A model has some hundred tensors; a pickle with far more values is not a model.
 MOST_INSTRUCTIONS = 5_000_000
@@ -121,7 +127,7 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Storage:
         """Return the storage that a persistent id names: `("storage", type, key, device, size[, view])`."""
         kind, dtype, key, _, size, *view = pid
-        if kind != "storage" or dtype not in DTYPES or not isinstance(key, str | int):
+        if kind != "storage" or dtype not in STORAGES.values() or not isinstance(key, str | int):
             shown = repr(kind[:40]) if isinstance(kind, str) else type(kind).__name__
             raise UnreadableError(f"it has a part that is not a storage of tensors ({shown})")
         begin = int(view[0][1]) if view and view[0] else 0
@@ -168,6 +174,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 # The first two pickles of the older format (torch/serialization.py).
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+MOST_BYTEORDER = 16  # bytes that are read of the entry that says "little" or "big"
 LOCAL_HEADER = 30  # bytes of a zip entry's local header before its name
 
 # The byte at which a storage's values begin, and the number of its values in the archive.
@@ -191,8 +198,11 @@ def _zip(file: BinaryIO) -> tuple[Any, Place]:
     try:
         archive = zipfile.ZipFile(file)
         entries = {info.filename.partition("/")[2]: info for info in archive.infolist()}
-        if "byteorder" in entries and archive.read(entries["byteorder"]) != b"little":
-            raise UnreadableError("its numbers are big-endian")
+        if "byteorder" in entries:
+            _begin(file, entries["byteorder"])  # refuses a compressed one, which could unpack to any size
+            with archive.open(entries["byteorder"]) as content:
+                if content.read(MOST_BYTEORDER) != b"little":
+                    raise UnreadableError("its numbers are big-endian")
         _begin(file, entries["data.pkl"])
         with archive.open(entries["data.pkl"]) as content:
             state = load_pickle(content)  # type: ignore[arg-type]
@@ -204,7 +214,7 @@ def _zip(file: BinaryIO) -> tuple[Any, Place]:
         name = f"data/{storage.key}"
         if name not in begins:
             raise UnreadableError("its archive lacks a storage")
-        return begins[name], entries[name].file_size // DTYPES[storage.dtype].itemsize
+        return begins[name], entries[name].file_size // size_of(storage.dtype, ())
 
     return state, place
 
@@ -231,11 +241,13 @@ def _legacy(file: BinaryIO) -> tuple[Any, Place]:
         raise UnreadableError("its numbers are big-endian")
     state, keys = load_pickle(file), load_pickle(file)
     cuts = [cut for cut in state.values() if isinstance(cut, Cut)] if isinstance(state, dict) else []
-    itemsizes = {cut.storage.key: DTYPES[cut.storage.dtype].itemsize for cut in cuts}
-    begins = {}
+    itemsizes = {cut.storage.key: size_of(cut.storage.dtype, ()) for cut in cuts}
+    begins, end = {}, os.fstat(file.fileno()).st_size
+    if not isinstance(keys, list) or not all(isinstance(key, str | int) for key in keys):
+        raise UnreadableError("it does not list its storages")
     for key in keys:
         count = int.from_bytes(file.read(8), "little", signed=True)
-        if str(key) not in itemsizes or count < 0:
+        if str(key) not in itemsizes or not 0 <= count * itemsizes[str(key)] <= end:
             raise UnreadableError("it is cut short")
         begins[str(key)] = (file.tell(), count)
         file.seek(count * itemsizes[str(key)], 1)
@@ -255,6 +267,8 @@ def _tensor(path: Path, cut: Cut, place: Place) -> LazyArray:
     last = first + sum((length - 1) * stride for length, stride in zip(cut.shape, cut.strides, strict=True))
     if first < 0 or min(cut.strides, default=0) < 0 or (0 not in cut.shape and last >= count):
         raise UnreadableError("a tensor reaches beyond its storage")
+    if cut.storage.dtype not in DTYPES:
+        return without_values(dtype=cut.storage.dtype, shape=cut.shape)
     offset = begin + first * DTYPES[cut.storage.dtype].itemsize
     if cut.strides == _contiguous(cut.shape):
         return in_file(path, dtype=cut.storage.dtype, shape=cut.shape, offset=offset)
@@ -264,7 +278,7 @@ def _tensor(path: Path, cut: Cut, place: Place) -> LazyArray:
         strides = [stride * 4 for stride in cut.strides]
         return np.lib.stride_tricks.as_strided(flat.read(), cut.shape, strides, writeable=False)[index]
 
-    return LazyArray(cut.shape, part)
+    return LazyArray(cut.shape, part, stored_dtype=cut.storage.dtype)
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import loading
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
+from t5prep.train.log import say
 from t5prep.train.model import lora
 from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig, filling_masks, read_config, with_classes
 from t5prep.train.model.weight_layout import weight_layouts
@@ -162,11 +163,20 @@ def begin(
     hosts.wait(f"{out} begun")
 
 
-def open_model(name: str, *, which: str = "best", encoder: bool = False, masked: bool = False) -> Model:
+def open_model(
+    name: str,
+    *,
+    which: str = "best",
+    encoder: bool = False,
+    masked: bool = False,
+    for_classes: bool = False,
+    head_seed: int | None = None,
+) -> Model:
     """Open a run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
 
     With `encoder`, a model in Hugging Face layout needs no other weights than its encoder's; with `masked`, or where its
-    manifests say that it was trained so, an encoder's head is the one that fills masks.
+    manifests say that it was trained so, an encoder's head is the one that fills masks. `for_classes` and `head_seed`: as
+    for `load_weights`.
     Raises UsageError, OutputError or TokenizerError.
     """
     if not is_run(name):
@@ -183,7 +193,9 @@ def open_model(name: str, *, which: str = "best", encoder: bool = False, masked:
         manifests = _manifests_of(files)
         copies = _copies(files.names, files.read, where=name, manifests=manifests)
         masked = masked or any(one.hides_tokens for one in manifests)
-        config, weights = load_weights(files, encoder=encoder, masked=masked)
+        config, weights = load_weights(
+            files, encoder=encoder, masked=masked, for_classes=for_classes, head_seed=head_seed, say=say
+        )
         return Model(name, config, weights, _tokenizer_in(name), manifests, None, None, *copies)
     path, state = checkpoints.choose(name, which=which)
     file = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
@@ -252,7 +264,7 @@ def start_from(
         return shape, {**random_weights(shape, seed=config.seed)}, None
     if config.model == "tiny":
         raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
-    model = open_model(config.model, masked=masked)
+    model = open_model(config.model, masked=masked, for_classes=bool(classes), head_seed=config.seed)
     if model.config.vocab_size < (needed or ids):
         if model.tokenizer and model.tokenizer.vocab_size <= model.config.vocab_size and ids <= model.tokenizer.size:
             raise UsageError(
@@ -265,7 +277,8 @@ def start_from(
         )
     _check_target(config, model.config, classes, masked=masked)
     if classes:
-        return *for_classes(model.config, model.weights, classes, seed=config.seed, target=target), model.tokenizer
+        begun = for_classes(model.config, model.weights, classes, seed=config.seed, target=target, say=say)
+        return *begun, model.tokenizer
     return model.config, model.weights, model.tokenizer
 
 

@@ -21,6 +21,12 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
         raise UsageError("These datasets have different classes, or classes and texts, as targets: train one by one.")
     if target == "tags" and any(one != other for one, other in configs.parse_buckets(config.buckets)):
         raise UsageError("A tag stands at its word: give buckets of equal sides, as in --set buckets=64x64,128x128")
+    if target in ("labels", "number"):  # their losses have no softmax over classes
+        for key in ("label_smoothing", "z_loss"):
+            if key in configs.given(config) and getattr(config, key):
+                raise UsageError(
+                    f"{key} is {getattr(config, key)}, and does nothing where targets are {target}: leave it out, or --set {key}=0"
+                )
     evaluated = [dataset for dataset in manifests if config.eval_split in dataset.splits]
     if not evaluated:
         _refuse_settings_of_evaluation(config, manifests)

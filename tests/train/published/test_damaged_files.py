@@ -15,7 +15,7 @@ from typing import Any
 import model_formats
 import numpy as np
 import pytest
-from model_formats import Call, pickled, tensor
+from model_formats import Call, LongStorage, pickled, tensor
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
@@ -294,7 +294,52 @@ def test_places_that_are_no_whole_numbers_are_refused(model: Path) -> None:
         refused(model, "lies from byte")
 
 
-def test_weights_of_whole_numbers_are_refused(model: Path) -> None:
-    header = json.dumps({"shared.weight": {"dtype": "I8", "shape": [2], "data_offsets": [0, 2]}}).encode()
-    (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"ab")
-    refused(model, "tensor of I8, and weights are float32")
+def test_weights_of_whole_numbers_and_of_unknown_dtypes_are_refused(model: Path) -> None:
+    for dtype, why in (("I8", r"is quantized \(shared\.weight is int8\)"), ("I7", "a tensor of the unknown dtype I7")):
+        header = json.dumps({"shared.weight": {"dtype": dtype, "shape": [2], "data_offsets": [0, 2]}}).encode()
+        (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"ab")
+        refused(model, why)
+
+
+def test_a_tensor_before_the_first_value_is_refused(model: Path) -> None:
+    """Bytes of the header would else be weights."""
+    for places in ([-8, 0], [-16, -8]):
+        header = json.dumps({"shared.weight": {"dtype": "F32", "shape": [2], "data_offsets": places}}).encode()
+        (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
+        refused(model, "lies from byte -")
+
+
+def test_a_compressed_byteorder_is_refused_before_it_is_unpacked(model: Path) -> None:
+    path = model / "pytorch_model.bin"
+    write_archive(path, pickled(state()))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("archive/byteorder", b"little" + bytes(1 << 20), zipfile.ZIP_DEFLATED)
+    refused(model, "compressed")
+    write_archive(path, pickled(state()), extra={"archive/byteorder": b"little" + bytes(1 << 20)})
+    refused(model, "big-endian")
+
+
+@pytest.mark.parametrize(
+    ("keys", "count", "why"),
+    [
+        (None, 0, "does not list its storages"),
+        ({"0": 1}, 0, "does not list its storages"),
+        ([1.5], 0, "does not list its storages"),
+        (["0"], (1 << 63) - 1, "is cut short"),
+        (["0"], 1 << 40, "is cut short"),
+        (["0"], -1, "is cut short"),
+    ],
+)
+def test_storages_of_the_old_format_that_cannot_be_are_refused(model: Path, keys: Any, count: int, why: str) -> None:
+    parts = [0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}]
+    content = b"".join(pickle.dumps(part, 2) for part in parts) + pickled(state()) + pickle.dumps(keys, 2)
+    (model / "pytorch_model.bin").write_bytes(content + struct.pack("<q", count) + bytes(64))
+    refused(model, why)
+
+
+def test_buffers_of_whole_numbers_are_passed_over_in_a_pickle(model: Path) -> None:
+    tensors = {"position_ids": tensor("0", (1, 16), kind=LongStorage), **state()}
+    write_archive(model / "pytorch_model.bin", pickled(collections.OrderedDict(tensors)))
+    said: list[str] = []
+    load_weights(model, say=said.append)
+    assert said == [f"Not used of {model}: position_ids."]

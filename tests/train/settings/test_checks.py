@@ -2,6 +2,7 @@
 
 import dataclasses
 import types
+from typing import Any
 
 import pytest
 
@@ -51,3 +52,14 @@ def test_buckets_of_tags_have_equal_sides() -> None:
     dataset = types.SimpleNamespace(settings=types.SimpleNamespace(target="tags"), class_names=["O"])
     with pytest.raises(UsageError, match="give buckets of equal sides"):
         checks.check_data(configs.build({"buckets": ("32x32", "64x16")}), [dataset])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("target", ["labels", "number"])
+def test_settings_of_a_softmax_are_refused_where_there_is_none(target: str) -> None:
+    settings = types.SimpleNamespace(target=target, layout="padded", target_length=1)
+    dataset: Any = types.SimpleNamespace(settings=settings, class_names=["a"], splits={"validation": None})
+    for key, value in (("label_smoothing", 0.1), ("z_loss", 0.01)):
+        with pytest.raises(UsageError, match=rf"{key} is {value}, and does nothing where targets are {target}"):
+            checks.check_data(configs.build({key: value}), [dataset])
+    checks.check_data(configs.build({"z_loss": 0.0}), [dataset])
+    checks.check_data(configs.build({}), [dataset])
