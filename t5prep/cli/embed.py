@@ -18,10 +18,10 @@ from t5prep.io.progress import Progress, number_of
 @click.option("--column", default="", help="The column with the texts  [default: as the run's task reads, or input].")
 @click.option(
     "--pooling",
-    default="none",
+    default="auto",
     show_default=True,
-    type=click.Choice(["none", "mean", "first"]),
-    help="A vector for each token, or one a text: the mean, or the first token's.",
+    type=click.Choice(["auto", "none", "mean", "first"]),
+    help="A vector for each token, or one a text: the mean, or the first token's. auto: as the model's modules.json says, or none.",
 )
 @click.option("--normalize", is_flag=True, help="Divide the vector of a text by its length.")
 @click.option(
@@ -32,7 +32,10 @@ from t5prep.io.progress import Progress, number_of
     help="Of the vectors; of products too, where the device has them.",
 )
 @click.option(
-    "--length", default=0, type=click.IntRange(min=0), help="The most tokens of a text  [default: the run's, or 512]."
+    "--length",
+    default=0,
+    type=click.IntRange(min=0),
+    help="The most tokens of a text  [default: the run's, the model's own, or 512].",
 )
 @click.option("--padded", is_flag=True, help="Pad texts to --length, and keep the vectors of padding, with a mask.")
 @click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")

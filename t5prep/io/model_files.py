@@ -9,6 +9,8 @@ from typing import Any
 from t5prep.errors import UsageError
 from t5prep.io import paths
 
+# The file by which sentence-transformers knows the folders of a model.
+MODULES = "modules.json"
 # How the small text begins that Git keeps in place of a large file.
 _LFS = b"version https://git-lfs.github.com/spec/v1"
 # The advice for a name that is not found.
@@ -17,7 +19,10 @@ WANTED = "pass a directory with config.json and weights, or a name such as googl
 
 @dataclasses.dataclass(frozen=True)
 class ModelFiles:
-    """List a model's files. `name` is the model as the user named it; `names` are the names of its files."""
+    """List a model's files. `name` is the model as the user named it; `names` are the names of its files.
+
+    Beside sentence-transformers' `modules.json` they are also those of the files in its folders, as `1_Pooling/config.json`.
+    """
 
     name: str
     names: frozenset[str]
@@ -58,7 +63,12 @@ def find(name: str | Path) -> ModelFiles:
 
 def in_directory(folder: Path, *, name: str) -> ModelFiles:
     """Return the files directly in a directory; `name` is used in errors."""
-    return ModelFiles(name, frozenset(path.name for path in folder.iterdir() if path.is_file()), folder.joinpath)
+    paths_here = [path for path in folder.iterdir() if path.is_file()]
+    if any(path.name == MODULES for path in paths_here):
+        paths_here += [
+            path for inner in folder.iterdir() if inner.is_dir() for path in inner.iterdir() if path.is_file()
+        ]
+    return ModelFiles(name, frozenset(path.relative_to(folder).as_posix() for path in paths_here), folder.joinpath)
 
 
 def _on_the_hub(name: str) -> ModelFiles:
@@ -73,7 +83,9 @@ def _on_the_hub(name: str) -> ModelFiles:
         return _in_cache(name, f"the Hugging Face Hub answers {error.response.status_code}", error)
     except (OSError, errors.HTTPError) as error:  # type: ignore[attr-defined]  # httpx's own; offline is an OSError
         return _in_cache(name, "the Hugging Face Hub cannot be reached", error)
-    files = frozenset(one.rfilename for one in info.siblings or () if "/" not in one.rfilename)
+    every = [one.rfilename for one in info.siblings or ()]
+    depth = 1 if MODULES in every else 0
+    files = frozenset(file for file in every if file.count("/") <= depth)
 
     def fetch(file: str) -> Path:
         try:
@@ -83,7 +95,7 @@ def _on_the_hub(name: str) -> ModelFiles:
             raise UsageError(
                 f"{name}: {file} could not be fetched from the Hub ({status}). Try again later."
             ) from error
-        if fetched.parent.name != info.sha:  # the files would come from two versions
+        if fetched.parents[file.count("/")].name != info.sha:  # the files would come from two versions
             raise UsageError(f"{name} was changed on the Hub just now. Run this again.")
         return fetched
 

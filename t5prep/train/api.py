@@ -300,7 +300,7 @@ def embed(
     *,
     out: str,
     column: str = "",
-    pooling: str = "none",
+    pooling: str = "auto",
     normalize: bool = False,
     dtype: str = "bfloat16",
     length: int = 0,
@@ -331,10 +331,11 @@ def embed(
         out: A directory or gs:// prefix for `vectors-*.safetensors` and `manifest.json`.
         column: The column with the texts, which are used unchanged; "" for what the task of the model's run reads, or
             `input` if there is none. An empty text is embedded, too.
-        pooling: "none" for a vector of each token, "mean" for their mean, "first" for the first token's.
+        pooling: "none" for a vector of each token, "mean" for their mean, "first" for the first token's; "auto" for what the
+            model's own files say (sentence-transformers' modules.json: also Dense, Normalize, prompt), else "none".
         normalize: Whether to divide the vector of a text by its length.
         dtype: "bfloat16" or "float32", of the vectors. On a TPU or GPU, products are in it.
-        length: The most tokens of a text; 0 for the length of the run's data, or 512. Longer ones are cut.
+        length: The most tokens of a text; 0 for the length of the run's data, the model's own, or 512. Longer ones are cut.
         padded: Whether texts are padded to `length`, and the vectors of padding kept.
         batch: Rows in one batch, over all devices.
         shard_rows: Rows of a file; 0 for 1,024, or 16,384 with pooling.

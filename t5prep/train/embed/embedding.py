@@ -19,17 +19,22 @@ import numpy as np
 from t5prep import __version__, sources
 from t5prep.dataset import targets
 from t5prep.errors import Reject, UsageError
-from t5prep.io import atomic_files, gcs, signals
+from t5prep.io import atomic_files, gcs, model_files, signals
 from t5prep.sources import Resolved
 from t5prep.tokens import loading
+from t5prep.train.embed import sentence_recipe
+from t5prep.train.embed.sentence_recipe import SentenceRecipe
 from t5prep.train.embed.shards import Folder, name_of
 from t5prep.train.embed.vectors import Encoder, Output
+from t5prep.train.log import say
+from t5prep.train.model.architecture import EncoderConfig
 from t5prep.train.model.weight_layout import of_encoder
 from t5prep.train.model.weights import COMPARED_ROWS
 from t5prep.train.predict import rows as rows_of
 from t5prep.train.predict.predictor import WINDOW, bucket
 from t5prep.train.predict.rows import Question, Reading, Rows
 from t5prep.train.published.safetensors_file import BYTES
+from t5prep.train.published.stored import DTYPES
 from t5prep.train.run import run
 from t5prep.train.runtime import hosts
 
@@ -97,10 +102,15 @@ class Embedding:
                 raise UsageError(f"--{name} is {number}, and must be at least {max(least, 1)}.")
         self.source = sources.resolve(source) if isinstance(source, str) else source
         self._named = isinstance(source, str)
+        recipe = None if run.is_run(model) else sentence_recipe.read(model_files.find(model))
+        output, self._recipe = _choose(model, recipe, output)
         opened = run.open_model(model, which=which, encoder=True)
         manifest = rows_of.choose(opened.manifests, name=reading.task)
         texts = column or ("" if manifest else rows_of.INPUT)
         asking = rows_of.asking_of(opened, manifest, trust_code=trust_code, column=texts)
+        make = asking.to_inputs
+        if own := self._recipe:
+            asking = dataclasses.replace(asking, to_inputs=lambda record: own.prepare(make(record)))
         self.rows = Rows(self.source, asking, reading=reading, trained=manifest.settings if manifest else None)
         self._filters = manifest.settings.filter if manifest else ()
         self._opened, self._reading, self._column = opened, reading, column
@@ -111,17 +121,25 @@ class Embedding:
                 "the model's own, --tokenizer NAME."
             )
         chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
-        self.length = length or chosen.input_length
+        longest = (recipe.length if recipe else 0) or chosen.input_length
+        if isinstance(opened.config, EncoderConfig):
+            longest = min(longest, opened.config.max_positions - opened.config.first_position)
+        self.length = length or longest
         chosen = dataclasses.replace(chosen, input_length=self.length)
         self._featurize = targets.featurizer_of(chosen, self._words, classes=opened.config.classes)
         self.output, self._batch = output, batch
         self.width = opened.config.d_model
+        for step in self._recipe.after_pooling if self._recipe else ():
+            self.width = step.matrix.shape[1] if step else self.width
         self.rows_of_file = rows or (ROWS if output.pooling == "none" else ROWS_OF_TEXTS)
         self._devices = devices
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self._opened, self.output, rows=self._batch, tokenizer=self._words, **self._devices)
+        output = self.output
+        if self._recipe and self._recipe.has_matrices:  # the vectors are finished on the host
+            output = dataclasses.replace(output, dtype="float32", normalize=False)
+        return Encoder(self._opened, output, rows=self._batch, tokenizer=self._words, **self._devices)
 
     def write(self, out: str, *, watch: Watch | None = None) -> Embedded:
         """Write all vectors, or what is missing of them; `watch` is told the rows and bytes of text of each file.
@@ -133,13 +151,17 @@ class Embedding:
             if hosts.given_processes() > 1 or self._devices.get("tpu"):
                 _ = self._encoder  # joins the other hosts, of which one writes
                 stack.enter_context(hosts.together())
+            rows = itertools.islice(iter(self.rows), self._reading.limit)
+            first = list(itertools.islice(rows, self.rows_of_file))
+            if len(first) < self.rows_of_file:  # these are all
+                self._check_texts(self._ask(first))
+            questions = itertools.chain(first, rows)
             stack.enter_context(run.held(out))
             if not gcs.is_gs(out) and hosts.writes():
                 atomic_files.remove_left(Path(out), "vectors-*", "manifest.json", f"{atomic_files.UNFINISHED}*")
             folder = Folder(out, identity=self.identity(), writes=hosts.writes())
             shards: list[dict[str, Any]] = []
             kept = 0
-            questions = itertools.islice(iter(self.rows), self._reading.limit)
             for number in itertools.count():
                 some = list(itertools.islice(questions, self.rows_of_file))
                 if not some:
@@ -156,6 +178,16 @@ class Embedding:
             names = {"model_name": self._opened.name, "tokenizer_name": self._words.name}
             folder.finish(shards, created_by=f"t5prep {__version__}", **names, **totals, missing=dict(missing))
         return Embedded(out, **totals, width=self.width, files=len(shards), kept=kept, missing=dict(missing))
+
+    def _check_texts(self, asked: Sequence[_Text]) -> None:
+        """Raise UsageError if no row of a whole source has a text."""
+        if any(one.ids is not None for one in asked):
+            return
+        reasons = collections.Counter(one.reason for one in asked)
+        why = f": {', '.join(f'{reason} ({count:,})' for reason, count in reasons.most_common(3))}" if reasons else ""
+        raise UsageError(
+            f"None of the {len(asked):,} rows of {self.source.uri} has a text{why}. Name the column that has it: --column NAME"
+        )
 
     def _write_one(self, folder: Folder, name: str, questions: Sequence[Question]) -> dict[str, Any]:
         """Compute the vectors of the rows of a file, and write it; return what is known of it."""
@@ -230,6 +262,8 @@ class Embedding:
         found: dict[int, np.ndarray] = {}
         for places, lengths, work in begun:
             vectors = self._encoder.vectors_of(work)
+            if self._recipe and self._recipe.has_matrices:
+                vectors = self._recipe.finish(vectors).astype(DTYPES[self.output.dtype])
             for at, length, vector in zip(places, lengths, vectors, strict=False):
                 found[at] = vector[:length] if self.output.pooling == "none" and not self.output.padded else vector
         return [found[at] for at in range(len(found))]
@@ -250,11 +284,34 @@ class Embedding:
                 **dataclasses.asdict(self._reading),
             },
             **dataclasses.asdict(self.output),
+            "recipe": self._recipe.identity() if self._recipe else None,
             "width": self.width,
             "length": self.length,
             "batch": self._batch,
             "shard_rows": self.rows_of_file,
         }
+
+
+def _choose(model: str, recipe: SentenceRecipe | None, output: Output) -> tuple[Output, SentenceRecipe | None]:
+    """Return the output with its pooling decided, and the model's own recipe if it is what decides.
+
+    What another choice leaves out of the recipe is said. Raises UsageError for a recipe that is not computed here.
+    """
+    if output.pooling == "auto" and (recipe is None or output.padded):
+        if output.normalize:
+            raise UsageError("--normalize is for one vector a text: say which, --pooling mean (or first).")
+        output = dataclasses.replace(output, pooling="none")
+    if recipe is None:
+        return output, None
+    if output.pooling == "auto":
+        if recipe.others or not recipe.pooling:
+            raise UsageError(
+                f"{model} makes its vectors by {recipe.words()}, and not all of it is computed here. Choose yourself: "
+                "--pooling mean (or first, none)."
+            )
+        return dataclasses.replace(output, pooling=recipe.pooling, normalize=None in recipe.after_pooling), recipe
+    say(f"{model}'s own recipe is {recipe.words()}. Leave --pooling out to apply it; as chosen, its vectors differ.")
+    return output, None
 
 
 def _fingerprint(opened: run.Model) -> str:

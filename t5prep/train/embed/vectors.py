@@ -25,7 +25,7 @@ from t5prep.train.runtime.rows import on_rows
 from t5prep.train.runtime.state import put_weights
 from t5prep.train.step.step import OF_LAYERS, dtype_of
 
-POOLINGS = ("none", "mean", "first")
+POOLINGS = ("auto", "none", "mean", "first")
 DTYPES = ("bfloat16", "float32")
 _LEAST_NORM = 1e-12  # of a vector that is divided by its norm (torch.nn.functional.normalize)
 
@@ -34,9 +34,9 @@ _LEAST_NORM = 1e-12  # of a vector that is divided by its norm (torch.nn.functio
 class Output:
     """The choices that decide which vectors a text has.
 
-    `pooling`: "none" is a vector for each token; "mean" is their mean, and "first" the first token's. `normalize`: a text's
-    vector is divided by its length. `dtype`: of the vectors. `padded`: texts have the vectors of their padding, too. Raises
-    UsageError for choices that do not go together.
+    `pooling`: "none" is a vector for each token; "mean" is their mean, and "first" the first token's; "auto" is what the model's
+    own files say (`sentence_recipe`), else "none". `normalize`: a text's vector is divided by its length. `dtype`: of the
+    vectors. `padded`: texts have the vectors of their padding, too. Raises UsageError for choices that do not go together.
     """
 
     pooling: str = "none"
@@ -50,7 +50,7 @@ class Output:
                 raise UsageError(f'--{name} is "{value}".{did_you_mean(value, known)} It can be {", ".join(known)}.')
         if self.normalize and self.pooling == "none":
             raise UsageError("--normalize is for one vector a text: say which, --pooling mean (or first).")
-        if self.padded and self.pooling != "none":
+        if self.padded and self.pooling not in ("none", "auto"):
             raise UsageError(
                 f"--padded keeps the vectors of padding, and --pooling {self.pooling} makes one of a text."
             )
