@@ -291,7 +291,7 @@ class Settings:
     @property
     def drawn_by_id(self) -> bool:
         """Return whether a row's id alone decides its split, so that no id and no text can be in two."""
-        return self.splits is not None and not self.group_column
+        return self.splits is not None and not self.group_column and self.dedup != "exact"
 
     def token_choices(self) -> dict[str, Any]:
         """Return the fields of which another value gives other tokens."""

@@ -613,7 +613,7 @@ class _Steps:
         number = float(placement.uniform(self._sort.draw.keys(kept, digests, file=file))[at])
         group = kept["group"][at].as_py() if self._settings.group_column else None
         edges = np.concatenate([[0.0], np.cumsum(list(shares.values()))]).tolist()
-        by = "group" if group else "text" if self._settings.dedup == "exact" else "id"
+        by = "group" if group else "id"
         ranges = {name: list(pair) for name, pair in zip(shares, itertools.pairwise(edges), strict=True)}
         return told | {"by": by, "number": number, "ranges": ranges} | ({"group": group} if group else {})
 

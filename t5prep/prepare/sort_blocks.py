@@ -180,11 +180,11 @@ class BlockSorter:
         part, rows_of = kept["part"].to_numpy(), ids
         if part.any():
             ids = [f"{id}/{number}" if number else id for id, number in zip(ids, part.tolist(), strict=True)]
-        keys = kept["same"].to_pylist() if self._settings.dedup == "exact" else ids
-        digests = drawn_by = placement.digests(keys, seed=self._settings.seed)
-        if part.any():  # the parts of a row go to one split: that of the row
-            of_rows = placement.digests(rows_of, seed=self._settings.seed)
-            drawn_by = np.where((part > 0)[:, None], of_rows, digests)
+        exact, seed = self._settings.dedup == "exact", self._settings.seed
+        # Equal texts meet at one position; their ids draw their splits, as they do without --dedup.
+        digests = drawn_by = placement.digests(kept["same"].to_pylist() if exact else ids, seed=seed)
+        if exact or part.any():  # the parts of a row go to one split: that of the row
+            drawn_by = placement.digests(rows_of, seed=seed)
         names, of = self.draw(kept, drawn_by, file=block.file.name)
         record_ids = ids
         if self._several:

@@ -466,13 +466,14 @@ def _draws(
 ) -> Iterator[np.ndarray]:
     """Yield the numbers in 0..1 by which the different rows are drawn, in order, some at a time: float64[n].
 
-    A row is known by 64 bits of its position, and drawn by 64 others or those of its group; of equal rows in several groups the
-    smallest counts. What does not fit into memory waits in the folder.
+    A row is known by 64 bits of its position, and drawn by 64 of its id's digest or its group's; of equal rows that are drawn
+    apart the smallest counts. What does not fit into memory waits in the folder.
     """
     known = SortedPairs(folder / "rows")
-    for keys, groups in _rows(settings, task, source=source, own_splits=own_splits):
+    for keys, ids, groups in _rows(settings, task, source=source, own_splits=own_splits):
         digests = placement.digests(keys, seed=settings.seed)
-        drawn_by = placement.by_group(groups, digests, seed=settings.seed)
+        drawn_by = digests if keys is ids else placement.digests(ids, seed=settings.seed)
+        drawn_by = placement.by_group(groups, drawn_by, seed=settings.seed)
         pair = (placement.positions(digests)["high"], placement.drawing(drawn_by))
         known.add(np.stack(pair, axis=1).astype(np.uint64))
     drawn, before = SortedPairs(folder / "draws"), -1
@@ -486,8 +487,8 @@ def _draws(
 
 def _rows(
     settings: Settings, task: ChosenTask, *, source: Resolved, own_splits: Mapping[str, str]
-) -> Iterator[tuple[list[str], list[str | None]]]:
-    """Yield what decides the place of each example of a block that is drawn, and the groups of all."""
+) -> Iterator[tuple[list[str], list[str], list[str | None]]]:
+    """Yield what decides the position of each example of a block that is drawn, the ids and the groups of all."""
     examples_of, filters = BlockExamples(settings, task), Chain(settings.filter)
     for file in row_limit.limited_files(source.files, settings, task):
         if own_splits.get(blocks.files(file.element)[0].name, "train") != "train":
@@ -496,15 +497,18 @@ def _rows(
             yield _keys(examples_of(block), filters, block=block, by_text=settings.dedup == "exact")
 
 
-def _keys(examples: pa.Table, filters: Chain, *, block: Block, by_text: bool) -> tuple[list[str], list[str | None]]:
-    """Return what decides the place of each example of a block (its id, or its text), and the groups of all."""
+def _keys(
+    examples: pa.Table, filters: Chain, *, block: Block, by_text: bool
+) -> tuple[list[str], list[str], list[str | None]]:
+    """Return what decides the position of each example of a block (its id, or its text), the ids and the groups of all."""
     examples, reasons, _ = filters.of_table(examples)
     left = np.ones(len(examples), bool)
     left[list(reasons)] = False
     examples = examples.filter(pc.and_(pa.array(left), examples["split"].is_null())).combine_chunks()
     groups = examples["group"].to_pylist()
-    if by_text:
-        return list(map(earlier_datasets.digest, example_table.inputs_of(examples).lines().to_pylist())), groups
     places = (examples["row"].to_numpy() + block.first_row).tolist()
     named = zip(examples["id"].to_pylist(), places, strict=True)
-    return [f"{block.file.name}:{place}" if id is None else id for id, place in named], groups
+    ids = [f"{block.file.name}:{place}" if id is None else id for id, place in named]
+    if by_text:
+        return list(map(earlier_datasets.digest, example_table.inputs_of(examples).lines().to_pylist())), ids, groups
+    return ids, ids, groups

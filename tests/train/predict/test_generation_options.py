@@ -89,8 +89,9 @@ def test_an_option_reaches_the_search(
         assert {key: getattr(options, key) for key in chosen} == chosen
 
 
+# An untrained model ends no answer: `test_generate` compares what concerns the end with transformers.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", sorted(OPTIONS.keys() - {"length_penalty", "min_length"}))
 def test_an_option_changes_the_answers(name: str, model: str, data: str, tmp_path: Path) -> None:
     value, beside = OPTIONS[name]
     texts = [f"{n} two three" for n in ("one", "four", "nine", "zero")]
