@@ -187,6 +187,10 @@ def test_every_command_runs(system: str, published: Internet) -> None:
             assert [line["step"] for line in steps if "loss" in line] == [
                 1
             ]  # once, also where the command stands twice
+            for pushed in (word.removeprefix("push=") for word in words if word.startswith("push=")):
+                files = published.hub.models[pushed]
+                assert {"model.safetensors", "config.json", "spiece.model", "README.md"} <= files.keys()
+                assert any(name.startswith("runs/") for name in files)
         if words[1] == "export":
             assert Path(words[words.index("--out") + 1], "model.safetensors").is_file()
         if words[1] == "push":

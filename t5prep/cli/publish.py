@@ -98,7 +98,7 @@ def push_command(model: str | None, data: str | None, as_json: bool, **given: An
         address = upload.push(data, **given, tokenizer=tokenizer)
     elif os.path.isfile(os.path.join(model or "", "train.json")) or "://" in (model or ""):
         _model_options.need_tensorflow()
-        from t5prep.train.publish.best import push_best
+        from t5prep.train.publish.pushes import push_best
 
         address = push_best(model or "", **given, logs=logs)
     elif logs:

@@ -12,7 +12,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -181,6 +181,17 @@ def _received(response: Any) -> int:
     return int(last) + 1 if last else 0
 
 
+def create_repository(repo: str, *, kind: str, private: bool = False) -> str:
+    """Make a repository on the Hub where it is missing, and return its whole name.
+
+    `kind` is "model" or "dataset". Raises UsageError if the user is not logged in, OutputError if the Hub refuses.
+    """
+    import huggingface_hub
+
+    with _writing(repo):
+        return huggingface_hub.HfApi().create_repo(repo, repo_type=kind, private=private, exist_ok=True).repo_id
+
+
 def upload_to_hub(
     directory: str, *, repo: str, kind: str, private: bool, message: str, names: Sequence[str] | None = None
 ) -> str:
@@ -189,10 +200,9 @@ def upload_to_hub(
     `kind` is "model" or "dataset". Raises UsageError if the user is not logged in, OutputError if the Hub refuses.
     """
     import huggingface_hub
-    from huggingface_hub import errors
 
     api = huggingface_hub.HfApi()
-    try:
+    with _writing(repo):
         created = api.create_repo(repo, repo_type=kind, private=private, exist_ok=True)
         api.upload_folder(
             repo_id=created.repo_id,
@@ -201,6 +211,16 @@ def upload_to_hub(
             commit_message=message,
             allow_patterns=None if names is None else list(names),
         )
+        return str(created)
+
+
+@contextlib.contextmanager
+def _writing(repo: str) -> Iterator[None]:
+    """Raise UsageError or OutputError for what the Hub's library raises while a repository is written."""
+    from huggingface_hub import errors
+
+    try:
+        yield
     except errors.LocalTokenNotFoundError as error:
         raise UsageError("You are not logged in to the Hugging Face Hub: hf auth login") from error
     except errors.HfHubHTTPError as error:
@@ -212,4 +232,3 @@ def upload_to_hub(
         ) from error
     except (errors.HFValidationError, OSError) as error:
         raise OutputError(f"{repo} cannot be pushed: {str(error).splitlines()[0][:200]}") from error
-    return str(created)

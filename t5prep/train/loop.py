@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import numpy as np
@@ -31,6 +31,9 @@ from t5prep.train.runtime import hosts
 from t5prep.train.runtime.programs import METRICS
 from t5prep.train.runtime.state import Variables
 from t5prep.train.settings.config import TrainConfig
+
+if TYPE_CHECKING:
+    from t5prep.train.publish.pushes import CheckpointPushes
 
 # Steps that are started on the devices and not yet waited for. One is being computed, the input of the next one is
 # being transferred; more would only keep more batches in memory.
@@ -278,6 +281,7 @@ class TrainingLoop:
     log: RunLog
     profile: StepProfile
     signals: Signals
+    pushes: "CheckpointPushes | None" = None
 
     def run(self) -> None:
         """Make steps until the last one, until no evaluation is better for a while, or until a signal; then all is saved.
@@ -335,6 +339,8 @@ class TrainingLoop:
             self.writer.save(self.stepper.variables, state=self.state)
         if self.due.evaluate(now) and not stopping:
             self._evaluate(saved_already=saving)
+        if self.pushes and self.writer.step == now:
+            self.pushes.begin(now, self.writer.written)
         return saving and self.signals.stop(now)
 
     def _evaluate(self, *, saved_already: bool) -> None:

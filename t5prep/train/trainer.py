@@ -95,6 +95,13 @@ def _train(
     newest = checkpoints.last(config.out)
     state = _state(config, opened, newest, tokenizer=tokenizer, base=base, in_epoch=in_epoch)
 
+    pushes = None
+    if config.push and hosts.writes():
+        from t5prep.train.publish.pushes import (
+            CheckpointPushes,  # only here: a run that pushes nothing starts without it
+        )
+
+        pushes = CheckpointPushes(config.out, repo=config.push)  # before a step is paid for
     say(checkpoints.check_space(config.out, size=checkpoint_bytes(config, shape), keep=config.keep))
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
@@ -138,22 +145,26 @@ def _train(
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
     held = memory.Held.by(layout, step.variables, batch=config.batch)
-    writing = CheckpointWriter(config.out, keep=config.keep)
-    with Signals() as signals, writing as writer, memory.explained(config, held):
+    writing = CheckpointWriter(config.out, keep=config.keep, in_use=pushes.waiting if pushes else tuple)
+    pushing = pushes or contextlib.nullcontext()
+    with Signals() as signals, pushing, writing as writer, memory.explained(config, held):
         batches = device_feed.device_batches(opened, config, layout=layout, start_step=state.step)
         stepper = Stepper(step.run, variables, batches, rate=rate, wanted=due.log, number=state.step)
         del variables  # only the stepper may hold them: a step reuses their memory
         traced = StepProfile(config.out, steps=profile, first=state.step)
-        loop = TrainingLoop(state, due, stepper, evaluations, writer, log, traced, signals)
+        loop = TrainingLoop(state, due, stepper, evaluations, writer, log, traced, signals, pushes)
         loop.run()
     now = stepper.number
     if not loop.complete:
         raise T5prepError(f"Stopped by {signals.received} at step {now:,}, saved. The same command goes on from there.")
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Finish ──
+    log.flush()
+    if pushes and (last := checkpoints.last(config.out)):
+        pushes.finish(last[1].step)
+        checkpoints.prune(config.out, keep=config.keep)
     best, _ = checkpoints.best(config.out)
     weights = checkpoint_tensors.restore_weights(best, stepper.variables) if evaluations else {}
-    log.flush()
     say(
         f"{now:,} steps{' (no better metric for a while)' if loop.stopped_early else ''} "
         f"in {duration(time.monotonic() - began)}."

@@ -22,13 +22,15 @@ class _Repo:
 class Hub:
     """`publish` a dataset. Files of `large` bytes and more are in "LFS": listed with their SHA-256, served by `cdn`.
 
-    `models` are files by name of a model; who has the token may make one and commit to it, and `commits` are its messages.
+    `models` are files by name of a model; who has the token may make one and commit to it. `commits` are its messages, and
+    `history` has its files after each. A file that is already there has an `oid`, by which clients leave it out.
     """
 
     def __init__(self, cdn: str) -> None:
         self._cdn, self._repos, self.large = cdn, {}, 512
         self.models: dict[str, dict[str, bytes]] = {}
         self.commits: dict[str, list[str]] = {}
+        self.history: dict[str, list[dict[str, bytes]]] = {}
         self.token = "hf_the_right_token"
 
     def publish(
@@ -95,12 +97,17 @@ class Hub:
             self.commits.setdefault(name, [])
             return _json({"url": f"http://{request.headers['host']}/{name}", "name": name, "id": name})
         if found := re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+)/preupload/main", request.path):
-            modes = [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in said[0]["files"]]
+            there = {path: _blob(body) for path, body in self.models[found[1]].items()}
+            modes = [
+                {"path": path, "uploadMode": "regular", "shouldIgnore": False, "oid": there.get(path)}
+                for path in (file["path"] for file in said[0]["files"])
+            ]
             return _json({"files": modes})
         if found := re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+)/commit/main", request.path):
             name, files = found[1], [line["value"] for line in said if line["key"] == "file"]
             self.models[name] |= {file["path"]: base64.b64decode(file["content"]) for file in files}
             self.commits[name] += [line["value"]["summary"] for line in said if line["key"] == "header"]
+            self.history.setdefault(name, []).append(dict(self.models[name]))
             sha = self.model_sha(name)
             return _json({"commitUrl": f"http://{request.headers['host']}/{name}/commit/{sha}", "commitOid": sha})
         return _error(404, "", "not found")
@@ -150,8 +157,7 @@ class Hub:
         )
 
     def _sibling(self, key: str, body: bytes) -> dict[str, Any]:
-        blob = hashlib.sha1(b"blob %d\0" % len(body) + body).hexdigest()
-        said: dict[str, Any] = {"rfilename": key, "size": len(body), "blobId": blob}
+        said: dict[str, Any] = {"rfilename": key, "size": len(body), "blobId": _blob(body)}
         if len(body) >= self.large:
             said["lfs"] = {"size": len(body), "sha256": hashlib.sha256(body).hexdigest(), "pointerSize": 134}
         return said
@@ -167,6 +173,11 @@ class Hub:
             where = f"{self._cdn}/lfs/{name}/{revision}/{key}?X-Amz-Signature=5ecre7"
             return Answer(302, {"Location": where, **linked, **commit})
         return file_answer(body, **commit)
+
+
+def _blob(body: bytes) -> str:
+    """Git's name of a file's content."""
+    return hashlib.sha1(b"blob %d\0" % len(body) + body).hexdigest()
 
 
 def _json(said: Any, status: int = 200) -> Answer:

@@ -17,7 +17,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +181,12 @@ def choose(run: str, *, which: str = "best") -> tuple[str, State]:
     raise UsageError(f'{run} has no checkpoint "{which}". There are: {there}; also "best" and "last".')
 
 
-def save(run: str, write: Callable[[str], None], *, state: State, keep: int) -> str:
+def save(
+    run: str, write: Callable[[str], None], *, state: State, keep: int, in_use: Callable[[], Collection[int]] = tuple
+) -> str:
     """Write one checkpoint, complete or not at all, then delete those that are neither best nor among the last `keep`.
+
+    `in_use` returns the steps of further ones that stay.
 
     `write` gets a file name prefix and writes the tensors of this host under it. Every host calls this; the first one
     makes the directory and writes `checkpoint.json` at the end. Raises OutputError when it cannot be written; earlier
@@ -201,7 +205,7 @@ def save(run: str, write: Callable[[str], None], *, state: State, keep: int) -> 
             for name in files:
                 _to_disk(f"{path}/{name}")
             _mark(path, dataclasses.replace(state, files=files))
-            _prune(run, keep=keep)
+            prune(run, keep=keep, in_use=in_use)
         hosts.wait(f"{path} written")
     except (tf.errors.OpError, OSError) as error:
         with contextlib.suppress(tf.errors.OpError, OSError):  # what is there of it would take the room of the next one
@@ -211,7 +215,7 @@ def save(run: str, write: Callable[[str], None], *, state: State, keep: int) -> 
     return path
 
 
-def describe(run: str, *, state: State, keep: int) -> None:
+def describe(run: str, *, state: State, keep: int, in_use: Callable[[], Collection[int]] = tuple) -> None:
     """Write a checkpoint's `checkpoint.json` again, after its evaluation. Then delete old checkpoints as `save` does.
 
     Raises OutputError when it cannot be written.
@@ -220,7 +224,7 @@ def describe(run: str, *, state: State, keep: int) -> None:
     try:
         if hosts.writes():
             _mark(path, dataclasses.replace(state, files=_state(path).files))
-            _prune(run, keep=keep)
+            prune(run, keep=keep, in_use=in_use)
         hosts.wait(f"{path} described")
     except (tf.errors.OpError, OSError) as error:
         raise OutputError(f"The checkpoint {path} cannot be written: {reason(error)}") from error
@@ -314,8 +318,11 @@ def remove_incomplete(run: str) -> None:
             remove(path)
 
 
-def _prune(run: str, *, keep: int) -> None:
+def prune(run: str, *, keep: int, in_use: Callable[[], Collection[int]] = tuple) -> None:
+    """Delete the checkpoints that are neither the best, nor among the last `keep`, nor in use."""
+    steps = set(in_use())
     kept = {path for path, _ in found(run)[-keep:]}
+    kept |= {path for path in _places(run) if int(path.rpartition("/")[2]) in steps}
     try:
         kept.add(best(run)[0])
     except OutputError:  # the best one is damaged: it may be repaired, and is no reason to lose this one

@@ -5,7 +5,7 @@ They are TensorFlow's own checkpoint (`tf.train.load_checkpoint` reads it), whos
 
 import concurrent.futures
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -191,10 +191,13 @@ class CheckpointWriter:
     by a computation on their devices, which must come in the same order on all of them.
     """
 
-    def __init__(self, run: str, *, keep: int) -> None:
-        self._run, self._keep = run, keep
+    def __init__(self, run: str, *, keep: int, in_use: Callable[[], Collection[int]] = tuple) -> None:
+        """Write checkpoints of which `keep` stay, and those of the steps that `in_use` returns."""
+        self._run, self._keep, self._in_use = run, keep, in_use
         self._thread = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: concurrent.futures.Future[str] | None = None
+        self.step = -1  # of the checkpoint that was saved last
+        self.written: concurrent.futures.Future[str] | None = None  # when it is complete; None: it is
 
     def __enter__(self) -> Self:
         return self
@@ -216,16 +219,19 @@ class CheckpointWriter:
         """
         self.wait()
         tensors = functools.partial(write, parts=copied(variables))
-        save = functools.partial(checkpoints.save, self._run, tensors, state=state, keep=self._keep)
+        save = functools.partial(
+            checkpoints.save, self._run, tensors, state=state, keep=self._keep, in_use=self._in_use
+        )
+        self.step, self.written = state.step, None
         if hosts.count() > 1:
             save()
         else:
-            self._writing = self._thread.submit(save)
+            self._writing = self.written = self._thread.submit(save)
 
     def describe(self, state: State) -> None:
         """Add an evaluation to the checkpoint of its step, which is complete then. Raises OutputError."""
         self.wait()
-        checkpoints.describe(self._run, state=state, keep=self._keep)
+        checkpoints.describe(self._run, state=state, keep=self._keep, in_use=self._in_use)
 
     def check(self) -> None:
         """Raise OutputError if the last checkpoint could not be written; wait for nothing."""

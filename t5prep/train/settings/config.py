@@ -328,6 +328,12 @@ class TrainConfig:
         names="save_total_limit keep_ck_num",
         free=True,
     )
+    push: str = setting(
+        "",
+        "OWNER/NAME on the Hub: each checkpoint is pushed there, with its logs, as one commit",
+        names="hub_model_id push_to_hub",
+        free=True,
+    )
     log_every: int = setting(
         10,
         "steps between two lines of metrics.jsonl",
