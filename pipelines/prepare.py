@@ -131,7 +131,7 @@ def _decide(
         output_folder.refuse_inside(out, source=uri)
     leaks = earlier = None
     if settings.decontaminate:
-        sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
+        sets = {name: evaluation_sets.texts(name, settings) for name in settings.decontaminate}
         leaks = evaluation_sets.collect(sets, words=settings.decontaminate_words)
     datasets = {data: earlier_datasets.open_dataset(data, settings, loaded) for data in settings.dedup_against}
     if datasets and settings.dedup == "exact":

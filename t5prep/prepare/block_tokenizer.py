@@ -301,7 +301,7 @@ class BlockTokenizer:
         compared = self._compared(inputs, made.inputs)
         if self._earlier is not None and compared is not None:
             repeated = self._earlier.find([earlier_datasets.digest(text) for text in compared.to_pylist()])
-            reasons = dict(filter(lambda one: one[1], enumerate(repeated))) | reasons
+            reasons = {row: why for row, why in enumerate(repeated) if why} | reasons
         rejected = np.zeros(len(examples), bool)
         rejected[list(reasons)] = True
         ids = examples["id"]
@@ -327,9 +327,16 @@ class BlockTokenizer:
         return pa.table([_column(table[field.name], field, len(examples)) for field in SCHEMA], schema=SCHEMA)
 
     def _compared(self, inputs: Inputs, ids: Ragged) -> pa.LargeStringArray | None:
-        """Return the text of which each example's shingles are, and by which it is looked up among earlier ones."""
+        """Return the text of which each example's shingles are, and by which it is looked up among earlier ones.
+
+        A text with <unk> stays as it was read: cut texts that differ would be equal without what <unk> stands for.
+        """
         if self._cut_by is not None:
-            texts = [text_of_ids(one.tolist(), self._cut_by) for one in ids.apart()]
+            unk_id, whole = self._cut_by.unk_id, inputs.lines().to_pylist()
+            texts = [
+                text if unk_id in one else text_of_ids(one.tolist(), self._cut_by)
+                for text, one in zip(whole, ids.apart(), strict=True)
+            ]
             return pa.array(texts, pa.large_string())
         return inputs.lines() if self._dedup == "near" else None
 

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import io
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,7 +22,10 @@ _CUT = ("input_length", "truncation", "marker", "keep_newlines")
 
 
 class EarlierRecord(NamedTuple):
-    """A record of an earlier dataset: its number in its shard (from 1 on), its id, and the text of its input."""
+    """A record of an earlier dataset: its number in its shard (from 1 on), its id, and the text of its input.
+
+    The text is "" where the input has <unk>: other texts than the one that was read have the same ids.
+    """
 
     number: int
     id: str
@@ -44,6 +48,12 @@ def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Manifes
             f"--dedup-against {data}: texts are compared as they were cut, and {why}. "
             "Prepare both with the same tokenizer and lengths"
         )
+    if unknown := max((split.unk_rate for split in dataset.splits.values()), default=0):
+        print(
+            f"--dedup-against {data}: {unknown:.2%} of its tokens are <unk>, and rows that repeat such a text are not found. A "
+            "tokenizer that knows all characters finds them.",
+            file=sys.stderr,
+        )
     return dataset
 
 
@@ -57,9 +67,9 @@ def records(data: str, shard: str, tokenizer: Tokenizer) -> Iterator[EarlierReco
     for number, record in enumerate(prepared.read(manifest.folder_of(data) or ".", shard), 1):
         features = tfrecord.parse(record)
         (id,) = (value for value in features["id"] if isinstance(value, bytes))
-        yield EarlierRecord(
-            number, id.decode(), text_of_ids([int(token) for token in features["input_ids"]], tokenizer)
-        )
+        ids = [int(token) for token in features["input_ids"]]
+        text = "" if tokenizer.unk_id in ids else text_of_ids(ids, tokenizer)
+        yield EarlierRecord(number, id.decode(), text)
 
 
 def text_of_ids(ids: Sequence[int], tokenizer: Tokenizer) -> str:
@@ -117,7 +127,7 @@ def collect(datasets: Mapping[str, Manifest], tokenizer: Tokenizer) -> EarlierTe
     """
     known: dict[str, tuple[str, int]] = {}
     for number, (data, dataset) in enumerate(datasets.items()):
-        for record in (one for shard in shards(dataset) for one in records(data, shard, tokenizer)):
+        for record in (one for shard in shards(dataset) for one in records(data, shard, tokenizer) if one.text):
             known.setdefault(digest(record.text), (record.id, number))
     order = sorted(known)
     ids, sets = zip(*(known[one] for one in order), strict=True) if known else ((), ())

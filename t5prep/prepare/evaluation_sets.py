@@ -4,6 +4,8 @@ import dataclasses
 import hashlib
 import io
 import itertools
+import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,17 +15,21 @@ import numpy as np
 from t5prep import sources
 from t5prep.dataset import manifest, tfrecord
 from t5prep.dataset.prepared import Dataset
+from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, UsageError
 from t5prep.prepare.near_duplicates import sketches as shingling
 from t5prep.prepare.near_duplicates.sketches import shingles
-from t5prep.reading import blocks, formats
+from t5prep.reading import blocks, encodings, formats
+from t5prep.reading.formats import Format
+from t5prep.sources import RawFile
 
 
-def texts(data: str) -> Iterator[str]:
+def texts(data: str, settings: Settings) -> Iterator[str]:
     """Yield the texts of a set: inputs of a prepared dataset, or all texts of a source's rows.
 
-    Of a dataset those of its evaluation splits, or of the split that is named: `data/last#train`. Raises DatasetError or
-    TokenizerError for a dataset that cannot be read, SourceError for a source, UsageError for a split that is not there.
+    Of a dataset those of its evaluation splits, or of the split that is named: `data/last#train`. A source that is no UTF-8 is
+    read as `settings` read the rows that are prepared. Raises DatasetError or TokenizerError for a dataset that cannot be
+    read, SourceError for a source, UsageError for a split that is not there.
     """
     folder, _, split = data.rpartition("#")
     if folder and (Path(folder) / manifest.NAME).is_file():
@@ -31,28 +37,51 @@ def texts(data: str) -> Iterator[str]:
     elif (Path(data) / manifest.NAME).is_file():
         yield from _prepared(data)
     else:
-        yield from _raw(data)
+        yield from _raw(data, settings)
 
 
 def _prepared(data: str, *, split: str = "") -> Iterator[str]:
-    """Yield what the inputs say; what was cut out of one, or stands for a newline, ends a text."""
+    """Yield what the inputs say; what was cut out of one, stands for a newline, or is <unk>, ends a text."""
     dataset = Dataset(data)
     splits = dataset.manifest.splits
     if split and split not in splits:
         raise UsageError(f"--decontaminate {data}#{split}: the dataset has the splits {', '.join(splits)}")
     own = [split] if split else [name for name in splits if name != "train"] or list(splits)
+    if unknown := max(splits[name].unk_rate for name in own):
+        print(
+            f"--decontaminate {data}: {unknown:.2%} of its tokens are <unk>, and what they stood for is not found. Name the set as "
+            f"it was read: --decontaminate {shlex.quote(dataset.manifest.source.uri)}",
+            file=sys.stderr,
+        )
+    unk_id = dataset.tokenizer.unk_id
     for record in dataset.records(*(shard.name for name in own for shard in splits[name].shards)):
-        yield from dataset.tokenizer.texts_in([int(token) for token in tfrecord.parse(record)["input_ids"]])
+        ids = [int(token) for token in tfrecord.parse(record)["input_ids"]]
+        for is_unknown, known in itertools.groupby(ids, key=lambda token: token == unk_id):
+            if not is_unknown:
+                yield from dataset.tokenizer.texts_in(list(known))
 
 
-def _raw(data: str) -> Iterator[str]:
+def _raw(data: str, settings: Settings) -> Iterator[str]:
     resolved = sources.resolve(data)
     if not resolved.files:
         raise SourceError(f"--decontaminate {data}: it has no files.")
     for file in resolved.files:
-        for block in blocks.scan(file, formats.detect(file.name)):
+        for block in blocks.scan(file, _format_of(file, settings)):
             for row in blocks.read(block):
                 yield from _texts(row.record)
+
+
+def _format_of(file: RawFile, settings: Settings) -> Format:
+    """Return how a file of a raw set is read: in the encoding and with the delimiter of the settings, where it has them."""
+    form = formats.detect(file.name, otherwise=settings.format)
+    if form.kind == "parquet":
+        return form
+    with sources.open_stream(file) as stream:
+        head = stream.read(blocks.SNIFFED_BYTES)
+    encoding = "utf-8" if encodings.is_utf8(head) else settings.encoding
+    line = head.decode(encoding, "replace").partition("\n")[0]
+    delimiter = settings.delimiter if form.kind == "csv" and settings.delimiter in line else form.delimiter
+    return dataclasses.replace(form, encoding=encoding, delimiter=delimiter)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -148,6 +148,19 @@ def check(head: bytes, format: Format, *, name: str) -> None:
         raise UsageError(f'--encoding "{format.encoding}" decodes no text. Try utf-8.') from None
 
 
+def is_utf8(head: bytes) -> bool:
+    """Check whether the beginning of a file can be UTF-8; texts in UTF-16 or ISO-2022 of ASCII letters alone are no such text.
+
+    >>> is_utf8("naïve".encode()), is_utf8("naïve".encode("cp1252")), is_utf8("a".encode("utf-16-le"))
+    (True, False, False)
+    """
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeError:
+        return False
+    return not {"\0", "\x1b"}.intersection(text)
+
+
 def reads_as_utf8_too(head: bytes, encoding: str) -> bool:
     """Check whether the beginning of a file is UTF-8 as well as `encoding`, and gives another text.
 

@@ -108,3 +108,39 @@ def test_prism_gives_the_same_bytes(corpus: Path, held_out: Path, tmp_path: Path
     prepared(corpus, tmp_path / "out", tokenizer="sample:", **how)
     prepared(corpus, tmp_path / "again", tokenizer="sample:", runner="prism", **how)
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "delimiter", "of_set"),
+    [("cp1252", "", "cp1252"), ("cp1252", "", "utf-8"), ("utf-16", ";", "utf-16"), ("utf-8", "|", "utf-8")],
+)
+def test_a_raw_set_is_read_as_the_rows_are(encoding: str, delimiter: str, of_set: str, tmp_path: Path) -> None:
+    """`--encoding` was said, and the error about the evaluation set asked for it again."""
+    divider = delimiter or ","
+    texts = ["a café, where naïve people sit all day long and talk of many things", "quite another text"]
+    quoted = "".join(f'"{text}"{divider}yes\n' for text in texts)
+    (tmp_path / "rows.csv").write_text(f"text{divider}label\n{quoted}", encoding)
+    (tmp_path / "held.csv").write_text(f'label{divider}text\nyes{divider}"{texts[0]}"\n', of_set)
+    options = {"inputs_column": "text", "targets_column": "label"}
+    prepared(
+        tmp_path / "rows.csv", tmp_path / "out", tokenizer="sample:", task="text2text", options=options, encoding=encoding,
+        delimiter=delimiter, decontaminate=(str(tmp_path / "held.csv"),), splits={"train": 1.0},
+    )  # fmt: skip
+    assert [line["row"] for line in rejected(tmp_path / "out")] == [1]
+
+
+def test_unknown_tokens_of_a_prepared_set_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What <unk> stood for is not known: nothing is found that is not there, and the message names what to compare with."""
+    chinese = "世界经济史是一部基于假象和谎言的连续剧"
+    held = _write(tmp_path / "held.jsonl", {"a": f"{_text(7)} {chinese} {_text(8)}", "b": chinese})
+    prepared(held, tmp_path / "held", tokenizer="sample:", splits={"test": 1.0}, **CHOICES)
+    rows = {"whole": chinese, "words": _text(7), "gap": " ".join([*_text(7).split()[-6:], *_text(8).split()[:7]])}
+    corpus = _write(tmp_path / "rows.jsonl", rows)
+    capsys.readouterr()
+    for name, found in ((tmp_path / "held", {"words"}), (held, {"words", "whole"})):
+        prepared(
+            corpus, tmp_path / f"out-{name.suffix}", tokenizer="sample:", decontaminate=(str(name),), splits={"train": 1.0}, **CHOICES
+        )  # fmt: skip
+        assert {line["id"] for line in rejected(tmp_path / f"out-{name.suffix}")} == found
+        message = capsys.readouterr().err
+        assert (f"--decontaminate {held}" in message) == (name == tmp_path / "held")

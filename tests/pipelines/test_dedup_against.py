@@ -145,3 +145,23 @@ def test_engines_and_workers_reject_the_same_rows(
 def test_workers_of_a_cloud_cannot_read_a_dataset_of_this_machine() -> None:
     with pytest.raises(UsageError, match=r"t5prep upload data/last gs://"):
         steps.refuse_local(["gs://bucket/there", "data/last"])
+
+
+@pytest.mark.parametrize("dedup", ["exact", "near"])
+def test_texts_that_the_tokenizer_does_not_know_are_not_equal(
+    dedup: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of these have the same ids: one was kept, and the others were rejected as its repetitions."""
+    same = "the question that all of them begin with, word by word:"
+    texts = {f"new{n}": f"{same} {chr(0x4E00 + n * 7)}{chr(0x4E03 + n * 5)}" for n in range(12)}
+    prepared(
+        _write(tmp_path / "old.jsonl", {"old": f"{same} 世界", "plain": _text(1)}), tmp_path / "last", tokenizer="sample:",
+        **CHOICES,
+    )  # fmt: skip
+    corpus = _write(tmp_path / "new.jsonl", {**texts, "plain again": _text(1)})
+    last = (str(tmp_path / "last"),)
+    how = {"dedup": dedup, "dedup_against": last, "near_jaccard": 0.99}
+    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", splits={"train": 1.0}, **how, **CHOICES)
+    assert {line["id"] for line in rejected(tmp_path / "out")} == {"plain again"}
+    assert made.splits["train"].records == 12
+    assert f"--dedup-against {last[0]}: " in capsys.readouterr().err
