@@ -117,6 +117,8 @@ def members(
 ) -> tuple[list[RawFile], list[str]]:
     """Return the members asked for, each named `prefix` + its name in the archive, and the names of all members.
 
+    Archives among them are returned too, whatever `include` says (see local.without_archives).
+
     Raises SourceError for a damaged archive, and for one that holds a refused member (see above).
     """
     found: dict[str, RawFile] = {}
@@ -129,9 +131,9 @@ def members(
                 f"{name} holds two members named {file.member}. Unpack it, keep the one you mean, and name the directory."
             )
         found[full] = dataclasses.replace(file, name=full, checksum=checksum)
-        if wanted(full, include):
+        if wanted(full, include) or is_archive(full):
             _check_content(f"{file.member} in {name}", packed, file.bytes, is_encrypted=is_encrypted)
-    return [file for full, file in found.items() if wanted(full, include)], list(found)
+    return [file for full, file in found.items() if wanted(full, include) or is_archive(full)], list(found)
 
 
 def _in_zip(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, int, bool]]:
@@ -158,6 +160,21 @@ def open_member(archive: BinaryIO, member: str, name: str) -> tuple[BinaryIO, in
     _check_content(f"{member} in {name}", info.compress_size, info.file_size, is_encrypted=encrypted)
     with _whole(name, "zip"):
         return opened.open(info), info.compress_size  # type: ignore[return-value]
+
+
+def copy_member(archive: BinaryIO, file: RawFile, copy: BinaryIO) -> None:
+    """Write the bytes of a member, as they are in the archive, within the limits. Raises SourceError."""
+    opened, packed = (
+        open_member_of_tar(archive, file)
+        if file.offset
+        else open_member(archive, file.member, file.archive or file.path)
+    )
+    count, bounds = 0, limits()
+    with _whole(file.name, "zip"), opened:
+        while chunk := opened.read(1 << 20):
+            count += len(chunk)
+            bounds.check(file.name, packed=packed, unpacked=count)
+            copy.write(chunk)
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def several(source: str, part: str, names: Sequence[str]) -> SourceError:
 def read(path: Path) -> dict[str, Any]:
     """Return the metadata of a README.md; {} where it has none. Raises SourceError for YAML that cannot be read."""
     text = path.read_text(encoding="utf-8", errors="replace")
-    if not text.startswith("---") or not ("configs:" in text or "dataset_info:" in text):
+    if not text.startswith("---") or not ("configs" in text or "dataset_info" in text):
         return {}
     from huggingface_hub import DatasetCard
 

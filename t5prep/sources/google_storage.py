@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 
 from t5prep.errors import OutputError, SourceError
 from t5prep.io import gcs
-from t5prep.sources import archives
+from t5prep.sources import archives, local
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
 
 _READ_AHEAD_BYTES = 4 << 20  # one request
@@ -50,6 +50,7 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
                 some, names = archives.members(
                     archive, path=url, name=name, include=include, prefix=f"{name}/", checksum=checksum
                 )
+                some, names = local.without_archives(archive, some, names, include=include)
             files += some
             offered += names
             continue

@@ -241,7 +241,7 @@ def choose(
             raise card.several(place.uri, place.part, folders)
     loose = any("/" not in file.name for file in data)
     known = {"data", "default"} & set(folders)
-    if len(folders) > 1 and not known and (converted or not (loose or named or _are_splits(folders))):
+    if len(folders) > 1 and not known and (converted or not (loose or named or _tell_splits(folders))):
         raise card.several(place.uri, place.part, folders)
     if "default" in folders:
         return Chosen([file for file in data if file.name.startswith("default/")], {}, base="default")
@@ -252,10 +252,9 @@ def _is_data(name: str) -> bool:
     return bool(_DATA.search(name)) or archives.is_archive(name)
 
 
-def _are_splits(folders: Sequence[str]) -> bool:
-    """Check whether the name of every folder tells a split."""
-    paths = {folder: f"{folder}/0" for folder in folders}
-    return not split_names.find(paths).others
+def _tell_splits(folders: Sequence[str]) -> bool:
+    """Check whether the name of a folder tells a split."""
+    return bool(split_names.find({folder: f"{folder}/0" for folder in folders}).of)
 
 
 # Read a file of the Hub by ranges, seekable.

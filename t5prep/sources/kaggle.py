@@ -45,6 +45,8 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None) -> R
             files, offered = archives.members(
                 archive, path=str(blob.path), name=arrived, include=() if place.part else include, checksum=checksum
             )
+            wanted_names = () if place.part else include
+            files, offered = local.without_archives(archive, files, offered, include=wanted_names)
         if place.part and arrived != place.part and len(files) == 1:
             files = [dataclasses.replace(files[0], name=place.part)]
     else:

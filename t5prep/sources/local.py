@@ -1,14 +1,16 @@
 """Read files on this machine: one file, a directory, or a glob."""
 
 import dataclasses
+import hashlib
 import operator
 import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
-from t5prep.errors import SourceError
-from t5prep.io import paths
+from t5prep.errors import OutputError, SourceError
+from t5prep.io import atomic_files, cache_folder, paths
 from t5prep.sources import archives, card
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
 
@@ -27,7 +29,7 @@ def resolve(place: Place, *, include: Sequence[str], ignore_card: bool = False) 
     try:
         facts = card.read(folder / "README.md") if folder and (folder / "README.md").is_file() else {}
         config = card.choose(facts, part, source=str(folder)) if part or not ignore_card else None
-        if part and config is None:
+        if part not in ("", "default") and config is None:
             raise card.several(place.name, part, [])
         named = list(_named(place.name.removesuffix(f"#{part}") if part else place.name))
         splits = config.files([name for _, name in named], source=str(folder)) if config else {}
@@ -80,11 +82,57 @@ def expand(
                 members, names = archives.members(
                     archive, path=str(path), name=name, include=include, prefix=f"{name}/", checksum=checksum
                 )
-            return [dataclasses.replace(member, modified=status.st_mtime_ns) for member in members], names
+                members = [dataclasses.replace(member, modified=status.st_mtime_ns) for member in members]
+                return without_archives(archive, members, names, include=include)
     except OSError as error:
         raise SourceError(f"{path} cannot be read ({error.strerror}).") from error
     file = RawFile(name, str(path), status.st_size, sha256=sha256, checksum=checksum, modified=status.st_mtime_ns)
     return ([file] if wanted(name, include) else []), [name]
+
+
+# So many archives may be inside of each other: one that holds itself has no end.
+_MOST_NESTED = 3
+
+
+def without_archives(
+    archive: BinaryIO, members: Sequence[RawFile], names: Sequence[str], *, include: Sequence[str]
+) -> tuple[list[RawFile], list[str]]:
+    """Return the members of an archive with those of the archives among them, each named `archive/member`, and all names.
+
+    An archive that lies in another one is unpacked into the cache folder. Raises SourceError.
+    """
+    files: list[RawFile] = []
+    offered = [name for name in names if not archives.is_archive(name)]
+    for member in members:
+        if not archives.is_archive(member.name):
+            files.append(member)
+            continue
+        if sum(map(archives.is_archive, member.name.split("/"))) > _MOST_NESTED:
+            raise SourceError(
+                f"{member.name} is more than {_MOST_NESTED} archives deep. Unpack it, and name the directory."
+            )
+        inner, known = expand(_unpacked(archive, member), name=member.name, include=include, checksum=member.checksum)
+        files += inner
+        offered += known
+    return files, offered
+
+
+def _unpacked(archive: BinaryIO, member: RawFile) -> Path:
+    """Return the path of a copy of a member in the cache folder. Raises SourceError."""
+    identity = (member.path, member.member, member.offset, member.bytes, member.modified, member.checksum)
+    digest = hashlib.sha256(repr(identity).encode()).hexdigest()[:40]
+    path = cache_folder.root() / "sources" / "unpacked" / digest
+    try:
+        if not (path.is_file() and path.stat().st_size == member.bytes):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_files.whole(path) as copy:
+                archives.copy_member(archive, member, copy)
+    except (OSError, OutputError) as error:
+        raise SourceError(
+            f"{member.name} cannot be unpacked to {path.parent} ({getattr(error, 'strerror', '') or error}). Make room, or "
+            "set T5PREP_CACHE to another place."
+        ) from error
+    return path
 
 
 def _named(source: str) -> Iterator[tuple[Path | str, str]]:
