@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from t5prep import __version__
+from t5prep.dataset import manifest_checks
 from t5prep.dataset.rejected_rows import RejectedFile, Rows
 from t5prep.dataset.settings import OF_HEADS, Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins, Shard
@@ -349,13 +350,10 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
     import cattrs
 
     try:
-        facts = json.loads(text)
-        if not isinstance(facts, dict) or "schema" not in facts:
-            raise ValueError("it says no schema")
-        schema = facts["schema"]
-    except (ValueError, RecursionError) as error:
-        why = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
-        raise DatasetError(f"{where} is not a t5prep manifest ({why}). Prepare the dataset again.") from error
+        facts = manifest_checks.parse(text)
+    except ValueError as error:
+        raise DatasetError(f"{where} is not a t5prep manifest ({error}). Prepare the dataset again.") from error
+    schema = facts["schema"]
     if schema != SCHEMA:
         raise DatasetError(
             f"{where} has schema {str(schema)[:40]!r} ({str(facts.get('created_by'))[:40]}); t5prep {__version__} reads schema "
@@ -365,26 +363,15 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
         manifest = converter().structure(facts, Manifest)
     except cattrs.BaseValidationError as error:
         reason = "; ".join(cattrs.transform_error(error)[:3])
-        raise DatasetError(f"{where} is not a whole manifest: {reason}. Prepare the dataset again.") from error
+        raise DatasetError(f"{where} is not a whole manifest: {reason:.500}. Prepare the dataset again.") from error
     if manifest.digest != (found := _digest(facts)):
         raise DatasetError(
             f"{where} was altered: its digest says {manifest.digest[:12]}…, its content gives {found[:12]}…. "
             "Restore the file, or prepare the dataset again."
         )
-    if (name := next((name for name in _names(manifest) if set(name) & {"/", "\\", "\0"}), None)) is not None:
-        raise DatasetError(
-            f"{where} names {name!r:.80}, which is no name of a file beside it. Prepare the dataset again."
-        )
+    if problem := manifest_checks.problem(manifest):
+        raise DatasetError(f"{where} is not a whole manifest: {problem}. Prepare the dataset again.")
     return manifest
-
-
-def _names(manifest: Manifest) -> Iterator[str]:
-    """Yield what names files beside the manifest: every split is a part of such names."""
-    for name, split in manifest.splits.items():
-        yield name
-        yield from (shard.name for shard in split.shards)
-    beside = (manifest.index, manifest.lengths, manifest.origins, manifest.rejected_file)
-    yield from (file.name for file in beside if file is not None)
 
 
 def converter() -> "cattrs.Converter":
@@ -395,11 +382,16 @@ def converter() -> "cattrs.Converter":
     import cattrs
     from cattrs.gen import make_dict_structure_fn
 
-    strict = cattrs.Converter()
-    for kind in (bool, int, float, str):
-        strict.register_structure_hook(kind, _plain)
-    strict.register_structure_hook(int | None, lambda value, _: None if value is None else _plain(value, int))
-    strict.register_structure_hook(Settings, make_dict_structure_fn(Settings, strict, _cattrs_forbid_extra_keys=True))
+    # Of the settings, the seed may be negative; all other whole numbers of a manifest are counts.
+    strict, of_settings = cattrs.Converter(), cattrs.Converter()
+    for made in (strict, of_settings):
+        for kind in (bool, int, float, str):
+            made.register_structure_hook(kind, _plain)
+        made.register_structure_hook(int | None, lambda value, _: None if value is None else _plain(value, int))
+        manifest_checks.stop_at_the_first_error(made)
+    strict.register_structure_hook(int, lambda value, _: manifest_checks.count(value))
+    settings_hook = make_dict_structure_fn(Settings, of_settings, _cattrs_forbid_extra_keys=True)
+    strict.register_structure_hook(Settings, settings_hook)
     return strict
 
 

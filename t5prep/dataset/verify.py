@@ -46,7 +46,7 @@ def verify(
         raise DatasetError(
             f"{paths.at(data, stray[0])} is not a shard that the manifest names. Remove it, or prepare again."
         )
-    _check_rows(data, dataset)
+    check_rows(data, dataset)
     if dataset.task.file and manifest.TASK_FILE in paths.names(data):
         path = paths.at(data, manifest.TASK_FILE)
         dataset.task.check_code(paths.read(path), path=path)
@@ -131,7 +131,7 @@ def _check_features(data: str | Path, dataset: manifest.Manifest) -> None:
             break
 
 
-def _check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
+def check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
     """Raise if the rows of the source do not add up, or the file of rejected rows is not the manifest's."""
     examples = sum(split.examples for split in dataset.splits.values())
     rejected_rows.check(dataset.rows, examples=examples, rejected=sum(dataset.rejected.values()))

@@ -118,6 +118,26 @@ def keeps_structure(encoding: str) -> bool:
         return False
 
 
+def check_name(encoding: str) -> None:
+    """Raise UsageError if an encoding is none, or one that decodes no text in a time that grows with the text."""
+    try:
+        " ".encode(encoding)
+    except (LookupError, ValueError):  # ValueError: of codecs that know no space, or of a NUL in the name
+        if "\0" not in encoding and _is_codec(encoding):
+            raise UsageError(f'--encoding "{encoding}" decodes no text. Try utf-8.') from None
+        raise UsageError(f'--encoding "{encoding}" is not an encoding that Python knows. Try utf-8.') from None
+    if codecs.lookup(encoding).name in ("idna", "punycode"):
+        raise UsageError(f'--encoding "{encoding}" is of names of hosts, and not of text. Try utf-8.')
+
+
+def _is_codec(encoding: str) -> bool:
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        return False
+    return True
+
+
 def check(head: bytes, format: Format, *, name: str) -> None:
     """Raise SourceError if the beginning of a file is not in the encoding it should be in, and name a likely one.
 

@@ -5,6 +5,7 @@ a chart (matplotlib would read `$` as mathematics): such names are in the page's
 """
 
 import io
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -23,6 +24,8 @@ _SIZE, _FONT = (5.6, 2.7), 10
 _LOW = (5.6, 1.7)  # for charts that only show whether values are even
 # The most bars of a histogram: more would be too thin to read.
 _BARS = 48
+# So many widths of a bar are tried.
+_WIDTHS = 1 << 14
 
 
 def histogram(counts: Mapping[int, int], *, step: int, limit: int, what: str) -> str:
@@ -40,7 +43,8 @@ def histogram(counts: Mapping[int, int], *, step: int, limit: int, what: str) ->
     )
     width = step * max(1, -(-last // (step * _BARS)))
     # Where a bar ends at the limit, each bar is either cut or not cut.
-    width = next((wider for wider in range(width, 2 * width + 1, step) if limit % wider == 0), width)
+    wider_widths = itertools.islice(range(width, 2 * width + 1, step), _WIDTHS)
+    width = next((wider for wider in wider_widths if limit % wider == 0), width)
     bars = [0] * (-(-last // width))
     for bucket, number in counts.items():
         bars[min(-(-bucket // width), len(bars)) - 1] += number

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from t5prep.dataset import table, tfrecord
+from t5prep.dataset import table, tfrecord, verify
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import atomic_files, cache_folder, paths, web_server
 from t5prep.prepare.row_life import Lives
@@ -111,7 +111,8 @@ class Explorer:
         _ = self.lives.opened.tokenizer  # one that cannot be found is said at once
         self._one_at_a_time = threading.Lock()
         kept = functools.partial(_kept, self.dataset.digest)
-        records = kept("records", lambda: table.records(data, tokenizer=tokenizer), made=made)
+        # A table is kept under the digest of the manifest, so it is made only of files that are those of the manifest.
+        records = kept("records", lambda: self._checked_records(data, tokenizer), made=made)
         if predictions is not None:
             answers = table.Answers(predictions)
             for field, column in zip(answers.fields, answers.columns(records), strict=True):
@@ -119,10 +120,18 @@ class Explorer:
         how: dict[str, Any] = {"source": source, "tokenizer": tokenizer, "trust_code": trust_code}
         self._records, left = records, self.dataset.rejected_file
         self._rejected = functools.cache(
-            lambda: kept("rejected", lambda: read_table(data, rejected=True, **how), whole=_has_texts)
+            lambda: kept("rejected", lambda: self._checked_rejected(data, **how), whole=_has_texts)
         )
         self.counts = {"records": len(records), "rejected": left.lines if left else 0}
         self.rows = functools.lru_cache(_WAYS)(self._rows)
+
+    def _checked_records(self, data: str | Path, tokenizer: str | None) -> pa.RecordBatchReader:
+        verify.check_shards(self.data, self.dataset)
+        return table.records(data, tokenizer=tokenizer)
+
+    def _checked_rejected(self, data: str | Path, **how: Any) -> pa.RecordBatchReader:
+        verify.check_rows(self.data, self.dataset)
+        return read_table(data, rejected=True, **how)
 
     def table(self, view: str) -> pa.Table:
         """Return the table of a view. That of rejected rows is made when it is first looked at: it reads their source again."""

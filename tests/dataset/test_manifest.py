@@ -87,7 +87,7 @@ def test_many_shards_need_memory_for_themselves_alone() -> None:
     """Writing a manifest of 5,000 shards takes less than a hundred bytes for each, reading it less than a thousand."""
     shards = [Shard(f"train.tfrecord-{i:05d}-of-05000", i, 9, f"{i:064x}") for i in range(5000)]
     made = dataclasses.replace(
-        MADE, splits={"train": dataclasses.replace(MADE.splits["train"], shards=shards)}
+        MADE, splits={"train": dataclasses.replace(MADE.splits["train"], shards=shards, records=sum(range(5000)))}
     ).sealed()
     text = made.dumps()
     size = len(text.encode())

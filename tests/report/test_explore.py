@@ -5,6 +5,7 @@ import html
 import http.client
 import json
 import re
+import shutil
 import threading
 import urllib.parse
 import urllib.request
@@ -19,7 +20,7 @@ from preparing import prepared, questions, write_csv
 
 import t5prep
 from t5prep.cli import main
-from t5prep.errors import UsageError
+from t5prep.errors import DatasetError, UsageError
 from t5prep.report import explore
 from t5prep.report.explore import Explorer, Server, Wanted
 
@@ -324,3 +325,20 @@ def test_what_strangers_wrote_stays_text(hostile: Path, target: str) -> None:
             assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", said), address
         found = browser.read(served.url, f"{served.url}row?number=0", f"{served.url}row?view=rejected&number=0")
         assert all("<title>" in one and "<title>gone" not in one for one in found)
+
+
+@pytest.mark.parametrize("damaged", ["shard", "rejected"])
+def test_a_damaged_copy_does_not_reach_the_cache_of_the_good_one(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: str
+) -> None:
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
+    copy = shutil.copytree(data, tmp_path / "copy")
+    path = copy / ("rejected.jsonl" if damaged == "rejected" else t5prep.load(data).splits["train"].shards[0].name)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=r"SHA-256|altered"):
+        Explorer(copy).table("rejected")
+    good = Explorer(data)
+    assert good.table("records")["id"].to_pylist() == t5prep.table(data).read_all()["id"].to_pylist()
+    assert len(good.table("rejected")) == t5prep.load(data).rejected_file.lines

@@ -1,0 +1,196 @@
+"""Check a manifest that anyone may have written, cheap checks before dear ones: its size, its shape, and what readers believe.
+
+A digest says only that a manifest is as somebody wrote it. What is read later divides by these numbers, counts up to them
+and looks names up by each other, so all of that is checked here, once, and readers check none of it again.
+"""
+
+import itertools
+import json
+import typing
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from t5prep.dataset import shard_files
+
+if TYPE_CHECKING:
+    import cattrs
+
+    from t5prep.dataset.manifest import Histogram, Manifest
+
+# 100,000 shards have a manifest of 20 MB with half a million values.
+MOST_BYTES = 32 << 20
+MOST_VALUES = 1 << 20
+# The largest count: every reader of JSON holds it, and sums of many do not leave 64 bits unnoticed.
+MOST_COUNT = 1 << 53
+MOST_TOKENIZER_IDS = 1 << 24
+PERCENTILES = ("p50", "p90", "p95", "p99", "max")
+
+
+def parse(content: str | bytes) -> dict[str, Any]:
+    """Return the JSON object of a manifest. Raises ValueError, which says what is wrong, for any other content."""
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it has {len(content):,} bytes, and a manifest at most {MOST_BYTES:,}")
+    # Each value but the first of a list or object follows a comma, and each list and object has a bracket.
+    marks: tuple[Any, ...] = (",", "[", "{") if isinstance(content, str) else (b",", b"[", b"{")
+    values = sum(content.count(mark) for mark in marks)
+    if values > MOST_VALUES:
+        raise ValueError(f"it has {values:,} values, and a manifest at most {MOST_VALUES:,}")
+    try:
+        facts = json.loads(content)
+    except json.JSONDecodeError:
+        raise ValueError("it is not JSON") from None
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+    if not isinstance(facts, dict) or "schema" not in facts:
+        raise ValueError("it says no schema")
+    return facts
+
+
+def stop_at_the_first_error(converter: "cattrs.Converter") -> None:
+    """Make a converter stop at the first wrong element of a list or dict: it would else keep an exception for each of them."""
+
+    def is_tuple(kind: Any) -> bool:
+        return typing.get_origin(kind) is tuple and Ellipsis not in typing.get_args(kind)
+
+    def is_list(kind: Any) -> bool:
+        return kind is list or (typing.get_origin(kind) in (list, tuple) and not is_tuple(kind))
+
+    def is_dict(kind: Any) -> bool:
+        origin: Any = typing.get_origin(kind)
+        return origin is dict
+
+    converter.register_structure_hook_factory(is_list, lambda kind: _elements(converter, kind))
+    converter.register_structure_hook_factory(is_tuple, lambda kind: _fixed_elements(converter, kind))
+    converter.register_structure_hook_factory(is_dict, lambda kind: _items(converter, kind))
+
+
+def _elements(converter: "cattrs.Converter", kind: Any) -> Callable[[Any, Any], Any]:
+    element = typing.get_args(kind)[0]
+
+    def structure(value: Any, _: Any) -> Any:
+        made = (_at(converter, index, one, element) for index, one in enumerate(_of_kind(value, list)))
+        return tuple(made) if typing.get_origin(kind) is tuple else list(made)
+
+    return structure
+
+
+def _fixed_elements(converter: "cattrs.Converter", kind: Any) -> Callable[[Any, Any], Any]:
+    elements = typing.get_args(kind)
+
+    def structure(value: Any, _: Any) -> Any:
+        if len(_of_kind(value, list)) != len(elements):
+            raise ValueError(f"it has {len(value)} values and not {len(elements)}")
+        return tuple(_at(converter, index, one, elements[index]) for index, one in enumerate(value))
+
+    return structure
+
+
+def _items(converter: "cattrs.Converter", kind: Any) -> Callable[[Any, Any], Any]:
+    element = typing.get_args(kind)[1]
+
+    def structure(value: Any, _: Any) -> Any:
+        return {
+            converter.structure(name, str): _at(converter, name, one, element)
+            for name, one in _of_kind(value, dict).items()
+        }
+
+    return structure
+
+
+def _of_kind(value: Any, kind: type) -> Any:
+    if not isinstance(value, (list, tuple) if kind is list else kind):
+        raise ValueError(f"{value!r:.40} is no {'list' if kind is list else 'object'}")
+    return value
+
+
+def _at(converter: "cattrs.Converter", place: int | str, value: Any, kind: Any) -> Any:
+    """Return an element as its kind; an error names its place. Raises cattrs.BaseValidationError."""
+    import cattrs
+    from cattrs.errors import IterableValidationNote
+
+    if kind is Any:
+        return value
+    try:
+        return converter.structure(value, kind)
+    except Exception as error:
+        named = place if isinstance(place, int) else place[:60]
+        error.add_note(IterableValidationNote(f"element {named!r}", named, kind))
+        raise cattrs.IterableValidationError("", [error], kind) from None
+
+
+def problem(manifest: "Manifest") -> str:
+    """Return the first thing in a manifest that its readers could not believe; "" if there is none."""
+    return next(_problems(manifest), "")
+
+
+def _problems(manifest: "Manifest") -> Iterator[str]:
+    yield from _names(manifest)
+    yield from _tokenizer(manifest)
+    splits = manifest.splits
+    for name, split in splits.items():
+        of_shards = sum(shard.records for shard in split.shards)
+        if of_shards != split.records:
+            yield f"the split {name!r:.60} has {split.records:,} records, and its shards {of_shards:,}"
+        if not 0 <= split.unk_rate <= 1:
+            yield f"the split {name!r:.60} has an unk_rate of {split.unk_rate}"
+        yield from (f"the split {name!r:.60} says of lengths: {wrong}" for wrong in _histogram(split.lengths))
+    if manifest.index is not None:
+        if missing := sorted(splits.keys() - manifest.index.every.keys()):
+            yield f"index.every does not have the split {missing[0]!r:.60}"
+        if min(manifest.index.every.values(), default=1) < 1:
+            yield "index.every has pages of no record"
+    for what, beside in (("lengths", manifest.lengths), ("origins", manifest.origins)):
+        if beside is not None and (unknown := sorted(beside.records.keys() - splits.keys())):
+            yield f"{what}.records has {unknown[0]!r:.60}, which is no split"
+    before = manifest.ledger["inputs"].get("tokens_before")
+    if before is not None and (missing := [name for name in PERCENTILES if name not in before]):
+        yield f"ledger.inputs.tokens_before has no {missing[0]}"
+    for name, counts in (("inputs", manifest.ledger["inputs"]), ("targets", manifest.ledger["targets"])):
+        if unknown_splits := sorted({row["split"] for row in counts["worst"]} - splits.keys()):
+            yield f"ledger.{name}.worst has a row of {unknown_splits[0]!r:.60}, which is no split"
+
+
+def _names(manifest: "Manifest") -> Iterator[str]:
+    """Yield what is wrong with the names of files beside the manifest; every split is a part of such names."""
+    splits = manifest.splits
+    shards = [shard.name for split in splits.values() for shard in split.shards]
+    beside = (manifest.index, manifest.lengths, manifest.origins, manifest.rejected_file)
+    names = (*splits, *shards, *(file.name for file in beside if file is not None))
+    if (
+        name := next((name for name in names if set(name) & {"/", "\\", "\0"} or name in ("", ".", "..")), None)
+    ) is not None:
+        yield f"it names {name!r:.80}, which is no name of a file beside it"
+    if (name := next((name for name in shards if not shard_files.is_shard(name)), None)) is not None:
+        yield f"it names the shard {name!r:.80}, which is no name of a shard"
+    if len(set(shards)) < len(shards):
+        yield "it names a shard twice"
+
+
+def _tokenizer(manifest: "Manifest") -> Iterator[str]:
+    tokenizer = manifest.tokenizer
+    if not tokenizer.vocab_size <= tokenizer.padded_vocab_size <= MOST_TOKENIZER_IDS:
+        yield f"a tokenizer of {tokenizer.vocab_size:,} ids, {tokenizer.padded_vocab_size:,} with padding, is none"
+    for name in ("pad_id", "eos_id", "unk_id"):
+        if getattr(tokenizer, name) >= tokenizer.padded_vocab_size:
+            yield f"tokenizer.{name} is {getattr(tokenizer, name):,}, and there are {tokenizer.padded_vocab_size:,} ids"
+
+
+def _histogram(lengths: "Histogram") -> Iterator[str]:
+    if min(lengths["step"]) < 1:
+        yield "step is 0"
+    for name, counts in (
+        ("joint", ((a + b, n) for a, b, n in lengths["joint"])),
+        ("inputs_before", lengths["inputs_before"]),
+    ):
+        tokens = sum(length * number for length, number in counts)
+        if tokens >= MOST_COUNT:
+            yield f"{name} counts {tokens:,} tokens, more than can be"
+    if sum(number for *_, number in itertools.chain(lengths["joint"], lengths["inputs_before"])) >= MOST_COUNT:
+        yield "joint counts more records than can be"
+
+
+def count(value: Any) -> int:
+    """Return a whole number from 0 to MOST_COUNT. Raises ValueError for any other value."""
+    if type(value) is not int or not 0 <= value < MOST_COUNT:
+        raise ValueError(f"{value!r:.40} is no count, a whole number from 0 on")
+    return value
