@@ -11,9 +11,11 @@ import functools
 import io
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import urlsplit
 
 import google_crc32c
 
@@ -22,6 +24,8 @@ from t5prep.io import atomic_files
 from t5prep.io.ranges import RangedFile
 
 SCHEME = "gs://"
+# The environment variable of Google's libraries for the project that pays for requests.
+PAYER = "GOOGLE_CLOUD_QUOTA_PROJECT"
 # The timeouts of one request: to connect, and between two reads. A stalled read is given up and tried again.
 TIMEOUT_SECONDS: float | tuple[float, float] = (5.0, 60.0)
 # How long failures are retried: of a bucket that this process has never reached, and of any other.
@@ -73,7 +77,9 @@ def listed(uri: str) -> list[Any]:
 def _listing(uri: str) -> Any:
     """Return an iterator of the client over the objects whose name begins with the name in `uri`, which asks for a page at a time."""
     bucket, _, prefix = uri.removeprefix(SCHEME).partition("/")
-    return client().list_blobs(bucket, prefix=prefix, page_size=_PAGE, timeout=TIMEOUT_SECONDS, retry=retry(uri))
+    return client().list_blobs(
+        bucket_of(bucket), prefix=prefix, page_size=_PAGE, timeout=TIMEOUT_SECONDS, retry=retry(uri)
+    )
 
 
 def split(uri: str) -> tuple[str, str]:
@@ -108,6 +114,34 @@ def client_of(emulator: str) -> Any:
         return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "t5prep"))
     except (DefaultCredentialsError, OSError):
         return storage.Client.create_anonymous_client()
+
+
+def bucket_of(name: str) -> Any:
+    """Return the client's handle of a bucket, whose requests the project in GOOGLE_CLOUD_QUOTA_PROJECT pays for."""
+    return client().bucket(name, user_project=os.environ.get(PAYER) or None)
+
+
+def check_tensorflow_reaches(uri: str) -> None:
+    """Raise OutputError if TensorFlow would write below `uri` to Google while STORAGE_EMULATOR_HOST names an emulator.
+
+    TensorFlow's own client knows no emulator: it speaks to storage.googleapis.com, whatever that name leads to.
+    """
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
+    if not emulator or not is_gs(uri):
+        return
+    host = urlsplit(emulator if "//" in emulator else f"//{emulator}").hostname or ""
+    if not _ips(host) & _ips("storage.googleapis.com"):
+        raise OutputError(
+            f"{uri} would be written to Google, not to the emulator in STORAGE_EMULATOR_HOST ({emulator}): TensorFlow, which "
+            "writes runs, knows no emulator. Write to a folder (--out runs/NAME), or unset STORAGE_EMULATOR_HOST"
+        )
+
+
+def _ips(host: str) -> set[str]:
+    """Return the addresses of a host, none where it has no name here."""
+    with contextlib.suppress(OSError):
+        return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+    return set()
 
 
 def identity() -> str:
@@ -149,6 +183,10 @@ def speaking(uri: str, *, need: str) -> Iterator[None]:
             "valid ones. Log in again: gcloud auth application-default login"
         ) from error
     except (exceptions.GoogleAPIError, requests.RequestException, DataCorruption) as error:
+        if isinstance(error, exceptions.BadRequest) and "requester pays" in str(error):
+            raise OutputError(
+                f"{uri}: who reads the bucket {bucket} pays for it. Name your project that pays: export {PAYER}=PROJECT"
+            ) from error
         raise OutputError(
             f"{uri} cannot be reached: {_reason(error)}. Try again: what was done so far is kept."
         ) from error
@@ -186,7 +224,7 @@ def crc32c(file: BinaryIO) -> str:
 def blob(uri: str) -> Any:
     """Return the client's handle of an object (google.cloud.storage.Blob), without asking the server."""
     bucket, name = split(uri)
-    return client().bucket(bucket).blob(name)
+    return bucket_of(bucket).blob(name)
 
 
 def read(uri: str) -> bytes:
@@ -225,7 +263,7 @@ class Reader(RangedFile):
         self._uri = uri
         bucket, name = split(uri)
         with speaking(uri, need="storage.objects.get"):
-            blob = client().bucket(bucket).blob(name, generation=generation)
+            blob = bucket_of(bucket).blob(name, generation=generation)
             blob.reload(timeout=TIMEOUT_SECONDS, retry=retry(uri))
             self._blob = blob.bucket.blob(blob.name, generation=blob.generation)
         self.generation, self.crc32c = int(blob.generation), blob.crc32c
@@ -294,7 +332,12 @@ def objects(uri: str) -> dict[str, Object]:
     try:
         with speaking(uri, need="storage.objects.list"):
             listed = client().list_blobs(
-                bucket, prefix=prefix, delimiter="/", fields=fields, timeout=TIMEOUT_SECONDS, retry=retry(uri)
+                bucket_of(bucket),
+                prefix=prefix,
+                delimiter="/",
+                fields=fields,
+                timeout=TIMEOUT_SECONDS,
+                retry=retry(uri),
             )
             objects = [Object(item.name[len(prefix) :], item.size, item.crc32c, item.generation) for item in listed]
     except FileNotFoundError:

@@ -12,6 +12,7 @@ from typing import Any
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import T5prepError, TokenizerError, UsageError
+from t5prep.io import gcs
 from t5prep.io.progress import duration
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.data import device_feed, opening, steps_per_epoch
@@ -58,6 +59,7 @@ def train(
     many steps (`profiling`). Raises T5prepError, also when SIGTERM or SIGINT stopped it, after saving: the same call then
     resumes from there.
     """
+    gcs.check_tensorflow_reaches(config.out)
     open_devices = functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas)
     with hosts.together(), contextlib.ExitStack() as until_the_end:
         return _train(config, open_devices, until_the_end, profile=profile)
