@@ -57,7 +57,8 @@ class Finish:
         for hashed_file in hashed:
             sources.check_unchanged(hashed_file.file)
         if not any(blocks.records.values()):
-            raise SourceError(no_example(blocks, place=paths.at(self.out, parts[0].file.name)))
+            words = sum((collections.Counter(part.reasons) for part in parts), collections.Counter[str]())
+            raise SourceError(no_example(blocks, words, place=paths.at(self.out, parts[0].file.name)))
         staged = steps.staged_of(self.job)
         staged.bring_filter_files()
         dataset = build_manifest.assemble(
@@ -115,11 +116,17 @@ def of_records(written: ShardTotals, what: str) -> dict[str, list[bytes]]:
     return splits if any(written.splits[name].counts.records for name in splits) else {}
 
 
-def no_example(blocks: BlockTotals, *, place: str) -> str:
-    """Return why there is no example at all, as a sentence; `place` is where the rejected rows are."""
+def no_example(blocks: BlockTotals, words: Mapping[str, int], *, place: str) -> str:
+    """Return why there is no example at all, as a sentence.
+
+    `words` counts the whole reasons, of which the commonest of each kind is said; `place` is where the rejected rows are.
+    """
     if blocks.read == blocks.blank:
         return f"the source has no rows{f' but {blocks.blank:,} blank ones' if blocks.blank else ''}."
-    why = ", ".join(f"{' '.join(reason.split())} {number:,}" for reason, number in sorted(blocks.reasons.items()))
+    why = "; ".join(
+        build_manifest.with_example(f"{reason} {number:,}", reason, words)
+        for reason, number in sorted(blocks.reasons.items())
+    )
     blanks = f", {blocks.blank:,} of them blank" if blocks.blank else ""
     return f"no example could be made: {blocks.read:,} rows read{blanks}, all rejected ({why}). Each row's reason is in {place}"
 

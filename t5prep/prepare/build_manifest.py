@@ -226,6 +226,9 @@ SPARE = 1.5
 
 # A larger share of rows without an example is worth a warning.
 MANY_REJECTED = 0.1
+_LONGEST_EXAMPLE = 300
+# A larger share of rows with the id of another one is worth a word on the column of ids.
+MANY_WITH_ONE_ID = 0.01
 
 
 def warnings_of(
@@ -249,7 +252,7 @@ def warnings_of(
     labelled = record_counts.is_classification(total)
     warnings = [
         *(_markup(total, label_name, remedy=without_markup) if labelled else []),
-        *of_rejected_rows(rows_read, rejected, rejected_for),
+        *of_rejected_rows(rows_read, rejected, rejected_for, id_column=settings.options.get("id_column", "")),
         *([] if hides_spans else one_target(total.examples, total.labels, rejected=bool(rejected))),
         *empty_splits(settings.splits or (), splits),
         *_targets_cut(total, settings, labelled=labelled),
@@ -306,14 +309,21 @@ def _markup(total: record_counts.Counts, label_name: Callable[[Sequence[int]], s
     ]
 
 
-def of_rejected_rows(rows: int, rejected: Mapping[str, int], words: Mapping[str, int]) -> Iterator[str]:
+def of_rejected_rows(
+    rows: int, rejected: Mapping[str, int], words: Mapping[str, int], *, id_column: str = ""
+) -> Iterator[str]:
     """Yield what to say of `rows` rows of which some were rejected: by reason, and by the reason in all its `words`."""
     total = sum(rejected.values())
     if total > MANY_REJECTED * rows:
         most = max(sorted(rejected), key=lambda reason: rejected[reason])
         yield (
             f"{100 * total // rows}% of all rows were rejected, most often for: "
-            f"{_commonest(most, rejected[most], words) or f'{most} ({rejected[most]:,})'}. All are in rejected.jsonl"
+            f"{_commonest(most, rejected[most], words)}. All are in rejected.jsonl"
+        )
+    if rejected.get("duplicate id", 0) > MANY_WITH_ONE_ID * rows and id_column:
+        yield (
+            f"{rejected['duplicate id']:,} rows have the id of another row and were rejected. If the ids in {id_column} begin "
+            "anew in each file, leave --id-column out: the place of a row is its id then"
         )
     if other := rejected.get("not utf-8"):
         yield (
@@ -323,13 +333,25 @@ def of_rejected_rows(rows: int, rejected: Mapping[str, int], words: Mapping[str,
 
 
 def _commonest(reason: str, rows: int, words: Mapping[str, int]) -> str:
-    """Return the whole words of a reason that half of its rows share, and how many these are, or "".
+    """Return a reason and its number: in the words that half of its rows share, else with the commonest words as an example."""
+    most = max(_of_kind(reason, words), key=lambda text: words[text], default="")
+    if most and 2 * words[most] >= rows:
+        return f"{most} ({words[most]:,})"
+    return with_example(f"{reason} ({rows:,})", reason, words)
 
-    They say which value it is, and the option that fixes it.
+
+def with_example(said: str, reason: str, words: Mapping[str, int]) -> str:
+    """Return what is said of a kind of reason, with the commonest words of one: they name a value, and what fixes it.
+
+    >>> with_example("unknown label 3", "unknown label", {"unknown label: 'x' is none of a, b": 2, "unknown label: 'y' is": 1})
+    "unknown label 3: 'x' is none of a, b"
     """
-    fitting = {text: number for text, number in words.items() if text.partition(":")[0] == reason}
-    most = max(fitting, key=lambda text: fitting[text], default="")
-    return f"{most} ({fitting[most]:,})" if most and 2 * fitting[most] >= rows else ""
+    most = max(_of_kind(reason, words), key=lambda text: words[text], default="")
+    return " ".join(f"{said}{most.removeprefix(reason)}".split())[:_LONGEST_EXAMPLE]
+
+
+def _of_kind(reason: str, words: Mapping[str, int]) -> list[str]:
+    return sorted(text for text in words if text.partition(":")[0] == reason)
 
 
 def one_target(examples: int, labels: Collection[object] | None, *, rejected: bool) -> Iterator[str]:

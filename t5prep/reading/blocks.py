@@ -28,8 +28,10 @@ SNIFFED_BYTES = 1 << 20
 # Rows of a file that are no more bytes than this travel in their block, and the blocks of many such files are joined.
 SMALL_BYTES = 64 << 10
 MOST_JOINED, JOINED_BYTES = 4096, 1 << 20
-# A row longer than this is a quote that was never closed.
+# A longer row is no row of this format. Where quotes may hold newlines it is a quote that was never closed, and a row takes
+# ten times its bytes while its end is looked for.
 LONGEST_ROW_BYTES = 256 << 20
+LONGEST_QUOTED_BYTES = 64 << 20
 _LINE = re.compile(rb"[^\r\n]*")
 _LINE_END = re.compile(rb"[\r\n]")
 _BLANK_LINES = re.compile(rb"(?: *[\r\n])*")
@@ -274,7 +276,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
     offset, first, again = origin, 1, False
     columns = ("text",) if format.kind == "text" else format.columns
     first_line = format.kind in ("csv", "tsv")
-    wanted = size
+    wanted, longest = size, LONGEST_QUOTED_BYTES if format.quoted else LONGEST_ROW_BYTES
     while True:
         # What is left of a buffer is read again: copying what follows behind it, into new memory, takes several times as long.
         chunk = reader.again(offset, size) if again and isinstance(reader, encodings.Prepended) else reader.read(wanted)
@@ -283,7 +285,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
         if first_line:
             skipped, divider = _before_first_line(buffer, format)
             buffer, offset = buffer[skipped:], offset + skipped
-            last = final or len(buffer) > LONGEST_ROW_BYTES
+            last = final or len(buffer) > longest
             if divider or last or _LINE_END.search(buffer):
                 divider = format.delimiter or divider or _delimiter_of(buffer, format, name=file.name)
                 format = dataclasses.replace(format, delimiter=divider)
@@ -303,12 +305,12 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
                     f"{file.name} names its columns in its first line, {','.join(columns)}: leave out --columns"
                 )
         end, rows, regular = text_rows.of_buffer(buffer, **_dialect(format), final=final)
-        if not end and len(buffer) > LONGEST_ROW_BYTES:  # the first row is rejected, and ends at its first newline
+        if not end and len(buffer) > longest:  # the first row is rejected, and ends at its first newline
             end = text_rows.of_first(buffer, **_dialect(format), final=True)
             rows, regular = 1, False
             if end == len(buffer):
                 raise SourceError(
-                    f"{file.name}: row {first:,} is longer than {LONGEST_ROW_BYTES >> 20} MiB. Is it really {format.kind}? "
+                    f"{file.name}: row {first:,} is longer than {longest >> 20} MiB. Is it really {format.kind}? "
                     "Say its format: --format " + "|".join(formats.KINDS)
                 )
         if end:

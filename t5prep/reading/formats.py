@@ -166,7 +166,7 @@ def of_source(source: Resolved, column: str) -> list[str]:
         with sources.open_random(first) as file:
             try:
                 schema = pyarrow.parquet.read_schema(file)
-            except (pa.ArrowException, OSError):
+            except (pa.ArrowException, OSError, UnicodeDecodeError):
                 return []  # what is wrong with it is said where it is read
         if column not in schema.names or not pa.types.is_integer(_inner(schema.field(column).type)):
             return []

@@ -45,6 +45,13 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
 
     try:
         opened = pyarrow.parquet.ParquetFile(file)
+        names = tuple(opened.schema_arrow.names)
+        for column in range(opened.metadata.num_columns):
+            opened.metadata.schema.column(column).path.encode()
+    except UnicodeError as error:
+        raise SourceError(
+            f"{name}: the name of a column is not UTF-8 ({error}). Rename it, by the program that wrote the file."
+        ) from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise SourceError(f"{name} is not a Parquet file ({error}).") from error
     parts, first = [], 1
@@ -57,7 +64,7 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
             size = group.total_byte_size * (end - skip) // max(1, group.num_rows)
             parts.append(Part(number, skip, first + skip, end - skip, size, stored / max(1, group.total_byte_size)))
         first += group.num_rows
-    return tuple(opened.schema_arrow.names), parts
+    return names, parts
 
 
 @dataclasses.dataclass

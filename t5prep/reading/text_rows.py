@@ -9,7 +9,6 @@ import codecs
 import csv
 import functools
 import io
-import itertools
 import json
 import re
 import sys
@@ -32,8 +31,6 @@ NEVER_CLOSED = "broken quoting: a quote opens in this row and does not close"
 # The line that Excel reads and writes before the one with the columns' names.
 SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?(?:\r\n|\r|\n)')
 _QUOTED = re.compile(rb'"[^"]*"')
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_FEW_LINES = 1 << 16  # a list of numbers is faster than an array, and takes five times the memory
 _EMPTY_LINE = re.compile(rb"\A[\r\n]|\n[\r\n]|\r\r")
 csv.field_size_limit(sys.maxsize)  # the default of 128 kB refuses real documents
 
@@ -83,37 +80,46 @@ def split(text: str, delimiter: str = ",", escape: str = "") -> Iterator[Parsed]
 
     A quote that never closes costs the line in which it opens, not the rest of the file.
     """
-    # Not a list of all lines: in a field of 100 MB each line may be one character.
-    ends = np.fromiter(itertools.chain([0], (match.end() for match in _LINE.finditer(text))), np.int64)
-    ends = ends.tolist() if len(ends) < _FEW_LINES else ends
-    count, begin = len(ends) - 1, 0
-
-    def line_at(number: int) -> str:
-        return text[ends[number] : ends[number + 1]]
-
+    # Lines are read one after the other, and not listed: in a field of 100 MB each may be one character.
+    source = io.StringIO(text, newline="")
+    begin = 0
     # An earlier row that came to nothing was in quotes at the beginning of each line up to this one, and open at its end or not.
     # So a row that goes on in one of these lines comes to nothing too: this needs no look at them.
     hopeless, unfinished = 0, False
-    while begin < count:
-        origin, alone = begin, begin < hopeless
-        ahead = map(line_at, range(begin, begin + 1 if alone else count))
+    while begin < len(text):
+        source.seek(begin)
+        alone = begin < hopeless
+        ahead = [source.readline()] if alone else source
         reader = csv.reader(ahead, delimiter=delimiter, escapechar=escape or None, strict=True)
         while True:
+            lines_before = reader.line_num
             try:
                 fields: list[str] | str = next(reader)
             except StopIteration:
                 break
             except csv.Error as error:
-                goes_on, last = "unexpected end of data" in str(error), origin + reader.line_num - 1
-                if goes_on or last > begin:
+                goes_on = "unexpected end of data" in str(error)
+                if goes_on or reader.line_num - lines_before > 1:
                     if not alone:
-                        hopeless, unfinished = last, goes_on
-                    yield Parsed(NEVER_CLOSED, int(ends[begin + 1]), unfinished)
-                    begin += 1
+                        hopeless, unfinished = _line_start(text, source.tell()), goes_on
+                    source.seek(begin)
+                    source.readline()
+                    begin = source.tell()
+                    yield Parsed(NEVER_CLOSED, begin, unfinished)
                     break
                 fields = f"broken quoting: {error}"
-            begin = origin + reader.line_num
-            yield Parsed(fields, int(ends[begin]), bool(ends[begin] == len(text)))
+            begin = source.tell()
+            yield Parsed(fields, begin, begin == len(text))
+
+
+def _line_start(text: str, end: int) -> int:
+    r"""Return where the line begins that ends at a place.
+
+    >>> _line_start("a\nb\r\n", 5), _line_start("a\nb", 3), _line_start("a\n", 2)
+    (2, 2, 0)
+    """
+    last = end - 2 if text.endswith("\r\n", 0, end) else end - 1 if text.endswith(("\r", "\n"), 0, end) else end
+    return max(text.rfind("\n", 0, last), text.rfind("\r", 0, last)) + 1
 
 
 def csv_rows(text: str, columns: Sequence[str], delimiter: str = ",", escape: str = "") -> Iterator[Record | str]:

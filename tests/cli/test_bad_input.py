@@ -137,7 +137,9 @@ def test_sources_that_hold_nothing(tmp_path: Path) -> None:
     header.write_text("Id,Title,Body,Y\n")
     assert "no rows" in refused(*so(header, out))
     bad = write_csv(tmp_path / "bad.csv", [dict(row, Y="?") for row in questions(3)])
-    assert "3 rows read, all rejected (unknown label 3)" in refused(*so(bad, out))
+    assert "3 rows read, all rejected (unknown label 3: '?' is not one of LQ_CLOSE, LQ_EDIT, HQ" in refused(
+        *so(bad, out)
+    )
     fake = tmp_path / "fake.parquet"
     fake.write_bytes(b"no parquet")
     assert "not a Parquet file" in refused(*t2t(fake, out, *COLUMNS))

@@ -76,8 +76,11 @@ def test_rows_that_mostly_make_no_example_are_warned_of(here: None) -> None:
         "feedback.csv", Path("data/y"), tokenizer="sample:", task="text2text",
         options={"inputs_column": "Title", "targets_column": "Body", "id_column": "Y"},
     )  # fmt: skip
-    (warning,) = made.warnings
-    assert warning.startswith("85% of all rows were rejected, most often for: duplicate id (17).")
+    rejected, ids = made.warnings
+    assert rejected.startswith(
+        "85% of all rows were rejected, most often for: duplicate id (17): kept is feedback.csv:"
+    )
+    assert "If the ids in Y begin anew in each file, leave --id-column out" in ids
 
 
 def test_who_types_at_a_terminal_is_told_how_to_end(here: None) -> None:

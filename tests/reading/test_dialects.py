@@ -4,16 +4,19 @@ import csv
 import io
 import json
 import random
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from t5prep import sources
 from t5prep.dataset.settings import parse_columns, parse_escape
 from t5prep.errors import SourceError, UsageError
-from t5prep.reading import blocks, columns
+from t5prep.reading import blocks, columns, text_rows
 from t5prep.reading.rows import Record
 
 
@@ -236,6 +239,32 @@ def test_a_long_window_of_zstandard_is_read(tmp_path: Path) -> None:
     assert (len(found), found[-1]) == (20_001, {"text": "last", "label": "b"})
     path.write_bytes(file.getvalue()[:-5])
     with pytest.raises(SourceError, match=r"rows\.csv\.zst is damaged"):
+        rows_of(path)
+
+
+def test_a_field_of_very_many_lines_costs_a_few_times_its_bytes() -> None:
+    text = '"' + "a\n" * 200_000 + '","b"x\n'
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in text_rows.split(text)) == 200_001
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * len(text)
+
+
+def test_a_longer_field_is_refused_at_a_said_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "LONGEST_QUOTED_BYTES", 1 << 20)
+    (tmp_path / "rows.csv").write_text("text,label\n" + "a" * (3 << 20))
+    with pytest.raises(SourceError, match=r"row 1 is longer than 1 MiB\. Is it really csv\?"):
+        rows_of(tmp_path / "rows.csv", size=1 << 16)
+
+
+def test_a_column_of_parquet_whose_name_is_not_utf_8_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"text": ["a"], "labXY": ["x"]}), path)
+    path.write_bytes(path.read_bytes().replace(b"labXY", b"lab\xff\xfe"))
+    with pytest.raises(SourceError, match=r"rows\.parquet: the name of a column is not UTF-8"):
         rows_of(path)
 
 

@@ -183,3 +183,26 @@ def test_the_first_rows_may_lack_a_column(tmp_path: Path) -> None:
     options = {**LABELS, "targets_column": "lable"}
     with pytest.raises(SourceError, match=r'has no column "lable"; it has text, label\. Did you mean "label"'):
         prepared(tmp_path / "rows.jsonl", tmp_path / "out", options=options, tokenizer="sample:", **HOW)
+
+
+def test_a_reason_says_one_of_its_values(tmp_path: Path) -> None:
+    source = written(tmp_path, ["x", "y", "y"], name="rows.csv")
+    options = {**LABELS, "label_map": "0=low,1=high"}
+    with pytest.raises(
+        SourceError, match=r"all rejected \(unknown label 3: 'y' is not one of 0, 1\)\. Each row's reason"
+    ):
+        prepared(source, tmp_path / "out", options=options, tokenizer="sample:", **HOW)
+    source = written(tmp_path, ["0", "1", *"abcdefgh"], name="rows.csv")
+    made = prepared(source, tmp_path / "some", options=options, tokenizer="sample:", **HOW)
+    assert "most often for: unknown label (8): 'a' is not one of 0, 1. All are in" in made.warnings[0]
+
+
+def test_ids_that_begin_anew_are_said(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    for split, count in (("train", 30), ("test", 20)):
+        lines = [f"{n},{split} text {n},a\n" for n in range(count)]
+        (tmp_path / "source" / f"{split}.csv").write_text("".join(["idx,text,label\n", *lines]))
+    how = {"task": "text2text", "tokenizer": "sample:"}
+    made = prepared(tmp_path / "source", tmp_path / "out", options={**LABELS, "id_column": "idx"}, **how)
+    assert made.rejected == {"duplicate id": 20}
+    assert any("ids in idx begin anew in each file, leave --id-column out" in warning for warning in made.warnings)
