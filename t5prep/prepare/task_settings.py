@@ -247,7 +247,8 @@ def _check_columns(
     """
     name, columns = blocks.files(element)[0].name, dict[str, None]()
     for block in itertools.islice(row_limit.scan(LimitedFile(element), settings, task.task.corpus), BLOCKS_LOOKED_AT):
-        if not columns and formats.detect(name, kind=settings.format, otherwise="text").kind == "tsv" != block.format.kind:
+        named = formats.detect(name, kind=settings.format, otherwise="text").kind
+        if named == "tsv" and block.format.kind == "csv" and not columns:
             print(f"{name} has quotes as CSV has them, and is read so (--format tsv keeps them)", file=sys.stderr)
         columns |= dict.fromkeys(blocks.column_names(block))
         missing = task_columns.missing(wanted, tuple(columns)) if columns else ""
