@@ -74,6 +74,17 @@ def commands(code: Code) -> list[Command]:
     return found
 
 
+def override(arguments: list[str], *options: str) -> list[str]:
+    """Return a command line with other values of some options, given as NAME VALUE; a further `--set` is added."""
+    replaced = list(arguments)
+    for option, value in zip(options[::2], options[1::2], strict=True):
+        if option in replaced and option != "--set":
+            replaced[replaced.index(option) + 1] = value
+        else:
+            replaced += [option, value]
+    return replaced
+
+
 def parse(command: click.Command, arguments: list[str]) -> None:
     """Reads a command line as the program does, and runs nothing. Raises click.UsageError."""
     context = command.make_context(command.name or "", list(arguments))

@@ -32,7 +32,11 @@ SYSTEMS = {
 }
 # What a test adds, so that a command is done in seconds.
 SHORT = ("--input-length", "32", "--workers", "1")
-ONE_STEP = [f"--set={said}" for said in ("steps=1", "warmup=0", "eval_every=1", "save_every=1", "dropout=0")]
+ONE_STEP = [
+    word
+    for setting in ("steps=1", "warmup=0", "eval_every=1", "save_every=1", "dropout=0")
+    for word in ("--set", setting)
+]
 QUICK = {
     "prepare": SHORT,
     "tokenizer": ("--vocab-size", "200"),
@@ -137,7 +141,7 @@ def published(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def _run(said: str, *more: str) -> str:
     """Run a command of the table, and return what it prints."""
-    result = CliRunner().invoke(main, [*shlex.split(said)[1:], *more], catch_exceptions=False)
+    result = CliRunner().invoke(main, readme.override(shlex.split(said)[1:], *more), catch_exceptions=False)
     assert result.exit_code == 0, (said, result.output[-3000:])
     return result.output
 

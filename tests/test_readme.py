@@ -73,7 +73,7 @@ def _in_this_process(prepare, definition, task, **how):
 def _run(command: Command) -> str:
     """What a t5prep command prints."""
     assert command.program == "t5prep"
-    arguments = [*command.arguments, *QUICK.get(command.arguments[0], [])]
+    arguments = readme.override(command.arguments, *QUICK.get(command.arguments[0], []))
     if command.arguments[:2] == ["tokenizer", "check"] or "epochs=3" in command.arguments:
         arguments = command.arguments
     result = CliRunner().invoke(main, arguments, input=command.given, catch_exceptions=False)
@@ -175,7 +175,7 @@ def test_make_takes_what_is_said_to_it() -> None:
 
 def test_what_make_runs_is_spelled_right() -> None:
     makefile = (readme.ROOT / "Makefile").read_text()
-    values = {**dict(re.findall(r"^(\w+) \?= (.*)$", makefile, re.MULTILINE)), "BIN": "bin"}
+    values = {**dict(re.findall(r"^(\w+) \?= ?(.*)$", makefile, re.MULTILINE)), "BIN": "bin"}
     lines = re.findall(r"^\t@\$\(BIN\)/t5prep (.+)$", makefile, re.MULTILINE)
     assert len(lines) == 3  # prep, and train with eval; report stands in a condition
     for line in lines:

