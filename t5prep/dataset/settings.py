@@ -220,7 +220,12 @@ class Settings:
     )
     seed: int = option(0, "the random seed of splits and order", least=-(1 << 63), most=(1 << 63) - 1)
     limit: int | None = option(None, "read only this many rows (of each split, where files are splits)", least=1)
-    format: str = option("", "where file names do not say it: csv, tsv, jsonl, parquet or text", changes_tokens=True)
+    format: str = option(
+        "",
+        "where file names do not say it: csv, tsv, jsonl, parquet, text or conll; document: each file is a row with the columns "
+        "text, folder and file",
+        changes_tokens=True,
+    )
     encoding: str = option("utf-8", "of text files", changes_tokens=True)
     delimiter: str = option(
         "",

@@ -264,6 +264,8 @@ def _check_columns(
                 f'{name} is one JSON document, with {", ".join(record)}. Say where its rows are: --records "{path}"'
             )
         instead = "" if is_alone else f" To leave the file out: --skip-files {shlex.quote(name)}"
+        if formats.family(name) == "text" and settings.format != "document":
+            instead = " Where each file is a row, it has the columns text, folder and file: --format document"
         raise SourceError(f"{name} has no column {missing}{instead}")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from t5prep import sources
 from t5prep.errors import BalanceError, SourceError
-from t5prep.reading import conll, encodings, formats, json_documents, parquet_rows, rows, text_rows
+from t5prep.reading import conll, documents, encodings, formats, json_documents, parquet_rows, rows, text_rows
 from t5prep.reading.encodings import Readable
 from t5prep.reading.formats import Format
 from t5prep.reading.parquet_rows import Part
@@ -130,6 +130,10 @@ def scan(
         if format.kind == "jsonl" and json_documents.is_document(beginning, unpacked_name(file.name)):
             lines = json_documents.lines_of_document(reader, encoding=format.encoding, name=file.name)
             yield from _of_lines(lines, file, format, (), size=block_bytes)
+            return
+        if format.kind == "document":
+            lines = documents.lines(reader, encoding=format.encoding, name=file.name)
+            yield from _of_lines(lines, file, dataclasses.replace(format, encoding="utf-8"), (), size=block_bytes)
             return
         if format.kind == "conll":
             lines = conll.lines(reader, encoding=format.encoding, columns=format.columns)

@@ -24,7 +24,7 @@ SUFFIXES = {
     ".text": "text",
     ".conll": "conll",
 }
-KINDS = ("csv", "tsv", "jsonl", "parquet", "text", "conll")
+KINDS = ("csv", "tsv", "jsonl", "parquet", "text", "conll", "document")
 # Documents that lie beside data.
 _ABOUT = re.compile(
     r"(^|/)(licen[cs]e|copying|notice|readme|citation|changelog|authors|contributing|(sha\d+|md5)sums?)(\.txt)?$"

@@ -424,7 +424,7 @@ def read(
     except UnicodeDecodeError:
         # Undecodable bytes become lone surrogates, which mark the rows they are in and no others.
         text, broken = data.decode(format.encoding, "surrogateescape"), True
-    as_json = format.kind in ("jsonl", "conll")
+    as_json = format.kind in ("jsonl", "conll", "document")
     suspicious = broken or b"\0" in data or (as_json and _ESCAPED.search(data) is not None)
     # In the other formats every value is text.
     check_types = wanted if as_json else ()
@@ -453,9 +453,16 @@ def text_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
         yield {"text": line} if line.strip() else {}
 
 
-def conll_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
-    """Yield the record or the reason in each line of JSON that `conll` made of a sentence."""
+def made_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
+    """Yield the record or the reason in each line of JSON that `conll` or `documents` made."""
     yield from map(json.loads, lines(text))
 
 
-_PARSERS = {"csv": csv_rows, "tsv": tsv_rows, "jsonl": json_rows, "text": text_rows, "conll": conll_rows}
+_PARSERS = {
+    "csv": csv_rows,
+    "tsv": tsv_rows,
+    "jsonl": json_rows,
+    "text": text_rows,
+    "conll": made_rows,
+    "document": made_rows,
+}
