@@ -19,6 +19,7 @@ from t5prep.io.progress import Progress
 from t5prep.prepare import source_files
 from t5prep.reading import columns as text_columns
 from t5prep.reading.blocks import Block
+from t5prep.reading.formats import FileOptions
 from t5prep.sources import Resolved
 from t5prep.tokens import huggingface_files, training
 from t5prep.tokens.tokenizer import Tokenizer
@@ -36,8 +37,8 @@ class TrainingSettings:
     """Every choice that the bytes of a trained tokenizer follow from, besides its source.
 
     `columns` are the columns with text (none: `text`); `lines` distinct lines are drawn with `seed`; `vocab_size`,
-    `byte_fallback`, `split_digits`, `character_coverage` and `normalization` are SentencePiece's (tokens.training); `format` and
-    `encoding` say how files are read.
+    `byte_fallback`, `split_digits`, `character_coverage` and `normalization` are SentencePiece's (tokens.training); `files` says
+    how files are read.
     """
 
     columns: tuple[str, ...] = ()
@@ -48,8 +49,7 @@ class TrainingSettings:
     normalization: str = training.NORMALIZATIONS[0]
     lines: int = LINES
     seed: int = 0
-    format: str = ""
-    encoding: str = "utf-8"
+    files: FileOptions = FileOptions()  # noqa: RUF009 - frozen
 
 
 class Drawn(NamedTuple):
@@ -178,6 +178,7 @@ def _training_record(source: Resolved, settings: TrainingSettings, config: Mappi
     """Return all that a tokenizer was trained with, as JSON holds it."""
     files = [[file.name, file.bytes] for file in source.files]
     choices = {**dataclasses.asdict(settings), "columns": list(settings.columns)}
+    choices |= choices.pop("files")
     return {
         "source": {"uri": source.uri, "revision": source.revision, "files": files},
         **choices,
@@ -187,7 +188,7 @@ def _training_record(source: Resolved, settings: TrainingSettings, config: Mappi
 
 def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local", workers: int | None = None) -> Drawn:
     """Return at most `settings.lines` distinct lines of the source's texts, chosen by stable hash. Raises T5prepError."""
-    columns, reading = settings.columns, {"format": settings.format, "encoding": settings.encoding}
+    columns = settings.columns
     if runner not in RUNNERS:
         raise UsageError(
             f'--runner "{runner}": a tokenizer is trained on this machine. Leave it out, or: --runner local'
@@ -196,13 +197,13 @@ def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local",
         raise UsageError(f"--lines {settings.lines}: at least one line is needed")
     if not 0.98 <= settings.character_coverage <= 1:  # SentencePiece's own bounds
         raise UsageError(f"--character-coverage {settings.character_coverage}: it is at least 0.98 and at most 1")
-    text_columns.check(source, columns=columns, **reading)
+    text_columns.check(source, columns=columns, options=settings.files)
     progress = Progress("drawing lines", total=sum(file.bytes for file in source.files))
     cores = pool.Pool(workers or os.cpu_count() or 1, warm=_warm)
     cores.done = lambda block, _: progress.add(bytes=block.size, rows=block.rows)
     drawing, totals = Drawing(settings.lines, seed=settings.seed), collections.Counter[str]()
     work = DrawBlock(columns, settings.lines, settings.seed)
-    scanned = (block for file in source.files for block in text_columns.scan(file, **reading))
+    scanned = (block for file in source.files for block in text_columns.scan(file, settings.files))
     try:
         with engines.explained(runner, out="the sample of lines"):
             for drawn in pool.each(cores.name, work, scanned):

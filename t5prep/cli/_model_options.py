@@ -44,14 +44,6 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return tpu(gpus(command))
 
 
-encoding = click.option(
-    "--encoding", default="", help="Encoding of text files  [default: that of the run's data, or utf-8]."
-)
-delimiter = click.option(
-    "--delimiter",
-    default="",
-    help="Delimiter of CSV columns: a character, or tab  [default: that of the run's data, or as the first line has it].",
-)
 which = click.option(
     "--checkpoint", "which", default="best", show_default=True, help="Of a run: best, last, or a step's number."
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _model_options, _output
+from t5prep.cli import _file_options, _model_options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.io.progress import Progress, number_of
 
@@ -46,10 +46,7 @@ from t5prep.io.progress import Progress, number_of
     help="Rows of a file  [default: 1024; with --pooling mean or first 16384].",
 )
 @click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
-@click.option("--format", default="", help="csv, tsv, jsonl, parquet or text, where the name does not say it.")
-@_model_options.encoding
-@_model_options.delimiter
-@click.option("--records", default="", help="Where JSON documents have their rows, as in data[].items[].")
+@_file_options.options(of_data=True)
 @click.option("--limit", type=click.IntRange(min=1), help="Embed only this many rows.")
 @_model_options.trust_code
 @_model_options.which

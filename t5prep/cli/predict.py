@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from t5prep.cli import _model_options, _output
+from t5prep.cli import _file_options, _model_options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.io.progress import Progress, number_of
 
@@ -27,11 +27,8 @@ if TYPE_CHECKING:
 )
 @click.option("--as-text", is_flag=True, help="Lines (or a column `input`) are whole inputs, prefix and all.")
 @click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
-@click.option("--format", "kind", default="", help="csv, tsv, jsonl, parquet or text, where the name does not say it.")
 @click.option("--jsonl", is_flag=True, help="The same as --format jsonl.")
-@_model_options.encoding
-@_model_options.delimiter
-@click.option("--records", default="", help="Where JSON documents have their rows, as in data[].items[].")
+@_file_options.options(of_data=True)
 @click.option("--limit", type=click.IntRange(min=1), help="Answer only this many rows.")
 @_model_options.trust_code
 @_model_options.long
@@ -72,7 +69,7 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
             f"--answers {given['answers']}: {kind} holds one answer of each row. Say --to jsonl (or json)."
         )
     fresh = given.pop("fresh")
-    given["format"] = given.pop("kind") or ("jsonl" if given["jsonl"] else "")
+    given["format"] = given["format"] or ("jsonl" if given["jsonl"] else "")
     given["scores"] |= given["answers"] > 1
     given["checkpoint"], given["long"] = given.pop("which"), given["long"] or ""
     del given["jsonl"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _output
+from t5prep.cli import _file_options, _output
 from t5prep.cli._addresses import ADDRESS
 
 
@@ -54,8 +54,7 @@ def tasks_command(as_json: bool) -> None:
 )
 @click.option("--column", "columns", multiple=True, help="The columns with the text [default: text].")
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Try only this many rows.")
-@click.option("--format", default="", help="Where file names do not say it: csv, tsv, jsonl, parquet or text.")
-@click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
+@_file_options.options()
 @_output.as_json
 def filter_command(filters: tuple[str, ...], source: str | None, as_json: bool, **given: Any) -> None:
     """List the filters of `prepare --filter` with their settings, or try some on a corpus.
@@ -76,7 +75,7 @@ def filter_command(filters: tuple[str, ...], source: str | None, as_json: bool, 
         return
     if not filters:
         raise UsageError(f"--try {source}: say which filters to try, as in t5prep filter gopher --try {source}")
-    done = chain.attempt(columns.texts(sources.resolve(source), **given), filters)
+    done = chain.attempt(columns.texts(sources.resolve(source), options=_file_options.taken(given), **given), filters)
     if as_json:
         _output.print_json({"source": source, **done.to_json()})
     else:

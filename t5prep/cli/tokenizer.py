@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _output
+from t5prep.cli import _file_options, _output
 from t5prep.cli._addresses import ADDRESS
 
 # d_model, d_ff, layers of each stack, heads: the sizes of T5 1.1 (google/t5-v1_1-*), and a tiny one for trials.
@@ -28,8 +28,6 @@ _source = click.option(
     "--source", type=ADDRESS, required=True, help="sample:, a path or glob, kaggle:..., zenodo:..., hf:..."
 )
 _column = click.option("--column", "columns", multiple=True, help="A column with text; several times for several.")
-_format = click.option("--format", default="", help="csv, tsv, jsonl, parquet or text, where names do not say it.")
-_encoding = click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
 
 
 @click.group("tokenizer")
@@ -68,8 +66,7 @@ def tokenizer_command() -> None:
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="What lines are drawn with."
 )
-@_format
-@_encoding
+@_file_options.options()
 @click.option("--runner", default="local", show_default=True, help="What runs the drawing.")
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; all cores by default.")
 @_output.as_json
@@ -99,7 +96,7 @@ def train(
         if normalization == "identity":
             raise click.UsageError("--lowercase does not go with --normalization identity, which changes no character")
         normalization += "_cf"
-    settings = train_tokenizer.TrainingSettings(normalization=normalization, **given)
+    settings = train_tokenizer.TrainingSettings(normalization=normalization, files=_file_options.taken(given), **given)
     config = _model_shape(size).to_json()
     trained = train_tokenizer.train(
         train_tokenizer.of_split(sources.resolve(source), split),
@@ -168,8 +165,7 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20_000, show_default=True, help="Read only this many rows."
 )
-@_format
-@_encoding
+@_file_options.options()
 @_output.as_json
 def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
     """See what a tokenizer does to a corpus: unknown tokens, lost characters, texts that change.
@@ -187,7 +183,7 @@ def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
     from t5prep.tokens import audit, loading
 
     loaded = loading.load(tokenizer)
-    texts = text_columns.texts(sources.resolve(source), **given)
+    texts = text_columns.texts(sources.resolve(source), options=_file_options.taken(given), **given)
     content = loading.json_of(tokenizer)
     by_file = audit.encode_by(content, name=tokenizer) if content and importlib.util.find_spec("tokenizers") else None
     report = audit.examine(texts, loaded, by_file=by_file)

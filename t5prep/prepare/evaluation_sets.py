@@ -81,7 +81,8 @@ def _format_of(file: RawFile, settings: Settings) -> Format:
     encoding = "utf-8" if encodings.is_utf8(head) else settings.encoding
     line = head.decode(encoding, "replace").partition("\n")[0]
     delimiter = settings.delimiter if form.kind == "csv" and settings.delimiter in line else form.delimiter
-    return dataclasses.replace(form, encoding=encoding, delimiter=delimiter)
+    escape = settings.escape if form.kind == "csv" else ""
+    return dataclasses.replace(form, encoding=encoding, delimiter=delimiter, escape=escape)
 
 
 def _texts(value: Any) -> Iterator[str]:

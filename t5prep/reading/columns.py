@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep.errors import SourceError
-from t5prep.reading import blocks, formats, parquet_rows, text_rows
+from t5prep.reading import blocks, parquet_rows, text_rows
 from t5prep.reading.blocks import Block
+from t5prep.reading.formats import FileOptions
 from t5prep.reading.parquet_rows import Part
 from t5prep.reading.rows import Record, Row, root
 from t5prep.sources import RawFile, Resolved
@@ -211,16 +212,15 @@ def texts(
     *,
     columns: Sequence[str] = (),
     limit: int | None = None,
-    format: str = "",
-    encoding: str = "utf-8",
+    options: FileOptions = FileOptions(),  # noqa: B008 - frozen
 ) -> Iterator[str]:
     """Yield the texts of the first `limit` rows of a source, in order; rows that cannot be read are skipped.
 
     Raises SourceError for a missing column.
     """
-    check(source, columns=columns, format=format, encoding=encoding)
+    check(source, columns=columns, options=options)
     left = math.inf if limit is None else limit
-    for block in (block for file in source.files for block in scan(file, format=format, encoding=encoding)):
+    for block in (block for file in source.files for block in scan(file, options)):
         if left < block.rows:
             block = block.head(int(left))
         for row in read(block, names=tuple(columns) or ("text",)).rows():
@@ -230,17 +230,25 @@ def texts(
             return
 
 
-def scan(file: RawFile, *, format: str, encoding: str) -> Iterator[Block]:
+def scan(file: RawFile, options: FileOptions) -> Iterator[Block]:
     """Yield the blocks of a file. Raises UsageError if neither its name nor the user tells its format."""
-    return blocks.scan(file, formats.detect(file.name, kind=format, encoding=encoding))
+    return blocks.scan_element(
+        file,
+        kind=options.format,
+        encoding=options.encoding,
+        records=options.records,
+        delimiter=options.delimiter,
+        escape=options.escape,
+        columns=options.names,
+    )
 
 
-def check(source: Resolved, *, columns: Sequence[str], format: str, encoding: str) -> None:
+def check(source: Resolved, *, columns: Sequence[str], options: FileOptions) -> None:
     """Check that a source has these columns, before any work. Raises SourceError."""
     if not source.files:
         raise SourceError(f"{source.uri} has no files.")
     first = source.files[0]
-    block = next(scan(first, format=format, encoding=encoding), None)
+    block = next(scan(first, options), None)
     if block is None:
         raise SourceError(f"{first.name} is empty.")
     names = blocks.column_names(block)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from t5prep.reading.formats import FileOptions
 from t5prep.sources import memory
 from t5prep.train import need_tensorflow
 from t5prep.train.predict.rows import INPUT, STDIN, Reading
@@ -217,6 +218,8 @@ def predict(
     format: str = "",
     encoding: str = "",
     delimiter: str = "",
+    escape: str = "",
+    column_names: str = "",
     records: str = "",
     limit: int | None = None,
     long: str = "",
@@ -243,7 +246,9 @@ def predict(
         as_text: Whether the lines of a source are used unchanged as inputs.
         format: "csv", "tsv", "jsonl", "parquet" or "text", where the source's name does not say it.
         encoding: Of text files; "" for that of the run's data.
-        delimiter: What divides the columns of CSV files; "" for what divides those of the run's data.
+        delimiter: Delimiter of the columns of CSV files; "" for that of the run's data.
+        escape: Escape character of CSV files; "" for that of the run's data.
+        column_names: Names of the columns of a table that does not begin with them, as "text,label".
         records: Where JSON documents have their rows, such as "data[].items[]".
         limit: Answer only this many rows.
         long: What to do with inputs that are too long: "cut" as in training, "split" into parts, or "refuse"; "" for
@@ -277,11 +282,12 @@ def predict(
     with contextlib.ExitStack() as stack:
         source, texts = stack.enter_context(_source_of(rows))
         as_text = texts if texts is not None else as_text
+        files = FileOptions(format, _encoding(encoding, texts), delimiter, escape, column_names, records)
         predictions = Predictions(
             model,
             source,
             which=checkpoint,
-            reading=Reading(task, as_text, format, _encoding(encoding, texts), records, limit, delimiter),
+            reading=Reading(task, as_text, files, limit),
             generation=Generation(**generation),
             batch=batch,
             long=long,
@@ -311,6 +317,8 @@ def embed(
     format: str = "",
     encoding: str = "",
     delimiter: str = "",
+    escape: str = "",
+    column_names: str = "",
     records: str = "",
     limit: int | None = None,
     checkpoint: str = "best",
@@ -342,7 +350,9 @@ def embed(
         task: For a model that was trained on several tasks: the task of these rows.
         format: "csv", "tsv", "jsonl", "parquet" or "text", where the source's name does not say it.
         encoding: Of text files; "" for that of the run's data.
-        delimiter: What divides the columns of CSV files; "" for what divides those of the run's data.
+        delimiter: Delimiter of the columns of CSV files; "" for that of the run's data.
+        escape: Escape character of CSV files; "" for that of the run's data.
+        column_names: Names of the columns of a table that does not begin with them, as "text,label".
         records: Where JSON documents have their rows, such as "data[].items[]".
         limit: Embed only this many rows.
         checkpoint: Of a run: "best", "last", or a step's number.
@@ -369,11 +379,12 @@ def embed(
 
     output = Output(pooling, normalize, dtype, padded)
     with _source_of(rows) as (source, texts):
+        files = FileOptions(format, _encoding(encoding, texts), delimiter, escape, column_names, records)
         embedding = Embedding(
             model,
             source,
             which=checkpoint,
-            reading=Reading(task, False, format, _encoding(encoding, texts), records, limit, delimiter),
+            reading=Reading(task, False, files, limit),
             column=column or (INPUT if texts else ""),
             output=output,
             length=length,

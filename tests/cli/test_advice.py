@@ -87,6 +87,92 @@ def test_there_is_advice() -> None:
     assert commands >= {"prepare", "plan", "eval", "export", "predict", "tokenizer", "train"}
 
 
+# The commands that run the code of a folder, or of a module: their users read its sentences. Longer paths count first.
+READERS = ("prepare", "predict", "embed", "filter", "tokenizer check", "tokenizer train")
+RUN_BY: dict[str, tuple[str, ...]] = {
+    "t5prep/reading": READERS,
+    "t5prep/reading/columns.py": ("filter", "tokenizer check", "tokenizer train"),
+    "t5prep/sources": READERS,
+    "t5prep/sources/split_names.py": ("prepare",),
+    "t5prep/prepare": ("prepare",),
+    "t5prep/prepare/row_life.py": ("why",),
+    "t5prep/dataset/settings.py": ("prepare",),
+    "t5prep/dataset/upload.py": ("upload",),
+    "t5prep/dataset/table.py": ("table",),
+    "t5prep/tasks/filters": ("prepare", "filter"),
+    "t5prep/tasks/corpora/text2text.py": ("prepare text2text",),
+    "t5prep/train/embed": ("embed",),
+    "t5prep/train/predict/rows.py": ("predict", "embed"),
+    "t5prep/train/predict/files.py": ("predict",),
+    "t5prep/train/predict/predictions.py": ("predict",),
+    "t5prep/train/model/generation.py": ("predict", "eval"),
+    "t5prep/train/publish/export.py": ("export",),
+    "t5prep/train/settings": ("train",),
+    "t5prep/train/step": ("train", "plan"),
+    "t5prep/train/trainer.py": ("train",),
+    "pipelines/train_tokenizer.py": ("tokenizer train",),
+    "pipelines/prepare.py": ("prepare",),
+    "pipelines/estimates.py": ("prepare",),
+}
+# Options that a sentence names with the command that has them, or with another program.
+NAMED_WITH_THEIR_OWNER = {
+    "t5prep/prepare/earlier_datasets.py": {"--dedup-against"},
+    # `prepare` changed the run's texts by --filter; `embed` gives an option of its own in place of --as-text.
+    "t5prep/train/predict/rows.py": {"--filter", "--as-text"},
+    "t5prep/train/model/generation.py": {"--answers"},  # of `predict` alone
+    **{
+        key: {"--filter"} for key in ("t5prep/tasks/filters/chain.py", "t5prep/tasks/filters/rules.py")
+    },  # what is judged
+    "t5prep/train/publish/export.py": {"--filter", "--no-deps"},
+    "t5prep/train/step/memory.py": {"--input-length"},
+    # Of several sources, of pairs of files, and of files without an ending: only `prepare` has them.
+    **{
+        key: {"--source"}
+        for key in ("t5prep/reading/blocks.py", "t5prep/reading/formats.py", "t5prep/sources/__init__.py")
+    },
+}
+
+
+def options_of(command: click.Command, prefix: str = "") -> dict[str, set[str]]:
+    """The options of a command and of those in it, by their names."""
+    if not isinstance(command, click.Group):
+        return {prefix: {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}}
+    context, found = click.Context(command), dict[str, set[str]]()
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        found |= options_of(inner, f"{prefix} {name}".strip())
+    return found
+
+
+@functools.cache
+def bare_options() -> list[tuple[str, str]]:
+    """Every option that a string of a module names without a command before it, with the module."""
+    found = set()
+    for folder in ("t5prep", "pipelines"):
+        for path in sorted(readme.ROOT.joinpath(folder).rglob("*.py")):
+            place = path.relative_to(readme.ROOT).as_posix()
+            for text in _texts(path):
+                rest = _ADVISED.sub(" ", text)
+                found |= {(place, one) for one in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z](?![\w-])", rest)}
+    return sorted(found)
+
+
+def test_an_option_in_a_sentence_is_one_of_every_command_that_says_it() -> None:
+    """`predict` advised `--delimiter`, which it did not have: whoever runs a folder's code can type what it names."""
+    options, wrong = options_of(main), list[str]()
+    for place, option in bare_options():
+        owner = max((path for path in RUN_BY if place == path or place.startswith(f"{path}/")), key=len, default="")
+        if not owner or option in NAMED_WITH_THEIR_OWNER.get(place, ()) or re.search(r"--x|-x$", option):
+            continue
+        for command in RUN_BY[owner]:
+            has = [own for name, own in options.items() if name == command or name.startswith(f"{command} ")]
+            assert has, command
+            if not any(option in own for own in has):
+                wrong.append(f"{place} names {option}, which t5prep {command} lacks")
+    assert not wrong
+
+
 @pytest.mark.parametrize(
     ("line", "advice"),
     [

@@ -57,3 +57,19 @@ def test_what_cannot_be_tried_is_a_sentence(arguments: list[str], says: str, pag
     result = CliRunner().invoke(main, ["filter", *(pages if word == "PAGES" else word for word in arguments)])
     assert result.exit_code == 1
     assert says in result.output
+
+
+@pytest.mark.parametrize("command", ["filter", "tokenizer check"])
+def test_a_table_is_read_with_the_options_of_prepare(command: str, tmp_path: Path) -> None:
+    """Their messages advised `--delimiter`, and they had no such option."""
+    table = tmp_path / "rows.csv"
+    table.write_bytes("1|naïve words here\n2|other words there\n".encode("cp1252"))
+    how = ["--delimiter", "|", "--encoding", "cp1252", "--columns", "id,body", "--column", "body", "--json"]
+    words = {
+        "filter": ["filter", "words:least=1", "--try", str(table)],
+        "tokenizer check": ["tokenizer", "check", "sample:", "--source", str(table)],
+    }[command]
+    done = CliRunner().invoke(main, [*words, *how], catch_exceptions=False)
+    assert json.loads(done.output)["texts"] == 2
+    refused = CliRunner().invoke(main, [*words, "--delimiter", "::"])
+    assert (refused.exit_code, "--delimiter" in refused.stderr) == (1, True)

@@ -24,7 +24,7 @@ LONG = " ".join(f"word{n}" for n in range(60))
 ROWS: list[dict[str, Any]] = [
     {
         "id": f"r{n}",
-        "text": f"Question {n} about <b>thing {n % 7}</b>, asked by me{n}@company.org"
+        "text": f'Question "{n}" about <b>thing {n % 7}</b>, asked by me{n}@company.org'
         + (f" {LONG} {n}" if n % 5 == 0 else ""),
         "answer": f"answer {n % 4}",
         "kind": ["low", "high", "none"][n % 3],
@@ -106,6 +106,8 @@ OPTIONS: dict[str, Case] = {
     "format": Case({"format": "jsonl"}, kind="lines"),
     "encoding": Case({"encoding": "utf-16"}, kind="csv"),
     "delimiter": Case({"delimiter": "|"}, kind="csv"),
+    "escape": Case({"escape": "\\"}, kind="csv"),
+    "columns": Case({"columns": ",".join(ROWS[0])}, kind="csv"),
     "records": Case({"records": "data[]"}, kind="document"),
 }
 TASK_OPTIONS: dict[str, Case] = {
@@ -145,8 +147,12 @@ Rows = list[dict[str, Any]]
 def csv_file(path: Path, rows: Rows, choices: dict[str, Any]) -> Path:
     path = path.with_suffix(".csv")
     with open(path, "w", newline="", encoding=choices.get("encoding", "utf-8")) as file:
-        writer = csv.DictWriter(file, list(rows[0]), delimiter=choices.get("delimiter", ","))
-        writer.writeheader()
+        escape = choices.get("escape")
+        writer = csv.DictWriter(
+            file, list(rows[0]), delimiter=choices.get("delimiter", ","), escapechar=escape, doublequote=not escape
+        )
+        if "columns" not in choices:
+            writer.writeheader()
         writer.writerows(rows)
     return path
 

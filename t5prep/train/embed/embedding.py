@@ -111,7 +111,13 @@ class Embedding:
         make = asking.to_inputs
         if own := self._recipe:
             asking = dataclasses.replace(asking, to_inputs=lambda record: own.prepare(make(record)))
-        self.rows = Rows(self.source, asking, reading=reading, trained=manifest.settings if manifest else None)
+        self.rows = Rows(
+            self.source,
+            asking,
+            reading=reading,
+            trained=manifest.settings if manifest else None,
+            option="--column NAME",
+        )
         self._filters = manifest.settings.filter if manifest else ()
         self._opened, self._reading, self._column = opened, reading, column
         self._words = opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from t5prep import sources
 from t5prep.dataset.manifest import Manifest
-from t5prep.dataset.settings import Settings, parse_delimiter
+from t5prep.dataset.settings import Settings, parse_columns, parse_delimiter, parse_escape
 from t5prep.errors import Reject, SourceError, T5prepError, UsageError
 from t5prep.io import trusted_code
 from t5prep.reading import blocks, encodings, formats, rows
 from t5prep.reading.blocks import Block
+from t5prep.reading.formats import FileOptions
 from t5prep.reading.rows import Record, Row
 from t5prep.sources import RawFile, Resolved, unpacked_name
 from t5prep.tasks import registry
@@ -32,23 +33,22 @@ STDIN = "standard input"
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """The way rows are read: their task (of several), whether as plain texts, format ("" by file name), how many.
+    """The way rows are read: their task (of several), whether as plain texts, what is said of the files, how many.
 
-    `encoding` and `delimiter` are "" where they are those of the model's data. `records` is the path to the rows of JSON
-    documents, "" for rows by themselves.
+    An encoding, delimiter, escape character or names of columns that are "" are those of the model's data.
     """
 
     task: str = ""
     as_text: bool = False
-    format: str = ""
-    encoding: str = ""
-    records: str = ""
+    files: FileOptions = FileOptions(encoding="")  # noqa: RUF009 - frozen
     limit: int | None = None
-    delimiter: str = ""
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a delimiter that is not one character."""
-        object.__setattr__(self, "delimiter", parse_delimiter(self.delimiter))
+        """Raise UsageError for a value that `prepare` would not take."""
+        parse_escape(self.files.escape)
+        parse_columns(self.files.column_names)
+        files = dataclasses.replace(self.files, delimiter=parse_delimiter(self.files.delimiter))
+        object.__setattr__(self, "files", files)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,13 +243,19 @@ class Rows:
 
     `trained` are the settings of the model's data, None if they are not known: what `reading` leaves open is read as that was.
     `asking`: how rows become inputs, as decided from the first rows; `columns`: the names of the first file's; `note`: a
-    message for the user about how rows are read ("" for none).
+    message for the user about how rows are read ("" for none). `option` is what lets inputs be whole ones.
     Raises SourceError for a table without the needed columns and for `records` of a table, UsageError for an unknown
     format.
     """
 
     def __init__(
-        self, source: Resolved, asking: Asking, *, reading: Reading = Reading(), trained: Settings | None = None
+        self,
+        source: Resolved,
+        asking: Asking,
+        *,
+        reading: Reading = Reading(),
+        trained: Settings | None = None,
+        option: str = "--as-text",
     ) -> None:
         self._source, self._reading, self._trained = source, reading, trained
         # Left out are files that hold the correct answers by line: `test.target` beside `test.source`.
@@ -262,20 +268,25 @@ class Rows:
             raise SourceError(f"{source.uri} has no files that rows could be read from.")
         self.asking, self.note = asking, ""
         self.columns: tuple[str, ...] = ()
+        self._names: list[str] = []  # of the columns of the model's data, where files do not begin with names
         first = next(self._scan(self._files[0]), None)
         lines = first is not None and first.format.kind == "text"
         names = () if lines or first is None else blocks.column_names(first)
+        if trained and trained.columns and first and first.format.headed and not self._fits(names, lines=lines):
+            self._names = FileOptions(column_names=trained.columns).names
+            first = next(self._scan(self._files[0]), None)
+            names = () if first is None else blocks.column_names(first)
         if asking.name and first and not self._fits(names, lines=lines):
             if not lines and INPUT not in names:
                 missing = task_columns.missing(asking.columns, names)
                 raise SourceError(
                     f"{self._files[0].name} has no column {missing}{self._divided(first)} The model's task, {asking.name}, needs "
-                    f"it; inputs as they stand are read from a column {INPUT}, or from lines of text with --as-text."
+                    f"it; inputs as they stand are read from a column {INPUT}, or with {option}."
                 )
             wanted = ", ".join(task_columns.names(asking.columns))
             self.note = (
                 f"The inputs are answered as they stand, prefix and all: {asking.name} makes its own of rows with "
-                f"{wanted}, in a table (--format csv or jsonl). --as-text says that this is meant."
+                f"{wanted}, in a table (--format csv or jsonl). {option} says that this is meant."
             )
             self.asking = as_they_stand(filters=asking.filters)
         elif not asking.name and first and not self._fits(names, lines=lines):
@@ -296,14 +307,18 @@ class Rows:
         named = unpacked_name(file.name).lower()
         of_pair = any(named.endswith(ending) for pair in self.asking.pairs for ending in pair)
         says = named.endswith(tuple(formats.SUFFIXES))
-        kind = self._reading.format or ("" if says else "text" if of_pair or named == STDIN else self.asking.format)
-        form = formats.detect(file.name, kind=kind, delimiter=self._reading.delimiter)
-        if form.kind == "csv" and self._trained and not form.delimiter:
-            form = dataclasses.replace(form, delimiter=self._trained.delimiter)
-        if self._reading.records and form.kind != "jsonl":
+        given, trained = self._reading.files, self._trained
+        kind = given.format or ("" if says else "text" if of_pair or named == STDIN else self.asking.format)
+        form = formats.detect(file.name, kind=kind, delimiter=given.delimiter, escape=given.escape, columns=given.names)
+        if self._names and form.headed:
+            form = dataclasses.replace(form, columns=tuple(self._names))
+        if form.kind == "csv" and trained:
+            delimiter, escape = form.delimiter or trained.delimiter, form.escape or trained.escape
+            form = dataclasses.replace(form, delimiter=delimiter, escape=escape)
+        if given.records and form.kind != "jsonl":
             raise SourceError(f"--records is for JSON documents, and {file.name} is {form.kind}.")
         encoding = "utf-8" if form.kind == "parquet" else self._encoding_of(file)
-        yield from blocks.scan(file, dataclasses.replace(form, encoding=encoding, records=self._reading.records))
+        yield from blocks.scan(file, dataclasses.replace(form, encoding=encoding, records=given.records))
 
     def _encoding_of(self, file: RawFile) -> str:
         """Return the encoding of a text file: the one that was named, else that of the model's data.
@@ -311,8 +326,8 @@ class Rows:
         Raises SourceError for a file that could be either the latter or UTF-8.
         """
         trained = self._trained.encoding if self._trained else "utf-8"
-        if self._reading.encoding or trained == "utf-8":
-            return self._reading.encoding or trained
+        if self._reading.files.encoding or trained == "utf-8":
+            return self._reading.files.encoding or trained
         with sources.open_stream(file) as stream:
             head = stream.read(blocks.SNIFFED_BYTES)
         if encodings.reads_as_utf8_too(head, trained):
@@ -324,7 +339,12 @@ class Rows:
 
     def _divided(self, block: Block) -> str:
         """Return what divides the columns of a table, for an error, where the model's data says it."""
-        if block.format.kind != "csv" or self._reading.delimiter or not self._trained or not self._trained.delimiter:
+        if (
+            block.format.kind != "csv"
+            or self._reading.files.delimiter
+            or not self._trained
+            or not self._trained.delimiter
+        ):
             return ""
         return (
             f' Its columns are divided at "{self._trained.delimiter}", as those of the model\'s data were; say what divides '

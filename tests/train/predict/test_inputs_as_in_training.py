@@ -186,6 +186,21 @@ def test_datasets_are_numbered_as_numbers(tmp_path: Path) -> None:
     assert [one.warnings for one in run.manifests_of_run(str(run_folder))].index(["the tenth"]) == 10
 
 
+def test_the_columns_and_the_escape_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table without names is read with those of the data; one that begins with names, by its own."""
+    lines = [f'{row["id"]},"{row["q"]} \\"quoted\\"",{row["a"]}\n' for row in ROWS]
+    (tmp_path / "rows.csv").write_text("".join(lines))
+    data = prepared(tmp_path, tmp_path / "rows.csv", escape="\\", columns="id,q,a")
+    model = begun(data, tmp_path / "run")
+    wanted = prepared_ids(data)
+    assert len(wanted) == len(ROWS)
+    assert predicted_ids(model, tmp_path / "rows.csv", monkeypatch) == wanted
+    (tmp_path / "named.csv").write_text("".join(["id,q,a\n", *lines]))
+    assert predicted_ids(model, tmp_path / "named.csv", monkeypatch) == wanted
+    (tmp_path / "other.csv").write_text("".join(f"{line.rpartition(',')[0]}\n" for line in lines))
+    assert predicted_ids(model, tmp_path / "other.csv", monkeypatch, column_names="id,q") == wanted
+
+
 def test_the_delimiter_and_the_encoding_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rows.csv").write_text(
         "".join(f"{row['id']}|{row['q']}|{row['a']}\n" for row in [{"id": "id", "q": "q", "a": "a"}, *ROWS]), "cp1252"

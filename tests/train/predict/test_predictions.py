@@ -20,6 +20,7 @@ from t5prep import cli
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import OutputError, SourceError, UsageError
 from t5prep.io import signals
+from t5prep.reading.formats import FileOptions
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict import files, predictions, predictor
 from t5prep.train.predict.predictions import Reading
@@ -115,11 +116,11 @@ def test_rows_inside_a_json_document(copies: None, tmp_path: Path) -> None:
     rows = [{"Id": str(i), "Title": f"why {i}", "Body": "b"} for i in range(3)]
     document = tmp_path / "rows.json"
     document.write_text(json.dumps({"version": 1, "data": [{"items": rows[:2]}, {"items": rows[2:]}]}))
-    answers = asked("so_quality", document, reading=Reading(records="data[].items[]"))
+    answers = asked("so_quality", document, reading=Reading(files=FileOptions(encoding="", records="data[].items[]")))
     assert [(one.id, one.input) for one in answers] == [(str(i), f"quality: why {i} b") for i in range(3)]
     table = preparing.write_csv(tmp_path / "rows.csv", rows)
     with pytest.raises(SourceError, match=r"--records is for JSON documents, and rows\.csv is csv"):
-        asked("so_quality", table, reading=Reading(records="data[]"))
+        asked("so_quality", table, reading=Reading(files=FileOptions(encoding="", records="data[]")))
 
 
 @pytest.mark.parametrize("how", ["csv.gz", "tsv", "jsonl", "parquet", "utf-16", "cp1252", "directory", "piped", "json"])
@@ -136,7 +137,7 @@ def test_whatever_prepare_reads(copies: None, tmp_path: Path, how: str) -> None:
         (path := tmp_path / "rows.jsonl").write_text(lines, encoding="utf-8")
     elif how == "json":
         (path := tmp_path / "rows").write_text(lines, encoding="utf-8")
-        reading = Reading(format="jsonl")
+        reading = Reading(files=FileOptions(format="jsonl"))
     elif how == "parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path := tmp_path / "rows.parquet")
     elif how == "directory":
@@ -145,7 +146,7 @@ def test_whatever_prepare_reads(copies: None, tmp_path: Path, how: str) -> None:
         (path / "a.csv").write_text(text, encoding="utf-8")
     elif how in ("utf-16", "cp1252"):
         path.write_text(text, encoding=how)
-        reading = Reading(encoding="utf-8" if how == "utf-16" else how)
+        reading = Reading(files=FileOptions(encoding="utf-8" if how == "utf-16" else how))
     if how == "piped":
         result = CliRunner().invoke(
             cli.main, ["predict", "--model", "so_quality", "--format", "csv", "--to", "jsonl"], catch_exceptions=False,
