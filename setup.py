@@ -102,6 +102,8 @@ setup(
         "Typing :: Typed",
     ],
     python_requires=">=3.11",
+    # So an editable installation is one folder on the path, and a clone named t5prep in the current folder does not hide it.
+    package_dir={"": "."},
     packages=find_packages(include=["t5prep", "t5prep.*", "pipelines", "pipelines.*"]),
     ext_modules=[in_c("t5prep")],
     cmdclass={"build_ext": BuildExt},

@@ -20,10 +20,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from t5prep import __version__, errors
+from t5prep import errors
 from t5prep.errors import OutputError, T5prepError, UsageError, did_you_mean
 from t5prep.io import cache_folder, gcs
 from t5prep.io.installation import install_command
+from t5prep.version import __version__
 
 RUNNERS = ("local", "prism", "flink", "dataflow")
 BEAM = "2.77.0"

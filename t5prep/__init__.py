@@ -10,20 +10,12 @@ Large packages are imported only when one of these functions is called. `t5prep.
 `t5prep.plan` are also the folders of these names: calling the folder calls its function.
 """
 
-import os
-import signal
-import sys
-
-# Ctrl-C while a command still imports what it needs, or is at its end, ends it without a word. Only where this process is
-# the command: in another program, Ctrl-C is that program's. What a shell has told its process to ignore stays ignored.
-if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN and (
-    os.path.basename(sys.argv[0]) == "t5prep" or "t5prep.cli" in sys.orig_argv
-):
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
 import importlib
+import sys
 import types
 from typing import TYPE_CHECKING, Any
+
+from t5prep.version import __version__ as __version__
 
 if TYPE_CHECKING:
     import inspect
@@ -42,7 +34,6 @@ if TYPE_CHECKING:
     from t5prep.train.api import train as train
     from t5prep.train.data import train_batches as train_batches
 
-__version__ = "0.1.0"
 __all__ = [
     *("T5prepError", "embed", "evaluate", "load", "plan", "plan_lengths", "plan_sweep"),
     *("predict", "prepare", "table", "train", "train_batches", "why"),

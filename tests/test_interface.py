@@ -27,6 +27,25 @@ def test_importing_it_loads_nothing_heavy() -> None:
     assert ran.stdout == "[]\n"
 
 
+def test_importing_it_changes_no_signal_handler() -> None:
+    """Also where the program that imports it has the name of the command."""
+    code = (
+        "import signal, sys; sys.argv[0] = '/bin/t5prep'; before = [signal.getsignal(n) for n in signal.valid_signals()]; "
+        "import t5prep; t5prep.T5prepError; print(before == [signal.getsignal(n) for n in signal.valid_signals()])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "True\n"
+
+
+def test_it_is_found_in_the_folder_above_a_clone(tmp_path: Path) -> None:
+    """A clone is a folder of its name, which Python would take for a package without files."""
+    (tmp_path / "t5prep").mkdir()
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    code = "import t5prep, pipelines; print(t5prep.__version__)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.stdout == f"{t5prep.__version__}\n", f"install t5prep again: {ran.stderr}"
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_public_function_says_what_it_takes_gives_and_raises(name: str) -> None:
     function = t5prep._function(name)

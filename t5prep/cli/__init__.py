@@ -4,6 +4,17 @@ COMMANDS names the module of each command. Neither this module nor the top of a 
 TensorFlow or transformers, so that `--help` stays fast.
 """
 
+import os
+import signal
+import sys
+
+# Ctrl-C while a command still imports what it needs, or is at its end, ends it without a word. Only where this process is
+# the command: in another program, Ctrl-C is that program's. What a shell has told its process to ignore stays ignored.
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN and (
+    os.path.basename(sys.argv[0]) == "t5prep" or "t5prep.cli" in sys.orig_argv
+):
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import atexit
 import contextlib
 import dataclasses
@@ -11,18 +22,16 @@ import faulthandler
 import gc
 import importlib
 import io
-import os
 import platform
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from t5prep import __version__
 from t5prep.cli import _failing, _repeats, _terminal
 from t5prep.errors import did_you_mean
 from t5prep.io import signals
+from t5prep.version import __version__
 
 # Each command and its module in this package, in the order in which a user needs them.
 COMMANDS = {

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from t5prep import __version__
 from t5prep.dataset import manifest_checks
 from t5prep.dataset.rejected_rows import RejectedFile, Rows
 from t5prep.dataset.settings import OF_HEADS, Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins, Shard
 from t5prep.errors import DatasetError
 from t5prep.io import gcs, paths
+from t5prep.version import __version__
 
 if TYPE_CHECKING:  # only what reads a manifest needs it: workers read none
     import cattrs

@@ -14,7 +14,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import t5prep
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import byte_sizes
 from t5prep.io.installation import install_command
@@ -116,7 +115,7 @@ def versions() -> dict[str, str]:
 
 def _run(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "t5prep.plan.compiler", topology, str(devices)]
-    home = str(Path(t5prep.__file__).parents[1])
+    home = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     # The compiler only describes the topology and needs no TPU: one that is in use on this machine must not stop it.
     environment = {

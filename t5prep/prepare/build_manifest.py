@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from types import MappingProxyType
 
-from t5prep import __version__
 from t5prep.dataset import manifest, rejected_rows, targets
 from t5prep.dataset.manifest import NearDuplicates
 from t5prep.dataset.settings import Settings
@@ -24,6 +23,7 @@ from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.version import __version__
 
 
 def assemble(

@@ -16,7 +16,6 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-import t5prep
 from t5prep import _native
 from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError
@@ -46,7 +45,7 @@ def digest_of_code(task: bytes) -> str:
 @functools.cache
 def _own_code() -> bytes:
     """Return a digest of all installed code that makes tokens of rows, what is in C included."""
-    hasher, root = hashlib.blake2b(digest_size=16), Path(t5prep.__file__).parent
+    hasher, root = hashlib.blake2b(digest_size=16), Path(__file__).parents[1]
     for path in sorted(path for name in _PACKAGES for path in (root / name).rglob("*.py")):
         hasher.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
     hasher.update(Path(_native.__file__).read_bytes())

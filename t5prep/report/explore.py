@@ -204,7 +204,7 @@ def _kept(
     whole: Callable[[pa.Table], bool] = lambda rows: True,
 ) -> pa.Table:
     """Return a table of a dataset, mapped into memory from the cache, where it is written first if no `whole` one is there."""
-    from t5prep import __version__
+    from t5prep.version import __version__
 
     path = cache_folder.root() / "tables" / f"{digest[:32]}-{__version__}-{_COLUMNS}-{name}.arrows"
     if not path.exists() or not whole(_mapped(path)):

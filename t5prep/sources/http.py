@@ -23,10 +23,10 @@ import requests
 import urllib3
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
-from t5prep import __version__
 from t5prep.errors import SourceError
 from t5prep.io import atomic_files, cache_folder
 from t5prep.io.progress import Progress
+from t5prep.version import __version__
 
 TRIES = 6
 BACKOFF = 1.0  # seconds before the second try; doubled each time, up to a minute

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from t5prep import __version__, sources
+from t5prep import sources
 from t5prep.dataset import targets
 from t5prep.errors import Reject, UsageError
 from t5prep.io import atomic_files, gcs, model_files, signals
@@ -37,6 +37,7 @@ from t5prep.train.published.safetensors_file import BYTES
 from t5prep.train.published.stored import DTYPES
 from t5prep.train.run import run
 from t5prep.train.runtime import hosts
+from t5prep.version import __version__
 
 # Rows of a file, of vectors of tokens and of vectors of texts.
 ROWS, ROWS_OF_TEXTS = 1024, 16384

@@ -24,12 +24,12 @@ from typing import Any
 import cattrs
 import tensorflow as tf
 
-from t5prep import __version__
 from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.io import atomic_files, byte_sizes, paths
 from t5prep.train.evaluate.metrics import lower_is_better
 from t5prep.train.runtime import hosts
 from t5prep.train.settings import config as configs
+from t5prep.version import __version__
 
 SCHEMA = 1
 MARKER = "checkpoint.json"
