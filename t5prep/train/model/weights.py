@@ -96,7 +96,8 @@ def load_weights(
     read = {name: layout for name, layout in layouts.items() if name not in fresh}
     wanted = {tensor for layout in read.values() for tensor in layout.tensors}
     _check_complete(config, tensors, wanted, model=files.name, encoder=encoder)
-    if unused := sorted(tensors.keys() - wanted):
+    extra = {id(tensors[name]) for name in tensors.keys() - wanted} - {id(tensors[name]) for name in wanted}
+    if unused := sorted(name for name, tensor in stored.items() if id(tensor) in extra):  # by their names in the file
         say(f"Not used of {files.name}: {_listed(unused)}.")
     if fresh:
         drawn = sorted({tensor for layout in fresh.values() for tensor in layout.tensors})

@@ -11,7 +11,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from t5prep.dataset.card import code, literal
 from t5prep.dataset.manifest import Manifest
-from t5prep.train.evaluate.metrics import NUMBERS
+from t5prep.train.evaluate.metrics import NUMBERS, OF_TOKENS
 from t5prep.train.model.architecture import CLASS_NAMES, T5_TYPES, EncoderConfig
 from t5prep.train.model.entries import HEADS
 from t5prep.train.predict import rows
@@ -19,8 +19,10 @@ from t5prep.train.run.run import Model
 
 _TOLD = (
     *("model", "lora", "lora_alpha", "batch", "steps", "epochs", "optimizer", "learning_rate", "schedule", "warmup"),
-    *("dropout", "seed", "dtype"),
+    *("weight_decay", "clip_norm", "dropout", "label_smoothing", "z_loss", "buckets", "seed", "dtype"),
 )
+# Settings that a run does not have where they are 0.
+_UNSET_AT_ZERO = ("lora", "lora_alpha", "steps", "epochs", "weight_decay", "clip_norm", "label_smoothing")
 
 _HEADS = {"class": "classification", "labels": "multi-label classification", "number": "regression", "tags": "tagging"}
 
@@ -47,7 +49,12 @@ def model_card(model: Model, *, name: str, licence: str = "") -> str:
         shown = {key: value for key, value in model.state.metrics.items() if isinstance(value, float | int)}
         split = model.state.config.get("eval_split", "validation")
         parts += ["## Metrics", _table(f"{split}, step {model.state.step}", shown)] if shown else []
-        settings = {key: model.state.config[key] for key in _TOLD if model.state.config.get(key)}
+        chosen = {key: model.state.config[key] for key in _TOLD if key in model.state.config}
+        settings = {
+            key: " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            for key, value in chosen.items()
+            if value not in (None, "", [], ()) and not (value == 0 and key in _UNSET_AT_ZERO)
+        }
         if "lora" not in settings:
             settings.pop("lora_alpha", None)
         parts += ["## Training", _table("setting", settings)]
@@ -162,6 +169,8 @@ def _table(first: str, facts: dict[str, Any]) -> str:
     lines = [f"| {first} | |", "|---|---|"]
     for name, value in facts.items():
         shown = f"{value:.4f}" if isinstance(value, float) and 1e-3 <= abs(value) < 1e6 else str(value)
+        if name == "records":
+            shown = f"{int(value):,}" if isinstance(value, float) else str(value)
         lines.append(f"| {literal(name)} | {literal(shown)} |")
     return "\n".join(lines)
 
@@ -177,7 +186,7 @@ TASK, CLASS_TASK = "text2text-generation", "text-classification"
 def header(model: Model, *, name: str, licence: str = "") -> str:
     """Return the YAML between two lines of dashes. `licence` is the Hub's name of one, such as apache-2.0."""
     base, kind = base_model(model), model.config.model_type
-    numbers = _numbers(model.state.metrics if model.state else {})
+    numbers = _numbers(model)
     tasks = sorted({dataset.settings.task for dataset in model.manifests})
     data = ModelCardData(
         library_name="peft" if model.adapter else "transformers",
@@ -220,10 +229,18 @@ def datasets(model: Model) -> list[str]:
     return sorted({match[1] for match in found if match})
 
 
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers that the Hub has a metric for."""
-    reported = {name for name, number in NUMBERS.items() if number.hub}
-    return {key: float(value) for key, value in metrics.items() if key in reported and isinstance(value, int | float)}
+def _numbers(model: Model) -> dict[str, float]:
+    """Return the numbers that the Hub has a metric for, first the one that chose the checkpoint.
+
+    Perplexity is no score of a model that tells classes apart.
+    """
+    if model.state is None:
+        return {}
+    unfit = OF_TOKENS if model.config.classes else {}
+    reported = {name for name, number in NUMBERS.items() if number.hub and name not in unfit}
+    chose = model.state.metric
+    ordered = sorted(model.state.metrics.items(), key=lambda item: item[0] != chose)
+    return {key: float(value) for key, value in ordered if key in reported and isinstance(value, int | float)}
 
 
 def _results(model: Model, numbers: Mapping[str, float]) -> list[EvalResult]:

@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.architecture import EncoderConfig, ModelConfig
 from t5prep.train.publish.card import model_card
 from t5prep.train.run.checkpoint import State
 from t5prep.train.run.run import Model
@@ -68,3 +68,23 @@ def test_data_of_other_hosts_are_not_named_as_the_hubs(tmp_path: Path) -> None:
 def test_a_model_that_was_never_trained_here_has_a_card_too(tmp_path: Path) -> None:
     card = ModelCard(model_card(Model("m", ModelConfig(), {}), name='odd: "name" #1'))
     assert card.data.library_name == "transformers"
+
+
+def test_a_classifiers_card_has_its_settings_and_no_perplexity(tmp_path: Path) -> None:
+    model = a_model(tmp_path, z_loss=0.0, buckets=("32x1", "64x1"), dropout=0.0)
+    assert model.state is not None
+    metrics = {
+        "loss": 0.3,
+        "perplexity": 1.35,
+        "token_accuracy": 0.8,
+        "records": 872.0,
+        "macro_f1": 0.86,
+        "accuracy": 0.87,
+    }
+    state = dataclasses.replace(model.state, metrics=metrics)
+    card = model_card(dataclasses.replace(model, state=state, config=EncoderConfig(classes=("no", "yes"))), name="mine")
+    assert "| records | 872 |" in card
+    for line in ("| z_loss | 0.0 |", "| seed | 0 |", "| dropout | 0.0 |", "| buckets | 32x1 64x1 |"):
+        assert line in card, line
+    results = ModelCard(card).data.eval_results
+    assert [result.metric_name for result in results] == ["accuracy", "macro_f1"]
