@@ -318,11 +318,12 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
     column = _column_of_classes(options)
     if not source.files or not column:
         return task
-    found: set[str] = set()
+    found, reason = set[str](), ""
     examples_of = BlockExamples(settings, task)
     for file in row_limit.limited_files(source.files, settings, task):
         for block in row_limit.scan(file, settings, task.task.corpus):
             examples = examples_of(block)
+            reason = reason or next(iter(example_table.reasons_of(examples).values()), "")
             there = examples["target"].filter(examples["reason"].is_null()).combine_chunks()
             found.update(pc.unique(example_table.names_of(there, task.target).values).to_pylist())
             if len(found) > MOST_CLASSES:
@@ -330,6 +331,8 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
                     f"{column} has more than {MOST_CLASSES:,} different values, so they are hardly classes. Name another "
                     "--targets-column, or prepare it for a T5 (--tokenizer google-t5/t5-base)"
                 )
+    if not found and reason:
+        raise SourceError(f"{column} has no classes, because no row makes an example. The first one: {reason}")
     names = sorted(
         labels.distinct(found), key=lambda name: (0, int(name), name) if _NUMBER.fullmatch(name) else (1, 0, name)
     )

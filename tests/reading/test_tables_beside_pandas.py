@@ -186,13 +186,15 @@ def as_parquet(draw: random.Random, folder: Path) -> Table:
         "label": label,
         "context": pa.array([row["context"] for row in rows], pa.string()),
     }
+    # pyarrow cannot cut a string_view into row groups.
+    views = any(pa.types.is_string_view(column.type) for column in columns.values())
     chosen = {}
     if draw.random() < 0.5:
         name = draw.choice(list(columns))
         columns["inside"] = pa.StructArray.from_arrays([columns.pop(name)], [name])
         chosen[name] = f"inside.{name}"
     path = folder / "rows.parquet"
-    groups = 100 if "string_view" in map(str, (label.type, columns.get("label", label).type)) else draw.randrange(1, 50)
+    groups = 100 if views else draw.randrange(1, 50)
     codec = draw.choice(("none", "snappy", "zstd", "gzip", "brotli"))
     pq.write_table(pa.table(columns), path, compression=codec, row_group_size=groups)
     read = pq.read_table(path).to_pylist()

@@ -206,3 +206,10 @@ def test_ids_that_begin_anew_are_said(tmp_path: Path) -> None:
     made = prepared(tmp_path / "source", tmp_path / "out", options={**LABELS, "id_column": "idx"}, **how)
     assert made.rejected == {"duplicate id": 20}
     assert any("ids in idx begin anew in each file, leave --id-column out" in warning for warning in made.warnings)
+
+
+def test_why_there_are_no_classes_is_said(tmp_path: Path) -> None:
+    rows = [{"text": ["a", "list"], "label": "a"}, {"text": ["another"], "label": "b"}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(SourceError, match=r"label has no classes, because no row makes an example.*text holds a list"):
+        prepared(tmp_path / "rows.jsonl", tmp_path / "out", options=LABELS, tokenizer=bert(tmp_path / "bert"), **HOW)
