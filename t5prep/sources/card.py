@@ -1,6 +1,7 @@
 """Read what the card of a dataset says of its files: its configs, the files and splits of each, and the names of classes.
 
-A card is the YAML at the top of a README.md, on the Hub or in a folder. It is read as `datasets` 5 reads it.
+A card is the YAML at the top of a README.md, on the Hub or in a folder, or a file .huggingface.yaml. It is read as
+`datasets` 5 reads it.
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ from t5prep.errors import SourceError, did_you_mean
 from t5prep.sources.raw import glob_pattern
 from t5prep.sources.split_names import ADVICE
 
+STANDALONE = ".huggingface.yaml"
 # Keys of a config that say nothing about how its files are read.
 _DESCRIPTIVE = {"config_name", "data_files", "data_dir", "default", "description", "version", "features", "drop_labels"}
 
@@ -97,11 +99,21 @@ def several(source: str, part: str, names: Sequence[str]) -> SourceError:
     return SourceError(f"{source} has several configs: {some}. Choose one: {source}#{names[0]}")
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Return the metadata of a README.md; {} where it has none. Raises SourceError for YAML that cannot be read."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if not text.startswith("---") or not ("configs" in text or "dataset_info" in text):
-        return {}
+def read(readme: Path | None, standalone: Path | None = None) -> dict[str, Any]:
+    """Return the metadata of a README.md and of a .huggingface.yaml, whose keys count more. Raises SourceError for bad YAML."""
+    facts: dict[str, Any] = {}
+    if readme and (text := _text(readme)).startswith("---") and ("configs" in text or "dataset_info" in text):
+        facts |= _parsed(text, readme)
+    if standalone and (text := _text(standalone)).strip():
+        facts |= _parsed(f"---\n{text}\n---\n", standalone)
+    return facts
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _parsed(text: str, path: Path) -> dict[str, Any]:
     from huggingface_hub import DatasetCard
 
     try:
@@ -113,7 +125,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[str, ...]]:
-    """Return the class names of each column that `dataset_info` of a card describes, for a config of it.
+    """Return the class names of each column that a card describes, for a config: in `dataset_info`, or in the config itself.
 
     >>> feature = {"name": "label", "dtype": {"class_label": {"names": {"0": "neg", "1": "pos"}}}}
     >>> class_names({"dataset_info": {"features": [feature]}})
@@ -126,7 +138,9 @@ def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[st
         config = next(iter(by_config))
     info = by_config.get(config or "default", {})
     names_of: dict[str, tuple[str, ...]] = {}
-    for feature in info.get("features") or []:
+    listed = [each for each in card.get("configs") or [] if isinstance(each, Mapping) and "features" in each]
+    own = [each["features"] for each in listed if str(each.get("config_name")) == (config or "default")]
+    for feature in (own[0] if own else info.get("features")) or []:
         kinds = [feature.get(key) for key in ("dtype", "list", "sequence")] if isinstance(feature, Mapping) else []
         kind = next(filter(None, kinds), None)
         label = kind.get("class_label") if isinstance(kind, Mapping) else None

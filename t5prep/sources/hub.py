@@ -77,6 +77,9 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None, igno
     if not place.revision and any(file.rfilename == script_name for file in info.siblings):
         script, info = info, _info(place, PARQUET, absent=info)
         converted = info is not script
+    standalone = [Listed.of(file) for file in info.siblings if file.rfilename == card.STANDALONE]
+    if standalone and not converted:
+        facts |= card.read(None, _fetch(place, standalone[0], info.sha, progress=progress)[0])
     of_main = {} if converted or (ignore_card and not place.part) else facts  # the parquet branch has other files
     every = [Listed.of(file) for file in info.siblings]
     chosen = choose(every, of_main, place=place, converted=converted, named=bool(include) or ignore_card)

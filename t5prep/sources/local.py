@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from t5prep.errors import OutputError, SourceError
 from t5prep.io import atomic_files, cache_folder, paths
@@ -27,7 +27,7 @@ def resolve(place: Place, *, include: Sequence[str], ignore_card: bool = False) 
     files: list[RawFile] = []
     offered: list[str] = []
     try:
-        facts = card.read(folder / "README.md") if folder and (folder / "README.md").is_file() else {}
+        facts = _card(folder) if folder else {}
         config = card.choose(facts, part, source=str(folder)) if part or not ignore_card else None
         if part not in ("", "default") and config is None:
             raise card.several(place.name, part, [])
@@ -52,6 +52,12 @@ def resolve(place: Place, *, include: Sequence[str], ignore_card: bool = False) 
         base=config.folder if config else "",
         is_named=folder is None and not archives.is_archive(place.name),
     )
+
+
+def _card(folder: Path) -> dict[str, Any]:
+    """Return the metadata of a folder's card. Raises SourceError."""
+    readme, standalone = folder / "README.md", folder / card.STANDALONE
+    return card.read(readme if readme.is_file() else None, standalone if standalone.is_file() else None)
 
 
 def _folder_and_config(name: str) -> tuple[Path | None, str]:

@@ -22,7 +22,7 @@ KEYWORDS = {
     **dict.fromkeys(("validation", "valid", "dev", "val"), "validation"),
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
-ADVICE = "Name the splits: --split-files train=GLOB,test=GLOB"
+ADVICE = "With prepare, name the splits: --split-files train=GLOB,test=GLOB"
 _WORD = f"(?P<word>{'|'.join(KEYWORDS)})"
 _IN_FILE = re.compile(rf"(?<![^-._ 0-9/]){_WORD}[-._ 0-9][^/]*\Z", re.IGNORECASE)
 _IN_FOLDER = re.compile(rf"(?<![^-._ 0-9/]){_WORD}(?=[-._ 0-9/])[^/]*/", re.IGNORECASE)

@@ -180,6 +180,26 @@ def test_a_card_in_a_folder_tells_the_splits(tmp_path: Path) -> None:
         prepared(f"{source}#no", tmp_path)
 
 
+def test_a_standalone_card_counts_more_than_the_readme(internet: Internet, tmp_path: Path) -> None:
+    standalone = "configs:\n- config_name: default\n  data_files:\n  - {split: train, path: other.csv}\n"
+    standalone += "  - {split: test, path: data.csv}\n"
+    files = {".huggingface.yaml": standalone, **FILES}
+    source = internet.hub.publish("me/yaml", {name: text.encode() for name, text in files.items()}, card=CARD)
+    made = prepared(source, tmp_path)
+    assert [file.name for file in made.source.files] == ["data.csv", "other.csv"]
+    made = prepared(folder_of(tmp_path, files), tmp_path, overwrite=True)
+    assert rows_of(made) == {"test": 6, "train": 6}
+    assert [file.name for file in made.source.files] == ["data.csv", "other.csv"]
+
+
+def test_a_config_may_name_the_classes_itself(internet: Internet, tmp_path: Path) -> None:
+    rows = b"text,label\n" + b"".join(b"row %d,%d\n" % (row, row % 2) for row in range(20))
+    features = [{"name": "label", "dtype": {"class_label": {"names": {"0": "bad", "1": "good"}}}}]
+    card = {"configs": [{"config_name": "default", "data_files": "x.csv", "features": features}]}
+    source = internet.hub.publish("me/features", {"x.csv": rows}, card=card)
+    assert prepared(source, tmp_path).settings.options["label_map"] == "0=bad,1=good"
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
