@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
@@ -282,16 +282,16 @@ def fields_of(described: Any) -> dict[str, Any]:
     return {field.name: getattr(described, field.name) for field in dataclasses.fields(described)}
 
 
-def json_pieces(facts: Any, *, fields: Callable[[Any], Any] = fields_of, **how: Any) -> Iterator[bytes]:
+def json_pieces(facts: Any, **how: Any) -> Iterator[bytes]:
     """Yield the JSON of `facts` in UTF-8, some tens of kilobytes at a time.
 
-    `fields` returns the dict of an object that JSON does not know, when its turn comes. `how` are options of json.dumps.
+    Of a dataclass, its fields. `how` are options of json.dumps.
 
-    >>> b"".join(json_pieces([1, {2}], fields=list, separators=(",", ":")))
-    b'[1,[2]]'
+    >>> b"".join(json_pieces([1, {"a": 2}], separators=(",", ":")))
+    b'[1,{"a":2}]'
     """
     # In pieces, the encoder asks for each object when it reaches it.
-    encoded = json.JSONEncoder(default=fields, **how).iterencode(facts)
+    encoded = json.JSONEncoder(default=fields_of, **how).iterencode(facts)
     while part := "".join(itertools.islice(encoded, _TOGETHER)):
         yield part.encode()
 

@@ -48,13 +48,9 @@ MISSING_AXIS = {"rows": -1, "columns": -2}
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Arrange devices in `replicas` groups of `shard`; each group holds the weights once.
-
-    `target` is the platform that programs are made for, where it is not that of the devices: "tpu", "cpu" or "cuda".
-    """
+    """Arrange devices in `replicas` groups of `shard`; each group holds the weights once."""
 
     mesh: Mesh
-    target: str = ""
 
     @property
     def replicas(self) -> int:
@@ -74,7 +70,7 @@ class Layout:
     @property
     def platform(self) -> str:
         """Return the platform that programs are made for: "tpu", "cpu" or "cuda"."""
-        name = self.target or str(self.devices[0].platform)
+        name = str(self.devices[0].platform)
         return "cuda" if name == "gpu" else name
 
     @property
