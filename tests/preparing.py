@@ -17,11 +17,12 @@ from t5prep.tasks import registry
 
 
 def prepared(
-    source: Path | str, out: Path, *, tokenizer: Path | str, workers: int = 0, **choices: Any
+    source: Path | str | list[Path], out: Path, *, tokenizer: Path | str, workers: int = 0, **choices: Any
 ) -> manifest.Manifest:
     """A dataset with the given choices; those not given are the command line's."""
     name = choices.pop("task", "so_quality")
-    resolved = sources.resolve(str(source), include=choices.pop("include", ()))
+    uris = list(map(str, source)) if isinstance(source, list) else [str(source)]
+    resolved = sources.resolve_all(uris, include=choices.pop("include", ()))
     how = {
         key: choices.pop(key)
         for key in ("kept", "fresh", "overwrite", "memory", "runner", "arguments")

@@ -92,7 +92,7 @@ def select(
     else:
         files = _by_name(files, messages, source=source)
     if not (kind or any_format):
-        files = _of_one_format(files, messages)
+        files = _of_one_format(files, messages, origins=source.origins)
     for split in sorted({file.split for file in files} - {""}):
         if not is_split_name(split):
             raise SourceError(f'"{split}" is no name of a split here. {split_names.ADVICE}')
@@ -209,13 +209,16 @@ def _paths(files: Sequence[RawFile], *, base: str) -> dict[str, str]:
     return paths
 
 
-def _of_one_format(files: Sequence[RawFile], messages: list[str]) -> list[RawFile]:
-    """Return the files of each split that have its most common format; files whose name tells no format stay."""
+def _of_one_format(files: Sequence[RawFile], messages: list[str], *, origins: Mapping[str, int]) -> list[RawFile]:
+    """Return the files of each split that have its most common format; files whose name tells no format stay.
+
+    origins: of several sources, the number of each file's, because each source has a format of its own
+    """
     kept: list[RawFile] = []
-    by_split: dict[str, list[RawFile]] = {}
+    groups: dict[tuple[int, str], list[RawFile]] = {}
     for file in files:
-        by_split.setdefault(file.split, []).append(file)
-    for split, group in by_split.items():
+        groups.setdefault((origins.get(file.name, 0), file.split), []).append(file)
+    for (_, split), group in groups.items():
         families = [formats.family(file.name) for file in group]
         wanted = _most_common([file.name for file in group]) if len(set(families) - {""}) > 1 else ""
         others = [

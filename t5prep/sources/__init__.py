@@ -113,11 +113,13 @@ def resolve_all(
         return parts[0]
     names = [file.name for part in parts for file in part.files]
     are_unique = len(set(names)) == len(names)
-    files = [
-        file if are_unique else dataclasses.replace(file, name=f"{number}/{file.name}")
-        for number, part in enumerate(parts, 1)
-        for file in part.files
-    ]
+    files: list[RawFile] = []
+    origins: dict[str, int] = {}
+    for number, part in enumerate(parts, 1):
+        for file in part.files:
+            name = file.name if are_unique else f"{number}/{file.name}"
+            origins[name] = number
+            files.append(dataclasses.replace(file, name=name))
     joined = _JOINED.join(part.uri for part in parts)
     class_names: dict[str, tuple[str, ...]] = {}
     parameters: dict[str, Any] = {}
@@ -139,6 +141,7 @@ def resolve_all(
         class_names=class_names,
         parameters=parameters,
         is_named=all(part.is_named for part in parts),
+        origins=origins,
     )
 
 

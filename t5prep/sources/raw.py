@@ -164,6 +164,7 @@ class Resolved:
     parameters: what its card says of reading its files, such as `sep`
     base: the folder of its config, "" for the top: names tell splits from there on
     is_named: the user named one file or a glob, so one file's name alone tells no split
+    origins: of several sources, the number of the one that each file is of, by its name
     """
 
     uri: str
@@ -175,6 +176,7 @@ class Resolved:
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     base: str = ""
     is_named: bool = False
+    origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def wanted(name: str, include: Sequence[str]) -> bool:

@@ -94,6 +94,18 @@ def test_files_of_one_name_are_told_apart_and_names_tell_splits(tables: Path) ->
     shutil.rmtree(tables / "a")
 
 
+def test_sources_of_different_formats_are_all_read(tables: Path) -> None:
+    for folder in ("x", "y"):
+        for name in ("train", "test"):
+            (tables / folder / f"{name}.csv").unlink()
+    (tables / "y" / "z.csv").write_text((tables / "y" / "y.csv").read_text())
+    (tables / "x" / "x.csv").rename(tables / "x.csv")
+    (tables / "x" / "x.jsonl").write_text('{"text": "a line", "label": "good"}\n' * 2)
+    made = t5prep.prepare("text2text", source=[tables / "x", tables / "y"], out=tables / "a", tokenizer="sample:",
+                          inputs_column="text", targets_column="label", workers=0)  # fmt: skip
+    assert [file.name for file in made.source.files] == ["x.jsonl", "y.csv", "z.csv"]
+
+
 def test_a_source_that_is_given_twice_is_refused(tables: Path) -> None:
     source = str(tables / "x" / "x.csv")
     with pytest.raises(T5prepError, match="given twice"):

@@ -43,7 +43,7 @@ def check(files: list[Nasty], folder: Path, *, workers: int, block_bytes: int) -
         share = memory_budget.share
         patch.setattr(memory_budget, "share", lambda *a, **k: share(*a, **k)._replace(block_bytes=block_bytes))
         made = prepared(
-            source, folder / "out", tokenizer=sample.tokenizer_path(), workers=workers, task="text2text",
+            sorted(source.iterdir()), folder / "out", tokenizer=sample.tokenizer_path(), workers=workers, task="text2text",
             options=COLUMNS, encoding=files[0].encoding, input_length=64, target_length=64, layout="ragged",
         )  # fmt: skip
     expected = {
