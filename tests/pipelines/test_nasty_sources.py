@@ -27,9 +27,9 @@ BLOCK_BYTES = (64, 100, 1000, 2 << 20)
 
 
 def _good(row: dict | str) -> bool:
-    """Return whether text2text makes an example of a row: its text is one, and not empty."""
+    """Return whether text2text makes an example of a row: its text is one and not empty, or a truth value."""
     text = row.get("text") if isinstance(row, dict) else None
-    return isinstance(text, str) and bool(text.strip())
+    return isinstance(text, bool) or (isinstance(text, str) and bool(text.strip()))
 
 
 def check(files: list[Nasty], folder: Path, *, workers: int, block_bytes: int) -> int:
