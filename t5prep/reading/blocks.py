@@ -377,9 +377,7 @@ def _header(line: bytes, format: Format, *, name: str) -> tuple[str, ...]:
     else:
         fields = next(text_rows.lines(text), "").split("\t")
     if not "".join(fields).strip():
-        raise SourceError(
-            f"{name} is empty or has no header line; the first line names the columns, or --columns text,label does."
-        )
+        raise SourceError(f"{name} is empty or has no header line; the first line must name the columns.")
     return tuple(fields)
 
 
