@@ -6,6 +6,7 @@ import shlex
 import time
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -134,6 +135,7 @@ def _facts(manifest: Any) -> dict[str, Any]:
         "rejected": manifest.rejected,
         "rejected_tokens": manifest.rejected_tokens,
         "changed": manifest.changed,
+        "texts": manifest.texts and dataclasses.asdict(manifest.texts),
         "near_duplicates": manifest.near_duplicates and dataclasses.asdict(manifest.near_duplicates),
         "warnings": manifest.warnings,
     }
@@ -179,9 +181,42 @@ def _tell(manifest: Any, *, out: str, seconds: float) -> None:
         click.echo(
             f"  alike         {clusters}; {near.across_splits:,} of their rows would have stood in another split"
         )
+    for line in _of_texts(manifest):
+        click.echo(line)
     for warning in manifest.warnings:
         click.echo(_output.colour(f"  warning       {warning}", fg="yellow"))
     click.echo(f"next: t5prep inspect {shlex.quote(out)}")
+
+
+# Unknown characters that the summary shows.
+_CHARACTERS = 8
+
+
+def _of_texts(manifest: Any) -> Iterator[str]:
+    """Yield a line for each thing that people overlook: unknown characters, repeated rows, HTML."""
+    texts = manifest.texts
+    if texts.inputs_unknown or texts.targets_unknown:
+        shown = ", ".join(f"{_printable(text)} {count:,}" for text, count in texts.characters[:_CHARACTERS])
+        tokens = sum(split.tokens["inputs"] for split in manifest.splits.values())
+        unknown = sum(split.unk_rate * split.tokens["inputs"] for split in manifest.splits.values())
+        counted = ((texts.inputs_unknown, "input"), (texts.targets_unknown, "target"))
+        rows = " and ".join(progress.number_of(count, side) for count, side in counted if count)
+        yield f"  unknown       {unknown / max(1, tokens):.2%} of input tokens, in {rows}{f': {shown}' if shown else ''}"
+    if (repeats := texts.repeats) and repeats.rows:
+        about = "" if repeats.exact else "about "
+        across = f", {repeats.across_splits:,} of them one of another split" if repeats.across_splits else ""
+        yield f"  repeated      {about}{repeats.rows:,} rows repeat another row{across}. To leave them out: --dedup exact"
+    if texts.with_markup:
+        yield f"  HTML          tags stand in {texts.with_markup:,} of {texts.rows:,} inputs"
+
+
+def _printable(character: str) -> str:
+    """Return a character as a terminal shows it.
+
+    >>> _printable("{"), _printable("\u200b")
+    ('{', 'U+200B')
+    """
+    return character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
 
 
 _BECAME = ("read", "examples", "rejected", "duplicates", "blank")

@@ -196,6 +196,35 @@ class NearDuplicates:
 
 
 @dataclasses.dataclass(frozen=True)
+class Repeats:
+    """Count the rows that repeat another row, and those of them that repeat a row of another split.
+
+    Rows repeat each other if the ids of their inputs and of their labels are equal. `exact` is false if they are
+    estimated from a sample, because there are more different rows than are counted.
+    """
+
+    rows: int
+    across_splits: int
+    exact: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class TextFacts:
+    """Count, of the `rows` that made examples, what matters of their texts: unknown characters, HTML, repeated rows.
+
+    `characters` are the unknown characters and how often they stand in these rows, the most frequent first;
+    `repeats` is None if repeated rows are left out anyway (--dedup).
+    """
+
+    rows: int
+    inputs_unknown: int
+    targets_unknown: int
+    characters: list[tuple[str, int]]
+    with_markup: int
+    repeats: Repeats | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Manifest:
     """Describe a whole prepared dataset: what was chosen, what it was made of, what came out."""
 
@@ -221,6 +250,7 @@ class Manifest:
     evaluation_sets: dict[str, str] = dataclasses.field(default_factory=dict)  # a digest of each set to keep apart from
     earlier: dict[str, str] = dataclasses.field(default_factory=dict)  # the digest of each dataset of --dedup-against
     near_duplicates: NearDuplicates | None = None  # None if they were not looked for
+    texts: TextFacts | None = None  # None if it was written before there were any
     index: Index | None = None
     lengths: Lengths | None = None  # None if rows are packed, or all splits are very large
     origins: Origins | None = None  # None if all splits are very large, or it was written before there were any

@@ -32,6 +32,7 @@ from t5prep.prepare.earlier_datasets import EarlierTexts, text_of_ids
 from t5prep.prepare.evaluation_sets import Leaks
 from t5prep.prepare.memory_budget import LARGEST_BLOCK
 from t5prep.prepare.near_duplicates.sketches import shingles
+from t5prep.prepare.text_counts import UnknownTexts
 from t5prep.prepare.token_cache import TokenCache
 from t5prep.reading import blocks, columns, rows
 from t5prep.reading.blocks import Block
@@ -173,6 +174,7 @@ def _first(which: np.ndarray) -> np.ndarray:
 # decides its split, where it has one, instead of its id.
 # `part` counts from 1 if a row that was too long became several examples, and is 0 if it is one.
 # `changed` are the filters that changed its text. A row that a filter rejected has `tokens`: what the dataset lost.
+# `unknown`, at the first of rows that were made together, counts the unknown characters of all of them (text_counts).
 SCHEMA = pa.schema(
     [
         ("row", pa.int64()),
@@ -190,6 +192,7 @@ SCHEMA = pa.schema(
         ("shingles", pa.list_(pa.uint64())),
         ("changed", pa.list_(pa.string())),
         ("part", pa.int32()),
+        ("unknown", pa.string()),
     ]
 )
 
@@ -224,6 +227,8 @@ class BlockTokenizer:
         self._featurize = targets.featurizer_of(
             settings, tokenizer, classes=task.classes, documents=task.spans is not None
         )
+        self._unknown = UnknownTexts(tokenizer)
+        self._writes_texts = settings.target == "text" and task.spans is None
         self._filters, self._leaks, self._earlier = Chain(settings.filter), leaks, earlier
         self._dedup, self._near_words = settings.dedup, settings.near_words
         split = settings.long == "split" or (settings.long == "auto" and task.task.never_cut)
@@ -307,6 +312,8 @@ class BlockTokenizer:
         ids = examples["id"]
         if reasons:
             made, ids = made.without(rejected), pc.if_else(pa.array(rejected), examples["record_id"], ids)
+        labels = made.labels if self._writes_texts else None
+        unknown = self._unknown(inputs, examples["target"].combine_chunks(), made.inputs, labels)
         table = {
             "row": examples["row"],
             "id": ids,
@@ -323,6 +330,7 @@ class BlockTokenizer:
             "shingles": self._shingles(compared),
             "changed": changed,
             "part": part,
+            "unknown": _at_first(unknown, examples["row"].to_numpy()) if unknown else None,
         }
         return pa.table([_column(table[field.name], field, len(examples)) for field in SCHEMA], schema=SCHEMA)
 
@@ -350,6 +358,13 @@ class BlockTokenizer:
             return None
         hashed = shingles(texts.to_pylist(), words=self._near_words)
         return pa.ListArray.from_arrays(pa.array(hashed.begins.astype(np.int32)), pa.array(hashed.hashes))
+
+
+def _at_first(text: str, rows: np.ndarray) -> list[str | None]:
+    """Return a column with a text at the row of the smallest number, and nothing elsewhere; rows: int64[n]."""
+    column: list[str | None] = [None] * len(rows)
+    column[int(np.argmin(rows))] = text
+    return column
 
 
 class _Split(NamedTuple):

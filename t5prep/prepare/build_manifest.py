@@ -12,12 +12,13 @@ from t5prep.dataset import manifest, rejected_rows, targets
 from t5prep.dataset.manifest import NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins
-from t5prep.errors import BalanceError
+from t5prep.errors import BalanceError, TaskError
 from t5prep.prepare import record_counts
 from t5prep.prepare.evaluation_sets import Leaks
 from t5prep.prepare.near_duplicates.clusters import Repeats
 from t5prep.prepare.shards import ShardTotals, SplitTotals
 from t5prep.prepare.sort_blocks import BlockTotals
+from t5prep.prepare.text_counts import TextCounts
 from t5prep.sources import Resolved
 from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
@@ -55,6 +56,8 @@ def assemble(
         counted = {split: dataclasses.replace(counts, labels=None) for split, counts in counted.items()}
     total = sum(counted.values(), record_counts.Counts())
     labelled = record_counts.is_classification(total)
+    if labelled:
+        check_classes(blocks.texts, tokenizer)
     splits = {
         split: _split(
             counts if labelled else dataclasses.replace(counts, labels=None), parts[split], tokenizer, settings, facts
@@ -77,6 +80,7 @@ def assemble(
         rejected_for=rejected_for,
         hides_spans=facts.hides_spans,
         without_markup=task.without_markup,
+        texts=blocks.texts,
     )
     return manifest.Manifest(
         schema=manifest.SCHEMA,
@@ -97,6 +101,7 @@ def assemble(
         near_duplicates=None
         if repeats is None
         else NearDuplicates(repeats.clusters, repeats.across_splits, list(repeats.largest)),
+        texts=text_facts(blocks.texts, repeats=settings.dedup == "none"),
         warnings=warnings,
         rows=rows,
         rejected_file=rejected_file,
@@ -104,6 +109,28 @@ def assemble(
         lengths=lengths,
         origins=origins,
     ).sealed()
+
+
+def text_facts(counts: TextCounts, *, repeats: bool) -> manifest.TextFacts:
+    """Return what the manifest says of texts; repeats: repeated rows were counted."""
+    most = sorted(counts.characters.items(), key=lambda item: (-item[1], item[0]))[:MOST_CHARACTERS]
+    repeated = manifest.Repeats(*counts.repeats.repeated()) if repeats else None
+    return manifest.TextFacts(counts.rows, counts.inputs_unknown, counts.targets_unknown, most, counts.markup, repeated)
+
+
+def check_classes(texts: TextCounts, tokenizer: Tokenizer) -> None:
+    """Raise TaskError if two classes become the same ids, because the tokenizer does not know the characters they differ in.
+
+    `texts.targets` are the targets of a classification that hold unknown characters.
+    """
+    by_ids: dict[tuple[int, ...], str] = {}
+    for text in sorted(texts.targets or ()):
+        other = by_ids.setdefault(tuple(tokenizer.encode(text)), text)
+        if other != text:
+            raise TaskError(
+                f"The classes {other!r} and {text!r} are the same for {tokenizer.name}, which does not know their characters:"
+                f" name them by words that it knows, as in --label-map {other}=one,{text}=two"
+            )
 
 
 def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, rejected_rows.Rows]:
@@ -215,6 +242,8 @@ def _packed(counts: record_counts.Counts, settings: Settings) -> manifest.Packed
 
 # Warn of what a model would learn wrongly from a prepared dataset, each time with the option that fixes it.
 
+# Unknown characters that the manifest lists, and that a warning names.
+MOST_CHARACTERS, SHOWN_CHARACTERS = 50, 5
 # From this association (Cramér's V) on, markup tells the label well enough to warn.
 STRONG_ASSOCIATION = 0.3
 # A larger share of cut targets is worth a warning; of cut labels, any share is.
@@ -242,6 +271,7 @@ def warnings_of(
     rejected_for: Mapping[str, int],
     hides_spans: bool,
     without_markup: str,
+    texts: TextCounts,
 ) -> list[str]:
     """Return the warnings of a preparation as sentences, always in the same order.
 
@@ -256,8 +286,21 @@ def warnings_of(
         *([] if hides_spans else one_target(total.examples, total.labels, rejected=bool(rejected))),
         *empty_splits(settings.splits or (), splits),
         *_targets_cut(total, settings, labelled=labelled),
+        *_targets_unknown(texts),
     ]
     return [*warnings, *_badly_packed(total, settings)] if settings.layout == "packed" else warnings
+
+
+def _targets_unknown(texts: TextCounts) -> list[str]:
+    """Warn of targets with unknown characters: a model cannot write them, so its answers are never right."""
+    if not texts.targets_unknown:
+        return []
+    characters = [text for text, _ in texts.characters.most_common(SHOWN_CHARACTERS)]
+    named = f", such as {' '.join(characters)}" if characters else ""
+    return [
+        f"{texts.targets_unknown:,} targets hold characters that the vocabulary lacks{named}, so a model can never write them."
+        " Replace them in the source, or train a vocabulary that has them: t5prep tokenizer train --byte-fallback"
+    ]
 
 
 def _targets_cut(counts: record_counts.Counts, settings: Settings, *, labelled: bool) -> list[str]:

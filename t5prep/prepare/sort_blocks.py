@@ -19,6 +19,7 @@ from t5prep.prepare.near_duplicates import sketches as sketch
 from t5prep.prepare.near_duplicates.sketches import Sketch
 from t5prep.prepare.placement import SplitDraw
 from t5prep.prepare.spills import ENTRY, TOKENS, Columns, Spill
+from t5prep.prepare.text_counts import TextCounts, digests
 from t5prep.reading.blocks import Block
 from t5prep.tasks.task import Task
 from t5prep.tokens.ragged import Names, Ragged
@@ -30,7 +31,8 @@ class BlockTotals:
     """The counts of one block, or of several. `records` and `record_bytes` are those of each split.
 
     `record_bytes` hold as long as each row makes one record. `reasons` counts rejected rows and `reason_tokens` their tokens,
-    `changed` the rows that each filter changed, `split` the rows that became several examples, and those examples.
+    `changed` the rows that each filter changed, `split` the rows that became several examples, and those examples. `texts`
+    are the counts of rows that made examples.
     """
 
     rows: rejected_rows.Total = dataclasses.field(default_factory=rejected_rows.Total)
@@ -43,6 +45,7 @@ class BlockTotals:
     changed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     split: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     references: bool = False
+    texts: TextCounts = dataclasses.field(default_factory=TextCounts)
 
     def merge(self, other: "BlockTotals") -> "BlockTotals":
         """Count what others counted."""
@@ -52,6 +55,7 @@ class BlockTotals:
         for name in ("records", "record_bytes", "reasons", "reason_tokens", "changed", "split"):
             getattr(self, name).update(getattr(other, name))
         self.references |= other.references
+        self.texts.merge(other.texts)
         return self
 
 
@@ -164,8 +168,25 @@ class BlockSorter:
             changed=collections.Counter(pc.list_flatten(kept["changed"].filter(pa.array(part <= 1))).to_pylist()),
             split=collections.Counter(rows=int((number == 1).sum()), examples=int((number > 0).sum())),
             references=bool(columns.references.data),
+            texts=self._text_counts(table, kept, inputs, labels, split_of=(names, of)),
         )
         return SortedBlock(block.file.name, block.first_row, spill, totals, rejected.lines, sketch=sketched)
+
+    def _text_counts(
+        self, table: pa.Table, kept: pa.Table, inputs: Ragged, labels: Ragged, *, split_of: tuple[list[str], np.ndarray]
+    ) -> TextCounts:
+        """Return what is counted of the texts of a block's table; `kept` are its rows that made examples, in their splits."""
+        counts = TextCounts(rows=len(kept), markup=pc.sum(kept["markup"]).as_py() or 0)
+        counts.inputs_unknown = int(np.count_nonzero(_count(inputs, self._unk_id)))
+        if self._settings.target == "text":
+            counts.targets_unknown = int(np.count_nonzero(_count(labels, self._unk_id)))
+        counts.add_unknown([text for text in table["unknown"].drop_null().to_pylist() if text])
+        if self._settings.dedup == "none":
+            names, of = split_of
+            found = digests(inputs, labels)
+            for number, name in enumerate(names):
+                counts.repeats.add(name, found[of == number])
+        return counts
 
     def places(self, kept: pa.Table, block: Block, *, targets: np.ndarray | None = None) -> Placed:
         """Return where the rows of a block's table go that made an example.

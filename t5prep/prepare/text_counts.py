@@ -1,0 +1,214 @@
+"""Count what people ask of texts: unknown characters, rows that repeat another one, HTML. Counts add up over blocks.
+
+Memory is bounded, however many rows there are. Repeated rows are counted among those with the smallest digests: all
+copies of a row have one digest, so each is counted with all its copies, and the shares are those of all rows. Up to
+MOST_DIGESTS different rows the counts are exact.
+"""
+
+import collections
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from t5prep.prepare.record_counts import MOST_LABELS
+from t5prep.tasks.example_table import Inputs, byte_edges
+from t5prep.tokens.ragged import Ragged
+from t5prep.tokens.tokenizer import Tokenizer
+
+MOST_DIGESTS = 1 << 18
+# Bytes of texts whose characters are counted at a time.
+_AT_ONCE = 1 << 20
+_ASCII = 0x80
+_WEIGHTS = np.random.default_rng(0).integers(0, 1 << 63, 1 << 12, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+class UnknownTexts:
+    """Count the characters that a tokenizer does not know, and the targets that hold some. Threads may share it."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._is_unknown: dict[str, bool] = {}
+
+    def __call__(self, inputs: Inputs, targets: pa.LargeStringArray | None, ids: Ragged, labels: Ragged | None) -> str:
+        """Return the counts of some rows as JSON, "" if none holds an unknown token; without labels, targets are no texts."""
+        in_inputs = _having(ids, self._tokenizer.unk_id)
+        in_targets = np.zeros(0, np.int64) if labels is None else _having(labels, self._tokenizer.unk_id)
+        if not len(in_inputs) and not len(in_targets):
+            return ""
+        counts = self._characters(inputs.taken(in_inputs).documents())
+        texts: pa.LargeStringArray = pa.array([], pa.large_string())
+        if targets is not None and len(in_targets):
+            texts = targets.take(pa.array(in_targets))
+            counts.update(self._characters(texts))
+        spelled = {} if len(texts.unique()) > MOST_LABELS else collections.Counter(texts.to_pylist())
+        is_whole = bool(spelled) or not len(texts)
+        return json.dumps({"characters": counts, "targets": spelled if is_whole else None}, sort_keys=True)
+
+    def _characters(self, texts: pa.LargeStringArray) -> collections.Counter[str]:
+        """Return how often each unknown character stands in some texts."""
+        counts: collections.Counter[str] = collections.Counter()
+        edges, data = byte_edges(texts)
+        content = np.frombuffer(data, np.uint8)[edges[0] : edges[-1]] if len(texts) else np.zeros(0, np.uint8)
+        for begin in range(0, len(content), _AT_ONCE):
+            part = content[begin : begin + _AT_ONCE]
+            numbers = np.bincount(part, minlength=256)[:_ASCII]
+            counts.update({chr(code): int(numbers[code]) for code in np.flatnonzero(numbers).tolist()})
+        wide = content[content >= _ASCII].tobytes().decode()
+        for begin in range(0, len(wide), _AT_ONCE):
+            codes = np.frombuffer(wide[begin : begin + _AT_ONCE].encode("utf-32-le"), np.uint32)
+            numbers = np.bincount(codes)
+            counts.update({chr(code): int(numbers[code]) for code in np.flatnonzero(numbers).tolist()})
+        return collections.Counter({text: count for text, count in counts.items() if self._unknown(text)})
+
+    def _unknown(self, character: str) -> bool:
+        if character not in self._is_unknown:
+            self._is_unknown[character] = self._tokenizer.unk_id in self._tokenizer.encode(character)
+        return self._is_unknown[character]
+
+
+def _having(lists: Ragged, token: int) -> np.ndarray:
+    """Return which lists hold a token: int64[n], the numbers of these lists."""
+    found = np.searchsorted(lists.starts, np.flatnonzero(lists.ids == token), side="right") - 1
+    return np.unique(found)
+
+
+def digests(inputs: Ragged, labels: Ragged) -> np.ndarray:
+    """Return a digest of the ids of each row, uint64[rows]: equal rows, equal digests."""
+    sides = (_weighted(inputs), _weighted(labels) * _MIX)
+    mixed = (sides[0] ^ (sides[1] >> np.uint64(29)) ^ sides[1]) * _MIX
+    return (mixed ^ (mixed >> np.uint64(32))) * _MIX
+
+
+def _weighted(lists: Ragged) -> np.ndarray:
+    """Return the sum of each list's ids, each times an odd number that its place draws, and the list's length: uint64[n]."""
+    lengths = lists.lengths
+    place = np.arange(len(lists.ids)) - np.repeat(lists.starts[:-1], lengths)
+    rounds = (place // len(_WEIGHTS)).astype(np.uint64) * np.uint64(2) + np.uint64(1)
+    ids = lists.ids.astype(np.int64).astype(np.uint64) + np.uint64(1)
+    total = np.zeros(len(ids) + 1, np.uint64)
+    np.cumsum(ids * _WEIGHTS[place % len(_WEIGHTS)] * rounds, out=total[1:])
+    return total[lists.starts[1:]] - total[lists.starts[:-1]] + lengths.astype(np.uint64) * _MIX
+
+
+class Repeated(NamedTuple):
+    """Count the rows that repeat another row, and those of them that repeat a row of another split; `exact` or estimated."""
+
+    rows: int
+    across_splits: int
+    exact: bool
+
+
+@dataclasses.dataclass
+class RepeatCounts:
+    """Count equal rows by the digests of their ids: those with the smallest digests, each with all its rows.
+
+    `rows` are all rows that were counted; `bound` is the first digest that is passed over, 2^64 if none is. `pending` are
+    arrays of digests by split that were not yet counted together.
+    """
+
+    rows: int = 0
+    bound: int = 1 << 64
+    counted: dict[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
+    pending: dict[str, list[tuple[np.ndarray, np.ndarray]]] = dataclasses.field(default_factory=dict)
+    waiting: int = 0
+
+    def add(self, split: str, found: np.ndarray) -> None:
+        """Count the rows of a split by their digests: uint64[rows]."""
+        self.rows += len(found)
+        self._append(split, *np.unique(found, return_counts=True))
+
+    def merge(self, other: "RepeatCounts") -> None:
+        """Count what another one counted."""
+        self.rows += other.rows
+        self.bound = min(self.bound, other.bound)
+        for split, arrays in other.counted.items():
+            self._append(split, *arrays)
+        for split, several in other.pending.items():
+            for arrays in several:
+                self._append(split, *arrays)
+
+    def _append(self, split: str, found: np.ndarray, counts: np.ndarray) -> None:
+        if self.bound < 1 << 64:
+            below = found < np.uint64(self.bound)
+            found, counts = found[below], counts[below]
+        self.pending.setdefault(split, []).append((found, counts))
+        self.waiting += len(found)
+        if self.waiting > MOST_DIGESTS:
+            self.combine()
+
+    def combine(self) -> None:
+        """Count together what is pending, and pass over the largest digests where there are too many."""
+        for split, several in self.pending.items():
+            arrays = [self.counted[split], *several] if split in self.counted else several
+            found, index = np.unique(np.concatenate([digest for digest, _ in arrays]), return_inverse=True)
+            weights = np.concatenate([counts for _, counts in arrays])
+            self.counted[split] = found, np.bincount(index, weights, minlength=len(found)).astype(np.int64)
+        self.pending, self.waiting = {}, 0
+        different = np.unique(np.concatenate([np.zeros(0, np.uint64), *(found for found, _ in self.counted.values())]))
+        if len(different) > MOST_DIGESTS:
+            self.bound = int(different[MOST_DIGESTS])
+        if self.bound < 1 << 64:
+            for split, (found, counts) in self.counted.items():
+                below = found < np.uint64(self.bound)
+                self.counted[split] = found[below], counts[below]
+
+    def repeated(self) -> Repeated:
+        """Return how many rows repeat another one."""
+        self.combine()
+        splits = sorted(self.counted, key=lambda split: (split != "train", split))
+        if not splits:
+            return Repeated(0, 0, True)
+        found = np.concatenate([self.counted[split][0] for split in splits])
+        counts = np.concatenate([self.counted[split][1] for split in splits])
+        different, first = np.unique(found, return_index=True)
+        others = np.ones(len(found), bool)
+        others[first] = False  # np.unique returns the first: that of train, where it has one
+        sample = int(counts.sum())
+        repeats, across = sample - len(different), int(counts[others].sum())
+        is_exact = self.bound == 1 << 64
+        scale = 1.0 if is_exact or not sample else self.rows / sample
+        return Repeated(round(repeats * scale), round(across * scale), is_exact)
+
+
+@dataclasses.dataclass
+class TextCounts:
+    """The counts of a block's rows that made examples, or of several blocks together.
+
+    `targets` are the texts of targets with an unknown token; None if these are too many to be classes.
+    """
+
+    rows: int = 0
+    markup: int = 0
+    inputs_unknown: int = 0
+    targets_unknown: int = 0
+    characters: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    targets: collections.Counter[str] | None = dataclasses.field(default_factory=collections.Counter)
+    repeats: RepeatCounts = dataclasses.field(default_factory=RepeatCounts)
+
+    def add_unknown(self, documents: Sequence[str]) -> None:
+        """Add the counts that UnknownTexts gave."""
+        for document in documents:
+            counts: Mapping[str, Any] = json.loads(document)
+            self.characters.update(counts["characters"])
+            self._add_targets(counts["targets"])
+
+    def _add_targets(self, targets: Mapping[str, int] | None) -> None:
+        if self.targets is None or targets is None:
+            self.targets = None
+            return
+        self.targets.update(targets)
+        if len(self.targets) > MOST_LABELS:
+            self.targets = None
+
+    def merge(self, other: "TextCounts") -> None:
+        """Count what others counted."""
+        for name in ("rows", "markup", "inputs_unknown", "targets_unknown"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.characters.update(other.characters)
+        self._add_targets(other.targets)
+        self.repeats.merge(other.repeats)
