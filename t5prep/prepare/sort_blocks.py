@@ -168,16 +168,22 @@ class BlockSorter:
             changed=collections.Counter(pc.list_flatten(kept["changed"].filter(pa.array(part <= 1))).to_pylist()),
             split=collections.Counter(rows=int((number == 1).sum()), examples=int((number > 0).sum())),
             references=bool(columns.references.data),
-            texts=self._text_counts(table, kept, inputs, labels, split_of=(names, of)),
+            texts=self._text_counts(table, entries, inputs, labels, split_of=(names, of)),
         )
         return SortedBlock(block.file.name, block.first_row, spill, totals, rejected.lines, sketch=sketched)
 
     def _text_counts(
-        self, table: pa.Table, kept: pa.Table, inputs: Ragged, labels: Ragged, *, split_of: tuple[list[str], np.ndarray]
+        self,
+        table: pa.Table,
+        entries: np.ndarray,
+        inputs: Ragged,
+        labels: Ragged,
+        *,
+        split_of: tuple[list[str], np.ndarray],
     ) -> TextCounts:
-        """Return what is counted of the texts of a block's table; `kept` are its rows that made examples, in their splits."""
-        counts = TextCounts(rows=len(kept), markup=pc.sum(kept["markup"]).as_py() or 0)
-        counts.inputs_unknown = int(np.count_nonzero(_count(inputs, self._unk_id)))
+        """Return what is counted of the texts of a block's table; the rest are its rows that made examples, and their splits."""
+        counts = TextCounts(rows=len(entries), markup=int(np.count_nonzero(entries["markup"])))
+        counts.inputs_unknown = int(np.count_nonzero(entries["unknown"]))
         if self._settings.target == "text":
             counts.targets_unknown = int(np.count_nonzero(_count(labels, self._unk_id)))
         counts.add_unknown([text for text in table["unknown"].drop_null().to_pylist() if text])

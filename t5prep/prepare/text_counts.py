@@ -7,6 +7,7 @@ MOST_DIGESTS different rows the counts are exact.
 
 import collections
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,11 +21,12 @@ from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
 MOST_DIGESTS = 1 << 18
-# Bytes of texts whose characters are counted at a time.
+# Characters that are counted at a time.
 _AT_ONCE = 1 << 20
-_ASCII = 0x80
-_WEIGHTS = np.random.default_rng(0).integers(0, 1 << 63, 1 << 12, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+# An odd factor, whose powers tell the places of a row's ids apart, and its inverse modulo 2^64.
+_FACTOR = 0x9E3779B97F4A7C15
+_INVERSE = pow(_FACTOR, -1, 1 << 64)
+_MIX = np.uint64(0xD6E8FEB86659FD93)
 
 
 class UnknownTexts:
@@ -33,6 +35,7 @@ class UnknownTexts:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._is_unknown: dict[str, bool] = {}
+        self._known = b""  # the characters of ASCII that need no look, once they were looked at
 
     def __call__(self, inputs: Inputs, targets: pa.LargeStringArray | None, ids: Ragged, labels: Ragged | None) -> str:
         """Return the counts of some rows as JSON, "" if none holds an unknown token; without labels, targets are no texts."""
@@ -40,7 +43,7 @@ class UnknownTexts:
         in_targets = np.zeros(0, np.int64) if labels is None else _having(labels, self._tokenizer.unk_id)
         if not len(in_inputs) and not len(in_targets):
             return ""
-        counts = self._characters(inputs.taken(in_inputs).documents())
+        counts = self._of_inputs(inputs, in_inputs)
         texts: pa.LargeStringArray = pa.array([], pa.large_string())
         if targets is not None and len(in_targets):
             texts = targets.take(pa.array(in_targets))
@@ -49,18 +52,27 @@ class UnknownTexts:
         is_whole = bool(spelled) or not len(texts)
         return json.dumps({"characters": counts, "targets": spelled if is_whole else None}, sort_keys=True)
 
+    def _of_inputs(self, inputs: Inputs, rows: np.ndarray) -> collections.Counter[str]:
+        """Return how often each unknown character stands in some rows, int64[n]: all less the others, if most are meant."""
+        others = np.ones(len(inputs.starts) - 1, bool)
+        others[rows] = False
+        if 2 * len(rows) < len(others):
+            return self._characters(inputs.taken(rows).parts)
+        counts = self._characters(inputs.parts)
+        if others.any():
+            counts.subtract(self._characters(inputs.taken(np.flatnonzero(others)).parts))
+        return +counts
+
     def _characters(self, texts: pa.LargeStringArray) -> collections.Counter[str]:
         """Return how often each unknown character stands in some texts."""
-        counts: collections.Counter[str] = collections.Counter()
+        if not self._known:
+            self._known = bytes(code for code in range(0x80) if not self._unknown(chr(code)))
         edges, data = byte_edges(texts)
-        content = np.frombuffer(data, np.uint8)[edges[0] : edges[-1]] if len(texts) else np.zeros(0, np.uint8)
-        for begin in range(0, len(content), _AT_ONCE):
-            part = content[begin : begin + _AT_ONCE]
-            numbers = np.bincount(part, minlength=256)[:_ASCII]
-            counts.update({chr(code): int(numbers[code]) for code in np.flatnonzero(numbers).tolist()})
-        wide = content[content >= _ASCII].tobytes().decode()
-        for begin in range(0, len(wide), _AT_ONCE):
-            codes = np.frombuffer(wide[begin : begin + _AT_ONCE].encode("utf-32-le"), np.uint32)
+        content = memoryview(data)[edges[0] : edges[-1]].tobytes() if len(texts) else b""
+        rest = content.translate(None, self._known).decode()
+        counts: collections.Counter[str] = collections.Counter()
+        for begin in range(0, len(rest), _AT_ONCE):
+            codes = np.frombuffer(rest[begin : begin + _AT_ONCE].encode("utf-32-le"), np.uint32)
             numbers = np.bincount(codes)
             counts.update({chr(code): int(numbers[code]) for code in np.flatnonzero(numbers).tolist()})
         return collections.Counter({text: count for text, count in counts.items() if self._unknown(text)})
@@ -73,26 +85,35 @@ class UnknownTexts:
 
 def _having(lists: Ragged, token: int) -> np.ndarray:
     """Return which lists hold a token: int64[n], the numbers of these lists."""
-    found = np.searchsorted(lists.starts, np.flatnonzero(lists.ids == token), side="right") - 1
-    return np.unique(found)
+    return np.flatnonzero(np.diff(np.searchsorted(np.flatnonzero(lists.ids == token), lists.starts)))
 
 
 def digests(inputs: Ragged, labels: Ragged) -> np.ndarray:
     """Return a digest of the ids of each row, uint64[rows]: equal rows, equal digests."""
-    sides = (_weighted(inputs), _weighted(labels) * _MIX)
+    sides = (_polynomials(inputs), _polynomials(labels) * _MIX)
     mixed = (sides[0] ^ (sides[1] >> np.uint64(29)) ^ sides[1]) * _MIX
     return (mixed ^ (mixed >> np.uint64(32))) * _MIX
 
 
-def _weighted(lists: Ragged) -> np.ndarray:
-    """Return the sum of each list's ids, each times an odd number that its place draws, and the list's length: uint64[n]."""
-    lengths = lists.lengths
-    place = np.arange(len(lists.ids)) - np.repeat(lists.starts[:-1], lengths)
-    rounds = (place // len(_WEIGHTS)).astype(np.uint64) * np.uint64(2) + np.uint64(1)
-    ids = lists.ids.astype(np.int64).astype(np.uint64) + np.uint64(1)
-    total = np.zeros(len(ids) + 1, np.uint64)
-    np.cumsum(ids * _WEIGHTS[place % len(_WEIGHTS)] * rounds, out=total[1:])
-    return total[lists.starts[1:]] - total[lists.starts[:-1]] + lengths.astype(np.uint64) * _MIX
+def _polynomials(lists: Ragged) -> np.ndarray:
+    """Return a polynomial of each list's ids and length, modulo 2^64: uint64[n]."""
+    powers, inverses = _powers(1 << max(16, int(lists.starts[-1]).bit_length()))
+    total = np.zeros(len(lists.ids) + 1, np.uint64)
+    weighted = lists.ids.astype(np.uint64)
+    weighted += np.uint64(1)
+    weighted *= powers[: len(weighted)]
+    np.cumsum(weighted, out=total[1:])
+    begins, ends = lists.starts[:-1], lists.starts[1:]
+    return (total[ends] - total[begins]) * inverses[begins] + (ends - begins).astype(np.uint64) * _MIX
+
+
+@functools.lru_cache(maxsize=4)
+def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return so many powers of _FACTOR and of its inverse: uint64[count] each."""
+    factors = (np.full(count, factor, np.uint64) for factor in (_FACTOR, _INVERSE))
+    powers, inverses = (np.cumprod(factor) for factor in factors)
+    one = np.ones(1, np.uint64)
+    return np.concatenate([one, powers]), np.concatenate([one, inverses])
 
 
 class Repeated(NamedTuple):
