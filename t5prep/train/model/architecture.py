@@ -19,6 +19,7 @@ import dataclasses
 import importlib
 import json
 import math
+import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, cast
@@ -487,6 +488,20 @@ Config = ModelConfig | EncoderConfig
 MAY_BE_ZERO = ("segments", "embedding_size", "key_heads")
 
 
+def _type_of_architecture(entries: Mapping[str, Any]) -> str:
+    """Return the model type by the name of the model's class, for a `config.json` of 2019, which has no `model_type`.
+
+    >>> _type_of_architecture({"architectures": ["RobertaForMaskedLM"]}), _type_of_architecture({"architectures": ["T5Model"]})
+    ('roberta', 't5')
+    """
+    names = {name: model_type for model_type, name in CLASS_NAMES.items()} | {"T5": "t5", "MT5": "mt5"}
+    for architecture in entries.get("architectures") or ():
+        kind = re.split("For|Model|LMHead|WithLMHead", str(architecture))[0]
+        if kind in names:
+            return names[kind]
+    raise ValueError('it has no "model_type": write one into it, as in "model_type": "bert"')
+
+
 def read_config(content: bytes, *, where: object) -> Config:
     """Return the config of a `config.json`'s content.
 
@@ -494,6 +509,8 @@ def read_config(content: bytes, *, where: object) -> Config:
     """
     try:
         entries = json.loads(content)
+        if entries.get("model_type") is None:
+            entries["model_type"] = _type_of_architecture(entries)
         model_type = str(entries["model_type"])
         if model_type not in TYPES:
             raise UsageError(

@@ -56,7 +56,7 @@ def test_only_models_are_pushed(tmp_path: Path) -> None:
             push(str(tmp_path), repo="me/model")
         (tmp_path / "config.json").write_text("{}")
     (tmp_path / "spiece.model").touch()
-    with pytest.raises(UsageError, match=r"config\.json is not the configuration of a model \('model_type'\)"):
+    with pytest.raises(UsageError, match=r"config\.json is not the configuration of a model \(it has no .model_type."):
         push(str(tmp_path), repo="me/model")
 
 
