@@ -99,13 +99,14 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
 WORST, WORST_PRINTED = 20, 5
 
 
-def _metric_help() -> str:
-    """Return the help of `--metric`, with all names; `train/evaluate/metrics.py`, which computes them, is not imported for it."""
-    from t5prep.tasks.task import METRICS, OF_TOKENS
+class _MetricOption(click.Option):
+    """List the names in `--help` alone: the module that has them loads numpy, and every command line would."""
 
-    return (
-        f"Compute this metric, or several, in place of the task's: {', '.join(sorted(set(METRICS) - set(OF_TOKENS)))}."
-    )
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from t5prep.tasks.task import METRICS, OF_TOKENS
+
+        record = super().get_help_record(ctx)
+        return record and (record[0], f"{record[1]} [{', '.join(sorted(set(METRICS) - set(OF_TOKENS)))}]")
 
 
 @click.command("eval")
@@ -125,7 +126,13 @@ def _metric_help() -> str:
 @click.option("--batch", default=32, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
 @click.option("--limit", default=0, type=click.IntRange(min=0), help="Score only this many records; 0: all.")
 @_model_options.generation
-@click.option("--metric", "metrics", multiple=True, help=_metric_help())
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    cls=_MetricOption,
+    help="Compute this metric, or several, in place of the task's.",
+)
 @click.option("--bootstrap", is_flag=True, help="Add 95 % intervals to ROUGE.")
 @click.option("--dtype", default="auto", type=click.Choice(["auto", "float32", "bfloat16"]), help="Of matrix products.")
 @click.option("--scores", is_flag=True, help="With the predictions: what the metrics say of each one.")

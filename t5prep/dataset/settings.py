@@ -6,7 +6,6 @@ from typing import Any
 
 from t5prep.errors import UsageError
 from t5prep.io.addresses import Address
-from t5prep.reading import encodings
 from t5prep.tasks.example import is_split_name
 from t5prep.tasks.options import check, flag, option, spelled
 
@@ -256,6 +255,8 @@ class Settings:
             object.__setattr__(self, name, tuple(Address(one) for one in getattr(self, name)))
             _check_distinct(flag(name), getattr(self, name))
         parse_delimiter(self.delimiter)
+        from t5prep.reading import encodings  # which loads Arrow: `--help` needs none of it
+
         encodings.check_name(self.encoding)
         if self.target == "text" and self.target_length < 2:
             raise UsageError(f"--target-length {self.target_length}: it is at least 2")

@@ -288,7 +288,7 @@ class Embedding:
                 "revision": self.source.revision,
                 "files": files,
                 "column": self._column,
-                **dataclasses.asdict(self._reading),
+                "reading": dataclasses.asdict(self._reading),
             },
             **dataclasses.asdict(self.output),
             "recipe": self._recipe.identity() if self._recipe else None,
