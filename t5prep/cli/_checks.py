@@ -228,7 +228,11 @@ def gpus() -> Iterator[Finding]:
     elif not _cuda():
         yield Finding("GPU", "absent", "NVIDIA's driver is here, and jax is without CUDA", install_command("gpu"))
     elif "error" in (answer := asked(GPU_CODE)):
-        yield Finding("GPU", "wrong", str(answer["error"]), "nvidia-smi")
+        reason = str(answer["error"])
+        if "does not compile" in reason:  # the driver works
+            yield Finding("GPU", "wrong", f"{reason} Please report it, with what this prints", "t5prep --version")
+        else:
+            yield Finding("GPU", "wrong", reason, "nvidia-smi")
     else:
         yield Finding("GPU", "ok", f"{answer['devices']} devices ({answer['kind']}); a tiny step ran on them")
 

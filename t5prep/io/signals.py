@@ -7,8 +7,10 @@ below. The main thread has a separate stack for signals (faulthandler); every ot
 """
 
 import contextlib
+import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -34,6 +36,43 @@ def kept_from_new_threads() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+# How long Python's own KeyboardInterrupt may take to end what `end_at_once` encloses.
+GRACE_SECONDS = 1.0
+
+
+@contextlib.contextmanager
+def end_at_once(message: str) -> Iterator[None]:
+    """End the process with a message soon after SIGTERM or SIGINT, also while a compiler runs for minutes in the main thread.
+
+    Python calls its handlers only between two of its own instructions. So a thread of its own hears of each signal.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    listening, pipe = os.pipe()
+    os.set_blocking(pipe, False)
+    ended = threading.Event()
+
+    def listen() -> None:
+        while numbers := os.read(listening, 1):
+            if numbers[0] in STOPPING and not ended.wait(GRACE_SECONDS):
+                with contextlib.suppress(OSError):
+                    os.write(2, f"{signal.Signals(numbers[0]).name}: {message}\n".encode())
+                os._exit(1)
+        os.close(listening)
+
+    with kept_from_new_threads():
+        threading.Thread(target=listen, name="end at once", daemon=True).start()
+    before = signal.set_wakeup_fd(pipe, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        ended.set()
+        signal.set_wakeup_fd(before)
+        os.close(pipe)  # the thread ends
 
 
 def note(name: str) -> None:

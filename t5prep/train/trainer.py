@@ -13,6 +13,7 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import T5prepError, TokenizerError, UsageError
 from t5prep.io import gcs
+from t5prep.io import signals as io_signals
 from t5prep.io.progress import duration
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.data import device_feed, opening, steps_per_epoch
@@ -70,6 +71,9 @@ def _train(
 ) -> Result:
     """Train, as `train` does, on the devices that `open_devices` opens; `until_the_end` holds the run's directory."""
     began = time.monotonic()
+    # What is opened, loaded and compiled until the first step can be made again.
+    beginning = until_the_end.enter_context(contextlib.ExitStack())
+    beginning.enter_context(io_signals.end_at_once("Stopped before the first step. The same command starts again."))
     for key, example in (("data", "--data data/sample"), ("model", "--model google-t5/t5-base"), ("out", "--out RUN")):
         if not getattr(config, key):
             raise UsageError(f"A run needs {key}: {example}")
@@ -148,6 +152,7 @@ def _train(
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
     held = memory.Held.by(layout, step.variables, batch=config.batch)
     writing = CheckpointWriter(config.out, keep=config.keep, in_use=pushes.waiting if pushes else tuple)
+    beginning.close()
     pushing = pushes or contextlib.nullcontext()
     with Signals() as signals, pushing, writing as writer, memory.explained(config, held):
         batches = device_feed.device_batches(opened, config, layout=layout, start_step=state.step)

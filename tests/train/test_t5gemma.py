@@ -16,7 +16,6 @@ import tensorflow as tf
 from safetensors import safe_open
 
 from t5prep.errors import UsageError
-from t5prep.train.model import attention
 from t5prep.train.model.architecture import config_of, read_config
 from t5prep.train.model.forward import forward
 from t5prep.train.model.search import generate
@@ -163,26 +162,6 @@ def test_packed_rows_have_the_logits_of_their_examples(name):
     found = forward(weights, config, packed)
     np.testing.assert_allclose(found[:, :12], forward(weights, config, one), atol=1e-5)
     np.testing.assert_allclose(found[:, 12:], forward(weights, config, other), atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
-def test_attention_by_rows_is_that_of_all_rows(name, monkeypatch):
-    config = small(name, num_layers=1, num_decoder_layers=1)
-    weights, batch = random_weights(config, seed=1), batch_of()
-
-    def gradients():
-        weighed = {key: tf.constant(value * 3) for key, value in weights.items()}
-        with tf.GradientTape() as tape:
-            tape.watch(weighed)
-            logits = forward(weighed, config, batch)
-            total = tf.reduce_sum(tf.square(logits))
-        return [logits, *map(tf.convert_to_tensor, tape.gradient(total, list(weighed.values())))]
-
-    together = tf.function(gradients, jit_compile=True)()
-    monkeypatch.setattr(attention, "MANY", 1)
-    for whole, part in zip(together, tf.function(gradients, jit_compile=True)(), strict=True):
-        np.testing.assert_allclose(part, whole, atol=1e-4 * max(1.0, float(tf.reduce_max(tf.abs(whole)))))
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -14,9 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.train.model import encoder
-from t5prep.train.model.attention import Heads, product
 from t5prep.train.model.deberta import DebertaConfig
-from t5prep.train.model.layers import How, layer_norm
+from t5prep.train.model.layers import How, layer_norm, product
 from t5prep.train.model.positions import in_buckets
 from t5prep.train.model.t5 import LayerWeights, Weights, key_mask
 
@@ -59,7 +58,6 @@ def rows_of(distances: np.ndarray, *, buckets: int, farthest: int) -> np.ndarray
 
 
 def bias_of(
-    heads: Heads,
     query: tf.Tensor,
     key: tf.Tensor,
     w: LayerWeights,
@@ -72,11 +70,10 @@ def bias_of(
 ) -> tf.Tensor:
     """Return what distances add to the scores, [batch, heads, queries, keys]; `rows` are those of the table for each of `reach`."""
     of_query, of_key = (
-        tf.reshape(tf.matmul(table, w[name]) + bias, [table.shape[0], heads.number, -1])
+        tf.reshape(tf.matmul(table, w[name]) + bias, [table.shape[0], query.shape[2], -1])
         for name, bias in zip(("query", "key"), w["qkv_bias"], strict=False)
     )
-    q, k = ("bhdq" if heads.queries_last else "bqhd"), ("bhdk" if heads.keys_last else "bkhd")
     chosen = in_buckets(table[0, 0], reach, rows, buckets=int(table.shape[0]), queries=length, keys=length)
-    to_position = tf.cast(product(f"{q},rhd->bhqr", query, of_key), table.dtype)
-    from_position = tf.cast(product(f"{k},rhd->bhkr", key, of_query * tf.constant(scale, table.dtype)), table.dtype)
+    to_position = tf.cast(product("bqhd,rhd->bhqr", query, of_key), table.dtype)
+    from_position = tf.cast(product("bkhd,rhd->bhkr", key, of_query * tf.constant(scale, table.dtype)), table.dtype)
     return tf.einsum("bhqr,rqk->bhqk", to_position, chosen) + tf.einsum("bhkr,rqk->bhqk", from_position, chosen)

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t5prep.train.model.architecture import FEED_FORWARDS, ModelConfig, Traits
-from t5prep.train.model.attention import MASKED, capped, product
+from t5prep.train.model.attention import MASKED, soft_cap
 from t5prep.train.model.generation import Generation
-from t5prep.train.model.layers import How, feed_forward
+from t5prep.train.model.layers import How, feed_forward, product
 from t5prep.train.model.positions import relative_bias, rotate
 from t5prep.train.model.t5 import (
     Weights,
@@ -157,6 +157,7 @@ class Decoder:
         encoded = tf.repeat(encode(weights, config, batch, How(dtype)), beams, axis=0)
         self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
         # Taken before the loop: inside it, every step would copy them.
+        self.table = tf.cast(output_table(weights, config), dtype)
         self.layers = unstack_layers(stacked_weights(weights, config, "decoder", dtype=dtype))
         number, name = config.sizes("decoder").kv_heads, "kv" if config.traits.merged else "cross_kv"
         pairs = [[heads_first(tf.matmul(encoded, part), number) for part in w[name]] for w in self.layers]
@@ -219,7 +220,7 @@ class Decoder:
             x += after[-1](feed_forward(norm(x, before[-1]), w["wi"], w["wo"], activation=activation))
         x = before_logits(config, norm(x, weights["decoder.final_norm"])[:, 0])
         written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
-        return capped(tf.matmul(output_table(weights, config), x, transpose_b=True), traits.logit_cap), written
+        return soft_cap(product("vw,bw->vb", self.table, x), traits.logit_cap), written
 
     def _in_heads(self, x: tf.Tensor) -> tf.Tensor:
         """Return [batch, 1, heads of queries * d_kv] as [batch, heads of keys, those of queries that share one, d_kv]."""
@@ -240,7 +241,7 @@ def attend_step(query: tf.Tensor, traits: Traits, *sources: Source) -> tf.Tensor
     query = query if traits.score_scale == 1.0 else query * tf.constant(traits.score_scale, query.dtype)
     scores = []
     for one in sources:
-        own = capped(product("bkgd,bkld->bkgl", query, one.keys), traits.score_cap)
+        own = soft_cap(product("bkgd,bkld->bkgl", query, one.keys), traits.score_cap)
         scores.append(tf.where(one.mask, own if one.bias is None else own + one.bias, MASKED))
     whole = tf.concat(scores, axis=3) if len(scores) > 1 else scores[0]
     raised = tf.exp(whole - tf.reduce_max(whole, axis=-1, keepdims=True))

@@ -1,8 +1,8 @@
 """Compute an encoder with a classification head, from weights and tokens to logits, in plain TensorFlow.
 
 Weights are a dict by the names of `weight_layout`. With `dtype=tf.bfloat16`, matmuls, activations and the residual
-stream are bf16; norms, softmax, the head and the loss stay in float32, and so do the weights themselves. A TPU
-rounds both sides of the head's products, too, unless the dtype is float32 (`lowering.lower`).
+stream are bf16; norms, softmax, the head and the loss stay in float32, and so do the weights themselves. A TPU rounds both
+sides of the head's products, too, unless the dtype is float32 (`lowering.lower`).
 """
 
 import functools
@@ -12,16 +12,16 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import EncoderConfig
-from t5prep.train.model.attention import Heads, attend, attend_together
+from t5prep.train.model.attention import attend, join_heads, split_heads, value_dropout
 from t5prep.train.model.layers import (
     ACTIVATIONS,
     Dropout,
     How,
     cast_weight,
-    gradients_in_turn,
     last_matrix,
     layer_norm,
     loop_over_layers,
+    project,
     scores_by_table,
 )
 from t5prep.train.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
@@ -77,11 +77,11 @@ def embed(weights: Weights, config: EncoderConfig, ids: tf.Tensor, texts: tf.Ten
     x = how.dropout(tf.cast(x, how.dtype), site=EMBEDDING_SITE)
     if config.projects:
         matrix, bias = (tf.cast(weights[f"embeddings.projection{end}"], how.dtype) for end in ("", "_bias"))
-        x = tf.matmul(x, matrix) + bias
+        x = project(x, matrix) + bias
     return x
 
 
-# What is added to a layer's scores: (heads, query, key, the layer's weights, *shared) → [batch, heads, queries, keys].
+# What is added to a layer's scores: (query, key, the layer's weights, *shared) → [batch, heads, queries, keys].
 Bias = Callable[..., tf.Tensor]
 
 
@@ -112,7 +112,7 @@ def run_layers(
         return loop_over_layers(run, x, list(shared), repeated)
     for number, w in enumerate(unstack_layers(stacked, parts=_PARTS) * repeats):
         own_matrices = {name: own[number % config.own_layers] for name, own in matrices.items()}
-        x = gradients_in_turn(functools.partial(layer, number=number), x, ({**w, **own_matrices}, list(shared)))
+        x = layer(x, ({**w, **own_matrices}, list(shared)), number=number)
     return x
 
 
@@ -129,24 +129,19 @@ def run_layer(
     """Apply one layer to x, [batch, length, d_model]: each of its two sums is normed after it is made."""
     w, shared = given
     site = (number + 1) * SITES_PER_LAYER
-    heads = Heads.of(config.num_heads, queries=x.shape[1], keys=x.shape[1])
-    splits = (heads.queries, heads.keys, heads.keys)
+    heads = config.num_heads
     query, key, value = (
-        split(x, matrix, bias)
-        for split, matrix, bias in zip(splits, (w["query"], w["key"], w["value"]), w["qkv_bias"], strict=True)
+        split_heads(x, w[name], heads, bias)
+        for name, bias in zip(("query", "key", "value"), w["qkv_bias"], strict=True)
     )
     query *= tf.constant(config.score_scale, x.dtype)
-    dropped = dropout.mask(heads.shape_of_keys(x.shape[0], x.shape[1]), x.dtype, site=site)
-    if bias_of:  # of each row, so that no few rows are computed at a time
-        bias = bias_of(heads, query, key, w, *shared)
-        attended, _ = attend_together(heads, query, key, value, bias, mask=mask, dropped=dropped)
-    else:
-        attended, _ = attend(heads, query, key, value, bias=None, mask=mask, dropped=dropped)
-    out = heads.join(attended, w["attended"]) + w["out_bias"]
+    bias = bias_of(query, key, w, *shared) if bias_of else None
+    dropped = value_dropout(dropout, x.shape[0], x.shape[1], heads, x.dtype, site=site)
+    out = join_heads(attend(query, key, value, bias=bias, mask=mask, dropped=dropped), w["attended"]) + w["out_bias"]
     epsilon = config.layer_norm_epsilon
     x = layer_norm(x + dropout(out, site=site + 1), w["norms"][0], w["norms_bias"][0], epsilon=epsilon)
-    hidden = ACTIVATIONS[config.activation](tf.matmul(x, w["wide"]) + w["wide_bias"])
-    out = tf.matmul(hidden, w["narrow"]) + w["narrow_bias"]
+    hidden = ACTIVATIONS[config.activation](project(x, w["wide"]) + w["wide_bias"])
+    out = project(hidden, w["narrow"]) + w["narrow_bias"]
     return layer_norm(x + dropout(out, site=site + 2), w["norms"][1], w["norms_bias"][1], epsilon=epsilon)
 
 
@@ -169,7 +164,8 @@ def fill(weights: Weights, config: EncoderConfig, x: tf.Tensor) -> tf.Tensor:
     )
     activation = "gelu" if config.family in ("roberta", "electra") else config.activation
     hidden = ACTIVATIONS[activation](tf.matmul(tf.cast(x, tf.float32), dense) + bias)
-    return vocabulary_scores(weights, layer_norm(hidden, scale, norm_bias, epsilon=config.layer_norm_epsilon))
+    hidden = layer_norm(hidden, scale, norm_bias, epsilon=config.layer_norm_epsilon)
+    return vocabulary_scores(weights, tf.cast(hidden, x.dtype))
 
 
 def vocabulary_scores(weights: Weights, hidden: tf.Tensor) -> tf.Tensor:

@@ -1,8 +1,4 @@
-"""Compute the parts of a layer besides attention, and run layers one after the other or as a loop.
-
-Some of it is shaped by what the TPU compiler makes of it; `switches` turns each such trick off by itself, and
-docs/notes.md has what it gains.
-"""
+"""Compute the parts of a layer besides attention, and run layers as a loop."""
 
 import dataclasses
 import functools
@@ -11,126 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from tensorflow.compiler.tf2xla.python import xla
-
-from t5prep.train.model.switches import is_on
-
-# No weight or activation is this number; `runtime.lowering.leave_unfilled` looks for it.
-FILLER = -(2.0**-100)
 
 
-def unfilled(shape: Sequence[int], dtype: tf.DType) -> tf.Tensor:
-    """Return a tensor all of whose values must be overwritten before they are read.
+def product(equation: str, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """Return the einsum of two operands, added up in float32: float32.
 
-    An array that a loop fills begins with zeros, and writing them takes a TPU as long as a third of attention's forward
-    pass. On a TPU this tensor becomes memory that nothing is written into (`runtime.lowering.leave_unfilled`); anywhere else
-    it is filled with FILLER.
+    An accelerator multiplies bfloat16 operands as they are (`lowering.multiply_rounded`).
     """
-    return tf.fill(shape, tf.constant(FILLER, dtype))
+    return tf.einsum(equation, tf.cast(left, tf.float32), tf.cast(right, tf.float32))
 
 
-def gradients_in_turn(layer: Callable[[tf.Tensor, Any], tf.Tensor], x: tf.Tensor, weights: Any) -> tf.Tensor:
-    """Return layer(x, weights). In bfloat16 its backward pass makes all gradients of matrices before it gives on that of x.
+def project(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    """Return vectors, [batch, length, width], times a matrix.
 
-    A TPU updates a matrix in the product that makes its gradient. Without an order the compiler puts these products at the end
-    of the step: there they wait for memory, and all that they read is kept until then. In turn, a matrix and its slots are
-    fetched while the layers above compute. The order comes from the sums of squares, which those products add up in any case.
-
-    weights: tensors in any nesting.
+    The gradient of the matrix is one product over all vectors; that of `tf.matmul` is one of each row, and their sum.
     """
-    if x.dtype == tf.float32 or not is_on("barriers"):
-        return layer(x, weights)
-
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def run(x: tf.Tensor, *flat: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([x, *flat])
-            y = layer(x, tf.nest.pack_sequence_as(weights, flat))
-
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            of_x, *of_weights = tape.gradient(y, [x, *flat], output_gradients=upstream)
-            matrices = [tf.cast(one, tf.float32) for one in of_weights if one.shape.rank == 2]
-            of_x, *_ = xla.optimization_barrier(of_x, *(tf.reduce_sum(tf.square(one)) for one in matrices))
-            return of_x, *of_weights
-
-        return y, gradient
-
-    y: tf.Tensor = run(x, *tf.nest.flatten(weights))
-    return y
-
-
-ONES = 8  # columns of ones: XLA would turn a product with a single column into a sum again
-
-
-# Large arrays are added up as products with ones, which a TPU computes in a third of a sum's time: XLA passes one register at
-# a time through a reduction, and a product reads its input as fast as it can. It multiplies in bfloat16: each number is
-# rounded to 8 bits, but the sum is not. For weights and gradients this error is smaller than the rounding of a gradient in
-# bfloat16 before. (By libtpu 0.0.51's estimates for v5e: with sums instead, a step of T5-small is 2.3 M cycles longer.)
-
-
-def row_sums(x: tf.Tensor) -> tf.Tensor:
-    """Return the sum over each row of the matrices in a stack.
-
-    >>> row_sums(tf.constant([[3.0, 4.0], [1.0, 0.0]])).numpy().tolist()
-    [7.0, 1.0]
-    """
-    if not is_on("sums"):
-        return tf.reduce_sum(x, axis=-1)
-    return tf.einsum("...ij,jk->...ik", x, tf.ones([x.shape[-1], ONES], x.dtype))[..., 0]
-
-
-def column_sums(x: tf.Tensor) -> tf.Tensor:
-    """Return the sum over each column of the matrices in a stack.
-
-    >>> column_sums(tf.constant([[3.0, 4.0], [1.0, 0.0]])).numpy().tolist()
-    [4.0, 4.0]
-    """
-    if not is_on("sums"):
-        return tf.reduce_sum(x, axis=-2)
-    return tf.einsum("...ij,ik->...kj", x, tf.ones([x.shape[-2], ONES], x.dtype))[..., 0, :]
-
-
-def weight_sums(x: tf.Tensor, *, stacked_axes: int = 0) -> tf.Tensor:
-    """Return one sum for each weight in a stack: a number for each matrix or vector.
-
-    >>> weight_sums(tf.ones([3, 4, 5]), stacked_axes=1).numpy().tolist()
-    [20.0, 20.0, 20.0]
-    """
-    if x.shape.rank - stacked_axes > 1:
-        x = row_sums(x)
-    return tf.reduce_sum(x, axis=list(range(stacked_axes, x.shape.rank)))
-
-
-def slices_of(stacked: tf.Tensor, first: int = 0) -> list[tf.Tensor]:
-    """Return the slices of the first axis: the `first` ones, or all of them with 0.
-
-    The gradient of `tf.unstack` is a concatenation, for which a TPU copies the gradients of all layers. Here each is
-    written to its place in one array, which is passed from the last slice to the first; a product writes it there
-    itself. The gradient of a slice that is left out has no defined value.
-    """
-    slices, size = [], first or int(stacked.shape[0])
-    for number in range(size):
-        one, stacked = _cut(stacked, number, last=number == size - 1)
-        slices.append(one)
-    return slices
-
-
-def _cut(stacked: tf.Tensor, number: int, *, last: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return one slice, and all slices unchanged, from which the following ones are cut."""
-    size = int(stacked.shape[0])
-
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def cut(whole: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Any]:
-        def gradient(of_slice: tf.Tensor, of_whole: tf.Tensor) -> tf.Tensor:
-            if last:  # nothing was cut from the rest
-                of_whole = unfilled(whole.shape, of_slice.dtype)
-            array = tf.TensorArray(of_slice.dtype, size=size, element_shape=of_slice.shape, clear_after_read=False)
-            return array.unstack(of_whole).write(number, of_slice).stack()
-
-        return (whole[number], tf.identity(whole)), gradient
-
-    one, rest = cut(stacked)
-    return one, rest
+    return tf.einsum("bli,io->blo", x, matrix)
 
 
 # The error function as x P(x^2) / Q(x^2), of |x| up to REACH, to 1e-7: the coefficients of Eigen (SpecialFunctionsImpl.h),
@@ -146,8 +38,7 @@ REACH = 4.0
 def gelu(x: tf.Tensor) -> tf.Tensor:
     """Return x times the share of a standard normal distribution that is below x.
 
-    In bfloat16 it is for programs of XLA alone: value and slope are computed together and kept. Otherwise XLA keeps x and
-    computes the error function again in each product that reads one of them, three times a layer.
+    In bfloat16 it is computed in float32, by `erf`, and the backward pass computes the slope from x.
     """
     if x.dtype == tf.float32:
         return tf.nn.gelu(x, approximate=False)
@@ -156,11 +47,12 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
     def run(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
         wide = tf.cast(x, tf.float32)
         below = 0.5 * (1.0 + erf(wide * math.sqrt(0.5)))
-        slope = below + wide * tf.exp(-0.5 * tf.square(wide)) / math.sqrt(2.0 * math.pi)
-        value, kept = tf.cast(wide * below, x.dtype), tf.cast(slope, x.dtype)
-        if is_on("barriers"):
-            (value,), (kept,) = xla.optimization_barrier(value), xla.optimization_barrier(kept)
-        return value, lambda upstream: upstream * kept
+
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            slope = below + wide * tf.exp(-0.5 * tf.square(wide)) / math.sqrt(2.0 * math.pi)
+            return tf.cast(tf.cast(upstream, tf.float32) * slope, x.dtype)
+
+        return tf.cast(wide * below, x.dtype), gradient
 
     return run(x)
 
@@ -190,38 +82,12 @@ def rms_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tf.Tensor:
 
 
 def layer_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor | None, *, epsilon: float) -> tf.Tensor:
-    """Subtract each vector's mean, divide it by its standard deviation, in float32; scale it and add a bias, if there is one.
-
-    x: [batch, length, width]. In bfloat16 the variance is the mean square without the squared mean, so that one pass of
-    the product which makes x adds up both, and the sums of the gradient are products with ones or with the scale.
-    """
-    if bias is None:
-        bias = tf.zeros(scale.shape)
-    if x.dtype == tf.float32:
-        centered = x - tf.reduce_mean(x, axis=-1, keepdims=True)
-        normed = centered * tf.math.rsqrt(tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True) + epsilon)
-        return normed * tf.cast(scale, tf.float32) + tf.cast(bias, tf.float32)
-
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def run(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        wide = tf.cast(x, tf.float32)
-        mean = tf.reduce_mean(wide, axis=-1, keepdims=True)
-        square = tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True)
-        inverse = tf.math.rsqrt(tf.maximum(square - tf.square(mean), 0.0) + epsilon)
-
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            normed = (tf.cast(x, tf.float32) - mean) * inverse
-            of_y = tf.cast(upstream, tf.float32)
-            both = of_y * normed
-            scales = tf.repeat(scale[:, None], ONES, axis=1) / scale.shape[0]
-            one, other = (tf.einsum("blw,wn->bln", part, scales)[..., :1] for part in (of_y, both))
-            ones = tf.ones([*x.shape[:2], ONES], tf.float32)
-            of_bias, of_scale = (tf.einsum("bln,blw->nw", ones, part)[0] for part in (of_y, both))
-            return tf.cast((of_y * scale - one - normed * other) * inverse, x.dtype), of_scale, of_bias
-
-        return tf.cast((wide - mean) * inverse * scale + bias, x.dtype), gradient
-
-    return run(x, tf.cast(scale, tf.float32), tf.cast(bias, tf.float32))
+    """Subtract each vector's mean, divide it by its standard deviation, in float32; scale it and add a bias, if there is one."""
+    wide = tf.cast(x, tf.float32)
+    centered = wide - tf.reduce_mean(wide, axis=-1, keepdims=True)
+    normed = centered * tf.math.rsqrt(tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True) + epsilon)
+    normed *= tf.cast(scale, tf.float32)
+    return tf.cast(normed if bias is None else normed + tf.cast(bias, tf.float32), x.dtype)
 
 
 def cast_weight(weight: Any, dtype: tf.DType) -> tf.Tensor:
@@ -306,10 +172,10 @@ def feed_forward(
     x: [batch, length, d_model]; wi: one or two of [d_model, d_ff]; wo: [d_ff, d_model]; activation: one of
     ACTIVATIONS; mask: of dropout, by which the hidden values are multiplied.
     """
-    hidden = ACTIVATIONS[activation](tf.matmul(x, wi[0]))
+    hidden = ACTIVATIONS[activation](project(x, wi[0]))
     if len(wi) == 2:
-        hidden *= tf.matmul(x, wi[1])
-    return tf.matmul(masked(hidden, mask), wo)
+        hidden *= project(x, wi[1])
+    return project(masked(hidden, mask), wo)
 
 
 def masked(x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
@@ -330,11 +196,27 @@ def last_matrix(weights: Mapping[str, Any], x: tf.Tensor) -> tf.Tensor:
 
 
 def scores_by_table(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None = None) -> tf.Tensor:
-    """Return the products of vectors, float32[..., width], with each row of a table, and any bias: float32[..., rows].
+    """Return the products of vectors, [..., width], with each row of a table, and any bias: float32[..., rows].
 
-    As one matrix: the gradient of the table would else be computed for each row of the batch, and then added up.
+    x in bfloat16 is multiplied by the table in bfloat16, and so are the gradients of the scores; all sums are float32. The
+    vectors are one matrix: the gradient of the table would else be computed for each row of the batch, and then added up.
     """
-    scores = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), table, transpose_b=True)
+    dtype, flat = x.dtype, tf.reshape(x, [-1, x.shape[-1]])
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def run(flat: tf.Tensor, table: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        rounded = tf.cast(table, dtype)
+
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            upstream = tf.cast(upstream, dtype)
+            return (
+                tf.cast(product("nv,vw->nw", upstream, rounded), dtype),
+                tf.cast(product("nv,nw->vw", upstream, flat), table.dtype),
+            )
+
+        return product("nw,vw->nv", flat, rounded), gradient
+
+    scores = run(flat, table)
     scores = scores if bias is None else scores + bias
     return tf.reshape(scores, [*x.shape[:-1], scores.shape[-1]])
 

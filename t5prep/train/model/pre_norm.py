@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from t5prep.train.model.attention import Heads, attend_grouped
+from t5prep.train.model.attention import attend_grouped, join_heads
 from t5prep.train.model.encoder import (
     EMBEDDING_SITE,
     HEAD_SITE,
@@ -22,13 +22,11 @@ from t5prep.train.model.layers import (
     How,
     cast_weight,
     feed_forward,
-    gradients_in_turn,
     last_matrix,
     layer_norm,
     loop_over_layers,
     mean_of_tokens,
     rms_norm,
-    slices_of,
 )
 from t5prep.train.model.modernbert import MATRICES, ModernBertConfig
 from t5prep.train.model.positions import Reach, either, near, rotary_angles
@@ -70,7 +68,8 @@ def fill(weights: Weights, config: ModernBertConfig, x: tf.Tensor) -> tf.Tensor:
     """Return the scores of the vocabulary at each position: float32[batch, length, vocab_size]."""
     dense = tf.convert_to_tensor(weights["masked.dense"])
     hidden = ACTIVATIONS[config.head_activation](tf.matmul(tf.cast(x, tf.float32), dense))
-    return vocabulary_scores(weights, _norm(config)(hidden, weights["masked.norm"]))
+    hidden = _norm(config)(hidden, weights["masked.norm"])
+    return vocabulary_scores(weights, tf.cast(hidden, x.dtype))
 
 
 def _norm(config: ModernBertConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
@@ -90,13 +89,13 @@ def run_layers(weights: Weights, config: ModernBertConfig, x: tf.Tensor, *, toke
     own = [{name: cast_weight(weights[f"layers.{number}.{name}"], x.dtype) for name in MATRICES} for number in layers]
     for name in ("feed_forward_norm", "attention_norm"):
         if f"layers.{name}s" in weights:
-            scales = slices_of(tf.convert_to_tensor(weights[f"layers.{name}s"]))
+            scales = tf.unstack(tf.convert_to_tensor(weights[f"layers.{name}s"]))
             first = len(own) - len(scales)  # in a ModernBERT, the first layer's attention has none
             own[first:] = [{**w, name: scale} for w, scale in zip(own[first:], scales, strict=True)]
     in_turn = own[:1] if how.remat else own
     for number, w in enumerate(in_turn):
         reach = either(number % config.global_every == 0, *reaches)
-        x = gradients_in_turn(functools.partial(run, reach=reach, number=number), x, w)
+        x = run(x, w, reach=reach, number=number)
     if len(in_turn) == len(own):
         return x
     stacked = {name: tf.stack([w[name] for w in own[1:]]) for name in own[1]}
@@ -115,18 +114,17 @@ def run_layer(
     site = (number + 1) * SITES_PER_LAYER
     norm = _norm(config)
     normed = norm(x, w["attention_norm"]) if "attention_norm" in w else x
-    heads = Heads.of(config.num_heads, queries=x.shape[1], keys=x.shape[1])
-    attended, _ = attend_grouped(
-        heads,
+    attended = attend_grouped(
         normed,
         normed,
         (w["query"], w["key"], w["value"]),
+        heads=config.num_heads,
         reach=reach,
         scale=config.score_scale,
         dropout=dropout,
         site=site,
     )
-    x += dropout(heads.join(attended, w["attended"]), site=site + 1)
+    x += dropout(join_heads(attended, w["attended"]), site=site + 1)
     mask = dropout.mask([x.shape[0], 1, config.d_ff], x.dtype, site=site + 2)
     normed = norm(x, w["feed_forward_norm"])
     return x + feed_forward(normed, (w["wide"], w["gate"]), w["narrow"], activation=config.activation, mask=mask)

@@ -9,11 +9,8 @@ from t5prep.errors import UsageError, did_you_mean
 
 VARIABLE = "T5PREP_WITHOUT"
 SWITCHES = {
-    "unfilled": "memory that loops fill begins without a value; without it, with zeros",
     "random-bits": "the chip's own generator draws dropout; without it Philox does, as on a CPU",
     "copies": "a step leaves copies of the matrices in bfloat16 to the next one; without them each step rounds the weights",
-    "sums": "weights, gradients and the exponentials of scores are added up as products with ones; without it, as sums",
-    "barriers": "an encoder's gradients wait for each other, layer by layer; without them the compiler orders them",
 }
 
 

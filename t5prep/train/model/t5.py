@@ -9,9 +9,8 @@ decoder queries attend to the targets so far and to the input at once; keys of t
 of a text are the logits here.
 
 Weights are a dict, name → tensor or variable, with the shapes in `weight_layout.weight_layouts`. All shapes are static.
-With `dtype=tf.bfloat16`, matmuls, activations and the residual stream are bf16; norms, softmax, logits and loss stay in
-float32, and so do the weights themselves. A TPU rounds both sides of float32's products, too, unless the dtype
-is float32 (`lowering.lower`).
+With `dtype=tf.bfloat16`, both sides of every product, activations and the residual stream are bf16; norms, softmax, logits and
+loss are float32, and so are the weights themselves. With float32 every product multiplies in float32 (`lowering.lower`).
 """
 
 import functools
@@ -21,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from t5prep.train.model.architecture import FEED_FORWARDS, ModelConfig
-from t5prep.train.model.attention import Heads, attend_grouped, capped
+from t5prep.train.model.attention import attend_grouped, join_heads, soft_cap
 from t5prep.train.model.layers import (
     Dropout,
     How,
@@ -33,7 +32,6 @@ from t5prep.train.model.layers import (
     mean_of_tokens,
     rms_norm,
     scores_by_table,
-    slices_of,
 )
 from t5prep.train.model.positions import Angles, Reach, either, near, relative_bias, rotary_angles
 from t5prep.train.model.weight_layout import PARTS
@@ -69,7 +67,7 @@ def forward(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor
         reaches = [_with_input(reach, cross, inputs=encoded.shape[1]) for reach in reaches]
     x = embed(weights, config, "decoder", ids, dtype=how.dtype)
     x = run_stack(weights, config, "decoder", x, reaches=reaches, encoded=encoded, cross=cross, how=how)
-    return capped(logits(weights, config, x), config.traits.logit_cap)
+    return soft_cap(logits(weights, config, x), config.traits.logit_cap)
 
 
 def encode(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
@@ -169,14 +167,14 @@ def run_stack(
         bias: tf.Tensor | None,
         site: int | tf.Tensor,
         which: int = 0,
-    ) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Return attention of x over the source, and the next layer's bias; which: 0 for that of the stack itself, 1 across."""
-        prefix, heads = ("", "cross_")[which], Heads.of(size.heads, queries=x.shape[1], keys=source.shape[1])
-        attended, bias = attend_grouped(
-            heads,
+    ) -> tf.Tensor:
+        """Return attention of x over the source; which: 0 for that of the stack itself, 1 across."""
+        prefix = ("", "cross_")[which]
+        attended = attend_grouped(
             x,
             source,
             (w[f"{prefix}q"], *w[f"{prefix}kv"]),
+            heads=size.heads,
             reach=reach,
             scale=traits.score_scale,
             dropout=how.dropout,
@@ -186,12 +184,10 @@ def run_stack(
             epsilon=config.layer_norm_epsilon,
             cap=traits.score_cap,
         )
-        return heads.join(attended, w["out"][which]), bias
+        return join_heads(attended, w["out"][which])
 
-    def run_layer(
-        x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor
-    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
-        """Return x after a layer, and what the next layer shares."""
+    def run_layer(x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor) -> tf.Tensor:
+        """Return x after a layer; `shared` is what all layers share: the encoder's output, if any, and any biases."""
         site = site_of(stack, number)
         bias = shared[-1] if biases else bias_of(w["relative_bias"]) if "relative_bias" in w else None
         before, after = around(w["norms"], config)
@@ -201,27 +197,23 @@ def run_stack(
         normed = norm(x, before[0])
         source = tf.concat([normed, shared[0]], axis=1) if is_merged else normed
         reach = either(traits.is_full(number), *reaches)
-        attended, bias = attend_to(w, normed, source, reach=reach, bias=bias, site=site)
-        x += masked(after[0](attended), outs[0])
+        x += masked(after[0](attend_to(w, normed, source, reach=reach, bias=bias, site=site)), outs[0])
         if encoded is not None and not is_merged:
-            across, _ = attend_to(
-                w, norm(x, before[1]), shared[0], reach=Reach(cross), bias=None, site=site + 4, which=1
-            )
+            across = attend_to(w, norm(x, before[1]), shared[0], reach=Reach(cross), bias=None, site=site + 4, which=1)
             x += masked(after[1](across), outs[1])
         activation = FEED_FORWARDS[config.feed_forward_proj]
         hidden = feed_forward(norm(x, before[-1]), w["wi"], w["wo"], activation=activation, mask=inner)
-        # Each layer takes the bias from the previous one, so that the backward pass adds up its gradient.
-        return x + masked(after[-1](hidden), last), [*shared[: len(shared) - len(biases)], *([bias] if biases else [])]
+        return x + masked(after[-1](hidden), last)
 
-    shared: Sequence[tf.Tensor] = [*([] if encoded is None else [encoded]), *biases]
+    shared = [*([] if encoded is None else [encoded]), *biases]
     stacked = stacked_weights(weights, config, stack, dtype=x.dtype)
     x = how.dropout(x, site=site_of(stack, -1))
     if how.remat:
-        run = lambda x, shared, w, number: run_layer(x, shared, in_parts(w), number)[0]  # noqa: E731
+        run = lambda x, shared, w, number: run_layer(x, shared, in_parts(w), number)  # noqa: E731
         x = loop_over_layers(run, x, shared, stacked)
     else:
         for number, w in enumerate(unstack_layers(stacked, first=config.computed(stack))):
-            x, shared = run_layer(x, shared, w, number)
+            x = run_layer(x, shared, w, number)
     return how.dropout(norm(x, weights[f"{stack}.final_norm"]), site=site_of(stack, -1) + 1)
 
 
@@ -242,14 +234,15 @@ def embed(weights: Weights, config: ModelConfig, stack: str, ids: tf.Tensor, *, 
 
 
 def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
-    """Return scores of the whole vocabulary, float32[..., vocab_size], for decoder outputs [..., d_model]."""
+    """Return scores of the whole vocabulary, float32[..., vocab_size], for decoder outputs dtype[..., d_model]."""
     return scores_by_table(before_logits(config, decoded), output_table(weights, config))
 
 
 def before_logits(config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
-    """Return decoder outputs as they are multiplied by the output table: float32[..., d_model]."""
-    decoded = tf.cast(decoded, tf.float32)
-    return decoded * config.d_model**-0.5 if config.scale_decoder_outputs else decoded
+    """Return decoder outputs as they are multiplied by the output table: dtype[..., d_model]."""
+    if not config.scale_decoder_outputs:
+        return decoded
+    return tf.cast(tf.cast(decoded, tf.float32) * config.d_model**-0.5, decoded.dtype)
 
 
 def output_table(weights: Weights, config: ModelConfig) -> tf.Tensor:
@@ -273,25 +266,14 @@ def unstack_layers(
     """Return each layer's own slices of `stacked_weights`, like `in_parts`; `parts` hold several weights of a layer.
 
     first: how many layers, counted from the first; 0: all.
-
-    Each variable is cut once, so its gradient is one array. Slices of slices would be stacked twice, and slicing layer
-    by layer would add up padded gradients.
     """
-    layers = []
-    for name, whole in stacked.items():
-        if name in parts:
-            each = slices_of(
-                tf.reshape(whole, [whole.shape[0] * whole.shape[1], *whole.shape[2:]]), first * whole.shape[1]
-            )
-            layers.append([each[i : i + whole.shape[1]] for i in range(0, len(each), whole.shape[1])])
-        else:
-            layers.append(slices_of(whole, first))
-    return [dict(zip(stacked, values, strict=True)) for values in zip(*layers, strict=True)]
+    layers = zip(*(tf.unstack(stack) for stack in stacked.values()), strict=True)
+    return [in_parts(dict(zip(stacked, w, strict=True)), parts=parts) for w in layers][: first or None]
 
 
-def in_parts(w: Mapping[str, tf.Tensor]) -> LayerWeights:
+def in_parts(w: Mapping[str, tf.Tensor], *, parts: Collection[str] = PARTS) -> LayerWeights:
     """Return one layer's slices of `stacked_weights`, with a list for each variable that holds several weights."""
-    return {name: tf.unstack(value) if name in PARTS else value for name, value in w.items()}
+    return {name: tf.unstack(value) if name in parts else value for name, value in w.items()}
 
 
 def shift_right(labels: tf.Tensor, config: ModelConfig, *, segment_ids: tf.Tensor | None = None) -> tf.Tensor:

@@ -9,6 +9,7 @@ PLACE is the folder `programs` of the cache, or RUN/programs of a run on gs://. 
 in it, and jax unpickles a part of it. So only what this user signed is loaded; anything else is compiled again.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -39,9 +40,22 @@ from t5prep.train.step import memory
 
 MOST_KEPT = 64  # programs in the cache's folder; the oldest are deleted first
 _FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-# Options of the compiler by platform. On a CPU no fusions of YNNPACK, which jaxlib 0.10.2 makes by default: with them a
-# step of T5 takes twice the processor time (`bench_step`), and some programs hang (github.com/jax-ml/jax/issues/39257).
-OPTIONS = {"cpu": {"xla_cpu_experimental_ynn_fusion_type": ""}}
+# Options of the compiler by platform; the names are those of XLA's flags.
+OPTIONS: dict[str, dict[str, Any]] = {
+    # No fusions of YNNPACK, which jaxlib 0.10.2 makes by default: with them a step of T5 takes twice the processor time
+    # (`bench_step`), and some programs hang (github.com/jax-ml/jax/issues/39257).
+    "cpu": {"xla_cpu_experimental_ynn_fusion_type": ""},
+    "cuda": {
+        # Triton's products: 2 + 2 layers of T5-base compiled in 56 s and took 32.7 ms a step; without them the whole run of 60
+        # steps took 19 s, at 19.4 ms a step (H200, docs/gpus.md).
+        "xla_gpu_enable_triton_gemm": False,
+        # Queries, keys and values as one product: the transposes behind it take 6.1 of 75 ms, and those behind three products
+        # a tenth (T5-base, 32 × (512 + 114), H200).
+        "xla_gpu_dot_merger_threshold_mb": 0,
+        # Trying kernels for every fusion is most of the time in which a step compiles.
+        "xla_gpu_experimental_enable_fusion_autotuner": False,
+    },
+}
 
 Say = Callable[[str], None]
 
@@ -72,16 +86,27 @@ def compile_program(program: Program, *, place: str = "", say: Say | None = None
                 before, now = _words(kept[0]), _words(environment(program))
                 say(f"{program.name} was compiled before by {before}; compiling it again by {now}.")
                 break
-    compiled = compile_now(program)
+    if say:
+        say(f"Compiling {program.name} for {program.layout.device_words} since {time.strftime('%H:%M:%S')}.")
+    compiled = compile_now(program, place=place)
     if hosts.writes():
         save(compiled, program, path)
     return compiled
 
 
-def compile_now(program: Program) -> Any:
-    """Return the program compiled. Raises T5prepError, or DoesNotFitError."""
+def compile_now(program: Program, *, place: str = "") -> Any:
+    """Return the program compiled. Raises T5prepError, or DoesNotFitError.
+
+    What XLA measured to choose a GPU's kernels is kept in the folder of programs, `place`, for other programs.
+    """
+    platform = program.layout.platform
+    options = dict(OPTIONS.get(platform, {}))
+    if platform == "cuda" and place and "://" not in place:
+        with contextlib.suppress(OSError):
+            Path(place, "autotuning").mkdir(parents=True, exist_ok=True)
+            options["xla_gpu_per_fusion_autotune_cache_dir"] = str(Path(place, "autotuning"))
     try:
-        return program.lowered.compile(compiler_options=OPTIONS.get(program.layout.platform))
+        return program.lowered.compile(compiler_options=options)
     except jax.errors.JaxRuntimeError as error:
         reason = " ".join(str(error).split("\n")[0].split())[:300]
         if "RESOURCE_EXHAUSTED" in reason:

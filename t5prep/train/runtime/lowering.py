@@ -16,7 +16,6 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.errors import T5prepError
-from t5prep.train.model.layers import FILLER
 from t5prep.train.model.switches import is_on
 
 try:
@@ -87,8 +86,8 @@ def specs(like: Any) -> Any:
 def embed(module: bytes, *, platform: str) -> jax.export.Exported:
     """Return a serialized HloModuleProto as an exported program: `call` takes arrays, and returns the list of results.
 
-    `in_avals` has the shape and dtype of each argument. platform: "tpu", "cpu" or "cuda"; a TPU has other operations for
-    random bits and for memory without a first value, of which `switches` turns off each.
+    `in_avals` has the shape and dtype of each argument. platform: "tpu", "cpu" or "cuda"; a TPU has another operation for
+    random bits, which `switches` turns off.
     """
     # The context of any lowered function knows the dialects of jax.
     context = jax.jit(lambda x: x).lower(0.0).compiler_ir("stablehlo").context
@@ -97,8 +96,8 @@ def embed(module: bytes, *, platform: str) -> jax.export.Exported:
         for copy in _named(parsed, "mhlo.copy"):  # which does nothing, and StableHLO has no such operation
             copy.results[0].replace_all_uses_with(copy.operands[0])
             copy.erase()
-        if platform == "tpu" and is_on("unfilled"):
-            leave_unfilled(parsed)
+        if platform != "cpu":
+            multiply_rounded(parsed)
         if platform == "tpu" and is_on("random-bits"):
             draw_bits_on_the_chip(parsed)
         parsed.operation.verify()
@@ -132,25 +131,17 @@ def draw_bits_on_the_chip(module: ir.Module) -> None:
         philox.erase()
 
 
-def leave_unfilled(module: ir.Module) -> None:
-    """Replace each tensor of `layers.FILLER` by memory that nothing is written into, the operation of `jax.lax.empty`."""
-    constants = [one for one in _named(module, "stablehlo.constant") if _is_filler(one)]
-    scalars = [one for one in constants if not _shape_of(one)]
-    spread = [
-        use.owner.operation
-        for scalar in scalars
-        for use in scalar.results[0].uses
-        if use.owner.operation.name == "stablehlo.broadcast_in_dim"
-    ]
-    for filled in (*spread, *(one for one in constants if _shape_of(one))):
-        with ir.InsertionPoint(filled), filled.location:
-            memory = ir.Operation.create(
-                "stablehlo.custom_call",
-                results=[filled.results[0].type],
-                attributes={"call_target_name": ir.StringAttr.get("AllocateBuffer")},
-            )
-        filled.results[0].replace_all_uses_with(memory.results[0])
-        filled.erase()
+def multiply_rounded(module: ir.Module) -> None:
+    """Let products of float32 numbers that were bfloat16 before take these: a GPU would multiply the float32 ones in TF32."""
+    rounded = {
+        cast.results[0]: cast.operands[0]
+        for cast in _named(module, "stablehlo.convert")
+        if isinstance(ir.RankedTensorType(cast.operands[0].type).element_type, ir.BF16Type)
+    }
+    for dot in _named(module, "stablehlo.dot_general"):
+        if all(operand in rounded for operand in dot.operands):
+            for number, operand in enumerate(list(dot.operands)):
+                dot.operands[number] = rounded[operand]
 
 
 def _named(module: ir.Module, name: str) -> list[ir.Operation]:
@@ -165,17 +156,6 @@ def _named(module: ir.Module, name: str) -> list[ir.Operation]:
                     yield from walk(one.operation)
 
     return list(walk(module.operation))
-
-
-def _is_filler(constant: ir.Operation) -> bool:
-    value = constant.attributes["value"]
-    if not isinstance(value, ir.DenseFPElementsAttr) or not value.is_splat:
-        return False
-    return bool(ir.FloatAttr(value.get_splat_value()).value == FILLER)
-
-
-def _shape_of(constant: ir.Operation) -> list[int]:
-    return list(ir.RankedTensorType(constant.results[0].type).shape)
 
 
 def _shapes(types: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:

@@ -39,8 +39,8 @@ def look(layout: Layout) -> dict[str, Any]:
 
 
 def tiny_step(layout: Layout) -> float:
-    """Return the loss of one training step of a tiny model, one row on each replica."""
-    config = TrainConfig(batch=layout.replicas, dtype="float32", dropout=0.0)
+    """Return the loss of one training step of a tiny model, one row on each replica, in the dtype that `train` would take."""
+    config = TrainConfig(batch=layout.replicas, dropout=0.0)
     lowered = step_program(TOY, config, layout=layout, input_length=8, target_length=4)
     variables = begin(random_weights(TOY), lowered.variables)
     _, hosts = layout.row_reader

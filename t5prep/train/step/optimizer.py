@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from t5prep.train.model.layers import column_sums, row_sums, weight_sums
 from t5prep.train.model.weight_layout import WeightLayout
 
 Slots = dict[str, tf.Tensor]
@@ -64,26 +63,26 @@ class Adafactor:
         if self.factored(layout):
             # Scale the sums, not the squares: the gradient's norm uses the same unscaled sums.
             height, width = layout.shape[-2:]
-            of_rows, of_columns = row_sums(squared) * scale_squared, column_sums(squared) * scale_squared
+            of_rows, of_columns = (tf.reduce_sum(squared, axis=axis) * scale_squared for axis in (-1, -2))
             rows = decay * slots["rows"] + (1.0 - decay) * (of_rows / width + self.epsilon_gradient)
             columns = decay * slots["columns"] + (1.0 - decay) * (of_columns / height + self.epsilon_gradient)
             row_scale = tf.math.rsqrt(rows / tf.reduce_mean(rows, axis=-1, keepdims=True))
             column_scale = tf.math.rsqrt(columns)
             direction = gradient * row_scale[..., :, None] * column_scale[..., None, :]
-            of_rows = row_sums(squared * tf.square(column_scale)[..., None, :])
+            of_rows = tf.reduce_sum(squared * tf.square(column_scale)[..., None, :], axis=-1)
             size = tf.reduce_sum(of_rows * tf.square(row_scale), axis=-1)
             state = {"rows": rows, "columns": columns}
         else:
             squares = decay * slots["squares"] + (1.0 - decay) * (squared * scale_squared + self.epsilon_gradient)
             direction = gradient * tf.math.rsqrt(squares)
-            size = weight_sums(tf.square(direction), stacked_axes=layout.stacked_axes)
+            size = weight_sums(tf.square(direction), layout)
             state = {"squares": squares}
         change = learning_rate * scale
         if self.clipping_threshold is not None:
             change /= tf.maximum(1.0, scale * root_mean(size, layout) / self.clipping_threshold)
         if self.multiply_by_parameter_scale:
             read = weight if rounded is None else tf.cast(rounded, tf.float32)
-            size = weight_sums(tf.square(read), stacked_axes=layout.stacked_axes)
+            size = weight_sums(tf.square(read), layout)
             change *= tf.maximum(root_mean(size, layout), self.epsilon_parameter)
         return weight - change * direction, state
 
@@ -130,6 +129,11 @@ class AdamW:
 
 
 Optimizer = Adafactor | AdamW
+
+
+def weight_sums(x: tf.Tensor, layout: WeightLayout) -> tf.Tensor:
+    """Return one sum for each weight in a stack."""
+    return tf.reduce_sum(x, axis=list(range(layout.stacked_axes, x.shape.rank)))
 
 
 def root_mean(sums: tf.Tensor, layout: WeightLayout) -> tf.Tensor:

@@ -16,7 +16,6 @@ from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.forward import forward, with_mask
-from t5prep.train.model.layers import row_sums
 from t5prep.train.model.lora import merged, trained_layouts
 from t5prep.train.model.switches import is_on
 from t5prep.train.settings.config import TrainConfig
@@ -203,15 +202,8 @@ class TrainStep:
         """
         targets = tf.maximum(sums.targets, 1.0)
         factor = 1.0 / targets
-        squares = {name: tf.square(tf.cast(gradient, tf.float32)) for name, gradient in gradients.items()}
-        # A stack is read once more for its norm; of one layer's matrix the product that makes it also adds up the squares.
-        stacks = {
-            name
-            for name, layout in trained_layouts(self.config).items()
-            if layout.stacked_axes or name not in self.rounded
-        }
-        sums_of = (row_sums(x) if x.shape.rank > 1 and name in stacks else x for name, x in squares.items())
-        norm = factor * tf.sqrt(tf.add_n([tf.reduce_sum(x) for x in sums_of]))
+        squares = [tf.reduce_sum(tf.square(tf.cast(gradient, tf.float32))) for gradient in gradients.values()]
+        norm = factor * tf.sqrt(tf.add_n(squares))
         if self.settings.clip_norm:
             factor *= tf.minimum(1.0, self.settings.clip_norm / tf.maximum(norm, 1e-30))
         new_weights, new_slots = dict(weights), {}
