@@ -86,8 +86,6 @@ def compile_program(program: Program, *, place: str = "", say: Say | None = None
                 before, now = _words(kept[0]), _words(environment(program))
                 say(f"{program.name} was compiled before by {before}; compiling it again by {now}.")
                 break
-    if say:
-        say(f"Compiling {program.name} for {program.layout.device_words} since {time.strftime('%H:%M:%S')}.")
     compiled = compile_now(program, place=place)
     if hosts.writes():
         save(compiled, program, path)
@@ -298,6 +296,7 @@ def compile_step(
             lowered = step_program(
                 shape, config, layout=layout, input_length=inputs, target_length=targets, packed=packed, padding=padding
             )
+            say(f"Compiling the step for {layout.device_words}, since {time.strftime('%H:%M:%S')}.")
             try:
                 programs[inputs, targets] = compile_program(lowered.program, place=place, say=say)
             except DoesNotFitError as error:
