@@ -38,7 +38,6 @@ def kept_from_new_threads() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-STOPPING = (signal.SIGTERM, signal.SIGINT)
 # How long Python's own KeyboardInterrupt may take to end what `end_at_once` encloses.
 GRACE_SECONDS = 1.0
 
@@ -52,15 +51,16 @@ def end_at_once(message: str) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    numbers = stopping()
     listening, pipe = os.pipe()
     os.set_blocking(pipe, False)
     ended = threading.Event()
 
     def listen() -> None:
-        while numbers := os.read(listening, 1):
-            if numbers[0] in STOPPING and not ended.wait(GRACE_SECONDS):
+        while received := os.read(listening, 1):
+            if received[0] in numbers and not ended.wait(GRACE_SECONDS):
                 with contextlib.suppress(OSError):
-                    os.write(2, f"{signal.Signals(numbers[0]).name}: {message}\n".encode())
+                    os.write(2, f"{signal.Signals(received[0]).name}: {message}\n".encode())
                 os._exit(1)
         os.close(listening)
 
