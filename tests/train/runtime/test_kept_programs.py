@@ -36,7 +36,7 @@ def test_a_program_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     made, said = program(), []
     first = results(compiling.compile_program(made, place=str(tmp_path)), made)
     assert np.array_equal(first["ids"], ROWS["input_ids"] * 2)
-    monkeypatch.setattr(compiling, "compile_now", lambda _: pytest.fail("it was kept"))
+    monkeypatch.setattr(compiling, "compile_now", lambda _, **__: pytest.fail("it was kept"))
     again = results(compiling.compile_program(program(), place=str(tmp_path), say=said.append), made)
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not said
@@ -50,7 +50,7 @@ def test_of_150_damaged_files_none_is_loaded_and_each_is_compiled_again(
     (file,) = tmp_path.iterdir()
     whole, rng = file.read_bytes(), np.random.default_rng(0)
     assert compiling.path_of(made, str(tmp_path)) == str(file)
-    monkeypatch.setattr(compiling, "compile_now", lambda _: compiled)
+    monkeypatch.setattr(compiling, "compile_now", lambda _, **__: compiled)
     monkeypatch.setattr(compiling.serialize_executable, "deserialize_and_load", lambda *_, **__: loaded.append(1))
     for number in range(150):
         damaged, place = bytearray(whole), int(rng.integers(len(whole)))
