@@ -299,7 +299,7 @@ def _targets_unknown(texts: TextCounts) -> list[str]:
     named = f", such as {' '.join(characters)}" if characters else ""
     return [
         f"{texts.targets_unknown:,} targets hold characters that the vocabulary lacks{named}, so a model can never write them."
-        " Replace them in the source, or train a vocabulary that has them: t5prep tokenizer train --byte-fallback"
+        " Replace them in the source, or train a vocabulary that has them: t5prep tokenizer train --byte-fallback ..."
     ]
 
 

@@ -34,6 +34,7 @@ def float_options(command: click.Command, *names: str) -> Iterator[tuple[str, ..
 
 # What each command needs before it looks at such an option. --temperature and --top-p are looked at with --sample.
 NEEDS = {
+    "prepare text2text": "--source sample: --tokenizer sample: --inputs-column Body --targets-column Y --dedup near",
     "tokenizer train": "--source sample: --column Body",
     "plan": "--model t5-small --batch 8 --input-length 32 --target-length 8 --tpu v5e-1",
     "eval": "--model nowhere --beams 2",

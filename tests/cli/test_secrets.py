@@ -26,7 +26,7 @@ from t5prep.io.addresses import Address
 
 # Text options that take no address: names of columns, formats, splits, and so on.
 OTHER_TEXT = {
-    *("skip_files", "split_column", "split_files"),
+    *("column_names", "escape", "skip_files", "split_column", "split_files"),
     *("allow_host", "answers_column", "beam_options", "changes", "column", "columns", "delimiter"),
     *("empty_target", "encoding", "filter", "filters", "format", "group_column", "held_out", "host", "hosts"),
     *("id", "id_column", "inputs", "inputs_column", "kind", "kinds", "label_map", "label_separator", "labels"),

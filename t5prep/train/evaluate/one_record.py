@@ -1,5 +1,6 @@
 """Tell what a run did with one record: the steps whose batches held it, its loss, and the model's answer."""
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -139,7 +140,17 @@ def _write_alone(framed: bytes, dataset: Manifest, *, split: str, out: str) -> N
     sizes = shard_files.page_sizes(np.array([len(framed)]), every=8)
     index = shard_files.write_index(out, [sizes.tobytes()], every={split: 8})
     only_split = dataclasses.replace(dataset.splits[split], records=1, examples=1, shards=[shard])
-    alone = dataclasses.replace(dataset, splits={split: only_split}, index=index, lengths=None, rejected_file=None)
+    ledger = copy.deepcopy(dataset.ledger)
+    ledger["inputs"]["worst"], ledger["targets"]["worst"] = [], []  # of rows that are not here
+    alone = dataclasses.replace(
+        dataset,
+        splits={split: only_split},
+        ledger=ledger,
+        index=index,
+        lengths=None,
+        origins=None,
+        rejected_file=None,
+    )
     paths.write(paths.at(out, manifest.NAME), alone.sealed().dumps().encode())
 
 

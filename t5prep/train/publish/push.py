@@ -52,8 +52,9 @@ def _card(place: Path, name: str) -> str:
         shape = json.loads((place / "config.json").read_bytes())
         kind, size = str(shape["model_type"]), int(shape["vocab_size"])
     except (ValueError, TypeError, KeyError, RecursionError) as error:
+        reason = f'it has no "{error.args[0]}"' if isinstance(error, KeyError) else error
         raise UsageError(
-            f"{place}/config.json is not the configuration of a model ({error}): make it again."
+            f"{place}/config.json is not the configuration of a model ({reason}): make it again."
         ) from error
     header = ModelCardData(library_name="transformers", tags=[kind, "t5prep"]).to_yaml()
     told = {key: str(value) for key, value in shape.items() if isinstance(value, int | float | str)}
