@@ -1,6 +1,13 @@
-"""Small vocabularies of encoders in the files of published models, made in a test's folder from a few sentences."""
+"""Small vocabularies of encoders in the files of published models, made in a test's folder from a few sentences.
 
+They are the same in every process. Of the trainers of `tokenizers`, those of BPE give the same vocabulary each time; those of
+WordPiece and Unigram order what is equally frequent by a hash that is drawn anew in every process, so they are not used.
+"""
+
+import collections
+import io
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 SENTENCES = [
@@ -17,8 +24,21 @@ def bert(folder: Path, *, lowercase: bool = True) -> Path:
     """Write a `vocab.txt` of word pieces, cased or uncased, and the files by which transformers knows it."""
     from tokenizers import BertWordPieceTokenizer
 
-    made = BertWordPieceTokenizer(lowercase=lowercase)
-    made.train_from_iterator(SENTENCES, vocab_size=200, min_frequency=1, show_progress=False)
+    rules = BertWordPieceTokenizer(lowercase=lowercase)
+    words = collections.Counter[str]()
+    for sentence in SENTENCES:
+        words.update(word for word, _ in rules.pre_tokenizer.pre_tokenize_str(rules.normalizer.normalize_str(sentence)))
+    # Characters, the beginnings and ends of words that several words have, and then whole words, the most frequent first.
+    characters = sorted({character for word in words for character in word})
+    pieces = [*characters, *(f"##{character}" for character in characters)]
+    for length in (2, 3):
+        ends = collections.Counter(
+            part for word in words if len(word) > length for part in (word[:length], f"##{word[-length:]}")
+        )
+        pieces += sorted(part for part, count in ends.items() if count > 1)
+    pieces += sorted(words, key=lambda word: (-words[word], word))
+    vocabulary = list(dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces]))[:200]
+    made = BertWordPieceTokenizer({piece: id for id, piece in enumerate(vocabulary)}, lowercase=lowercase)
     return _written(folder, made, "bert", {"do_lower_case": lowercase, "tokenizer_class": "BertTokenizer"})
 
 
@@ -38,22 +58,21 @@ def xlm_roberta(folder: Path) -> Path:
 
     Its parts are those of FacebookAI/xlm-roberta-base, with T5's compiled map of characters.
     """
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
     from t5prep.sources import sample
     from t5prep.tokens import model_proto
 
-    made = Tokenizer(models.Unigram())
+    special = ROBERTA_SPECIAL[:4]
+    learned = unigram_pieces(SENTENCES, size=150 - len(special), unknown="<unk>")
+    made = Tokenizer(models.Unigram([*((piece, 0.0) for piece in special), *learned], unk_id=special.index("<unk>")))
     charsmap = model_proto.charsmap(Path(sample.tokenizer_path()).read_bytes())
     made.normalizer = normalizers.Precompiled(charsmap)
     made.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")]
     )
     made.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    special = ROBERTA_SPECIAL[:4]
-    trainer = trainers.UnigramTrainer(vocab_size=150, show_progress=False, special_tokens=special, unk_token="<unk>")
-    made.train_from_iterator(SENTENCES, trainer)
-    made.add_special_tokens(["<mask>"])
+    made.add_special_tokens([*special, "<mask>"])
     made.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
@@ -150,10 +169,26 @@ def eurobert(folder: Path) -> Path:
     return folder
 
 
+def unigram_pieces(sentences: Iterable[str], *, size: int, unknown: str) -> list[tuple[str, float]]:
+    """Return up to `size` pieces of a unigram model that SentencePiece trains, each with its score, without special ones."""
+    import sentencepiece
+
+    trained = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_writer=trained,
+        vocab_size=size + 1,
+        unk_piece=unknown,
+        hard_vocab_limit=False,
+        character_coverage=1.0,
+        **{"unk_id": 0, "bos_id": -1, "eos_id": -1, "pad_id": -1, "minloglevel": 2, "num_threads": 1},
+    )
+    model = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
+    return [(model.id_to_piece(id), model.get_score(id)) for id in range(1, model.get_piece_size())]
+
+
 def deberta(folder: Path) -> Path:
     """Train the `spm.model` of a DeBERTa-v3, whose special tokens have the ids of microsoft/deberta-v3-base; [MASK] is not in it."""
-    import io
-
     import sentencepiece
 
     made = io.BytesIO()
@@ -205,8 +240,6 @@ GEMMA_SPECIAL = {"pad_piece": "<pad>", "eos_piece": "<eos>", "bos_piece": "<bos>
 
 def gemma(folder: Path, sentences: list[str], *, size: int = 600) -> Path:
     """Write a `tokenizer.model` with the switches and the own pieces of google/gemma-2-2b's, and 99 pieces for any use."""
-    import io
-
     import sentencepiece
 
     made = io.BytesIO()

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import encoders
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,10 +65,10 @@ def trained(*, digits: bool = True, sentinels: str = "") -> dict[str, Any]:
     return said
 
 
-@functools.cache  # its trainer draws other pieces each time
+@functools.cache
 def _trained(*, digits: bool) -> str:
     tokenizers = pytest.importorskip("tokenizers")
-    from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import Regex, models, normalizers, pre_tokenizers
 
     made = tokenizers.Tokenizer(models.Unigram())
     made.normalizer = normalizers.Sequence(
@@ -80,8 +81,13 @@ def _trained(*, digits: bool) -> str:
     ]
     made.pre_tokenizer = pre_tokenizers.Sequence(splitters if digits else splitters[:1])
     special = ["<pad>", "</s>", "<unk>"]
-    how = {"vocab_size": 900, "special_tokens": special, "unk_token": "<unk>", "show_progress": False}
-    made.train_from_iterator(LINES, trainers.UnigramTrainer(**how))
+    # Characters first, and no piece that goes across a place where words are split.
+    learned = sorted(encoders.unigram_pieces(LINES, size=2000, unknown="<unk>"), key=lambda piece: len(piece[0]) > 1)
+    split = made.pre_tokenizer.pre_tokenize_str
+    whole = [(piece, score) for piece, score in learned if len(piece) == 1 or len(split(piece.replace("▁", " "))) == 1]
+    pieces = [*((piece, 0.0) for piece in special), *whole][:900]
+    made.model = models.Unigram(pieces, unk_id=special.index("<unk>"))
+    made.add_special_tokens(special)
     return made.to_str()
 
 
