@@ -187,7 +187,7 @@ def test_make_looks_for_a_python_before_it_installs(tmp_path: Path) -> None:
     """The recipe of each set of packages asks .ci/python for what that set needs."""
     rules = dict(re.findall(r"^\$\(VENV\)/(\w+): .*\n\t@(.*)$", MAKEFILE, re.MULTILINE))
     purposes = {name: re.findall(r"\.ci/python \$\(VENV\) (\w+) '\$\(PYTHON\)'", line) for name, line in rules.items()}
-    assert purposes == {"base": ["prepare"], "train": ["train"], "dev": ["train"], "plan": ["train"]}
+    assert purposes == {"base": ["prepare"], "train": ["train"], "dev": ["train"]}
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     (tmp_path / "setup.py").touch()

@@ -107,7 +107,9 @@ def test_rejected_rows_are_part_of_what_is_verified(tmp_path: Path) -> None:
 def test_rows_that_were_all_rejected_can_be_looked_at(tmp_path: Path) -> None:
     out = tmp_path / "out"
     source = write_csv(tmp_path / "rows.csv", [dict(row, Y="good") for row in questions(20)])
-    with pytest.raises(SourceError, match=r"20 rows read, all rejected \(unknown label 20\).*out/rejected\.jsonl"):
+    with pytest.raises(
+        SourceError, match=r"20 rows read, all rejected \(unknown label 20: 'good' is not one of .*out/rejected\.jsonl"
+    ):
         prepared(source, out, tokenizer=SAMPLE)
     assert [line["row"] for line in rejected(out)] == list(range(1, 21))
     assert not (out / manifest.NAME).exists()

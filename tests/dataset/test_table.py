@@ -162,7 +162,7 @@ def test_origins_that_cannot_be_are_refused(spoil: dict[str, Any], tmp_path: Pat
     made = dataclasses.replace(made, origins=dataclasses.replace(made.origins, **spoil)).sealed()
     (tmp_path / "d" / manifest.NAME).write_text(made.dumps())
     for read in (verify.verify, lambda data: t5prep.table(data).read_all()):
-        with pytest.raises(DatasetError, match=r"shards\.origins does not have"):
+        with pytest.raises(DatasetError, match=r"shards\.origins does not have|expected int @ \$\.origins\.records"):
             read(tmp_path / "d")
 
 
@@ -193,6 +193,7 @@ def test_joined_texts_that_share_an_id_come_from_their_own_rows(task: str, tmp_p
         lines = ({"id": "k" if names == "one" else f"k{number}", "text": text} for number, text in enumerate(texts))
         (tmp_path / f"{names}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         choices = {"task": task, "dedup": "exact", "options": {"id_column": "id"}, "input_length": 64}
+        choices["splits"] = {"train": 1.0}  # ids draw the split
         prepared(tmp_path / f"{names}.jsonl", tmp_path / names, tokenizer="sample:", **choices)
         rows = t5prep.table(tmp_path / names).read_all().to_pylist()
         origins.append([(row["row"], row["split"]) for row in rows])

@@ -31,14 +31,14 @@ def test_a_task_names_what_it_needs_of_a_vocabulary(tmp_path):
     whole["model"]["vocab"] = {text.replace("<unused", "<other"): id for text, id in vocabulary.items()}
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "tokenizer.json").write_text(json.dumps(whole))
+    columns = ("--inputs-column", "inputs", "--targets-column", "targets")
     for more, needs, instead in (
         ((), "marks a cut with <extra_id_1>", "--marker none"),
         (("--marker", "none", "--keep-newlines"), "keeps newlines as <extra_id_2>", "no --keep-newlines"),
     ):
-        said = prepare("text2text", table, tmp_path / "none", tmp_path / "out", *more)
+        said = prepare("text2text", table, tmp_path / "none", tmp_path / "out", *columns, *more)
         assert said.exit_code == 1
         assert needs in said.output
         assert f"has no sentinels (<extra_id_0>, or Gemma's <unused0>): take {instead}" in said.output
-    columns = ("--inputs-column", "inputs", "--targets-column", "targets")
     said = prepare("text2text", table, tmp_path / "none", tmp_path / "out", "--marker", "none", *columns)
     assert said.exit_code == 0, said.output
