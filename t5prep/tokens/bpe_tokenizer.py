@@ -13,7 +13,7 @@ from typing import Any
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import encoder_tokenizer, special_tokens, words
-from t5prep.tokens.encoder_tokenizer import Cutting, Described, EncoderTokenizer
+from t5prep.tokens.encoder_tokenizer import Cutting, Described, EncoderTokenizer, Missing
 from t5prep.tokens.ragged import Frame
 from t5prep.tokens.special_tokens import ENDS, GEMMA_SPECIAL
 from t5prep.tokens.tokenizer import SENTINEL_TEXTS, UNUSED, descending_run, run_of
@@ -43,6 +43,19 @@ def begins_texts(content: bytes) -> bool:
     return is_written(content) and bool(encoder_tokenizer.around(json.loads(content)).first)
 
 
+def puts_space(content: bytes) -> bool:
+    """Check whether the content of a tokenizer.json is of a BPE model that writes texts, and puts a space before them (Llama's).
+
+    >>> puts_space(b"")
+    False
+    """
+    if not is_written(content) or (whole := json.loads(content))["model"].get("type") != "BPE":
+        return False
+    normalizers = encoder_tokenizer.steps(whole.get("normalizer"), "normalizers")
+    splitters = encoder_tokenizer.steps(whole.get("pre_tokenizer"), "pretokenizers")
+    return any(step["type"] in ("Prepend", "Metaspace") for step in (*normalizers, *splitters))
+
+
 def of_pairs(files: ModelFiles) -> bytes:
     """Return the tokenizer.json of a CodeT5's `vocab.json`, `merges.txt` and `added_tokens.json`. Raises TokenizerError."""
     try:
@@ -59,6 +72,7 @@ class BpeTokenizer(EncoderTokenizer):
 
     is_encoders = False
     _kind = "a T5-like model"
+    _advice = "Train one that has: t5prep tokenizer train --help"
 
     def __init__(self, model: bytes, *, name: str) -> None:
         super().__init__(model, name=name)
@@ -83,7 +97,7 @@ class BpeTokenizer(EncoderTokenizer):
         found = [[ids[text] for text in texts if text in ids] for texts in (ENDS, PADS, UNKNOWNS)]
         for some, texts in zip(found, (ENDS, PADS, UNKNOWNS), strict=True):
             if not some:
-                raise ValueError(f"it has none of {', '.join(texts)}")
+                raise Missing(f"no {' or '.join(texts)}")
         (end, *_), (pad, *_), (unknown, *_) = found
         frame = encoder_tokenizer.around(whole)
         special = {id: text for text, id in ids.items() if special_tokens.has_role(text) or id in frame.first}

@@ -29,6 +29,10 @@ Cutting = Callable[[pa.LargeStringArray, words.Encode], Ragged]  # one of `words
 MOST_AROUND = 8  # tokens around a text, or a pair of them
 
 
+class Missing(Exception):  # noqa: N818 - its message is the middle of a TokenizerError's sentence
+    """Name a special token that a sound `tokenizer.json` lacks."""
+
+
 class Described(NamedTuple):
     """The special tokens of a tokenizer: those around texts, single ids, and how each is written, by id."""
 
@@ -59,17 +63,17 @@ class Template(NamedTuple):
 
 
 def described(whole: Mapping[str, Any]) -> Described:
-    """Return the special tokens of a `tokenizer.json`. Raises ValueError, TypeError or KeyError if it has none."""
+    """Return the special tokens of a `tokenizer.json`. Raises Missing, or others if it is damaged."""
     frame = frame_of(whole, ends=False)
     if frame is None:
-        raise ValueError("it puts no token before a text")
+        raise Missing("no token that stands before a text")
     special = controls(whole)
     ids = {text: id for id, text in special.items()}
     pads, unknowns = ([ids[text] for text in texts if text in ids] for texts in (PADS, UNKNOWNS))
     if whole["model"].get("type") == "BPE" and not whole["model"].get("unk_token"):
         unknowns = unknowns or pads  # each byte is a piece, so nothing is unknown
     if not pads or not unknowns:
-        raise ValueError(f"it has none of {', '.join(UNKNOWNS if pads else PADS)}")
+        raise Missing(f"no {' or '.join(UNKNOWNS if pads else PADS)}")
     return Described(frame, pads[0], unknowns[0], special)
 
 
@@ -409,6 +413,7 @@ class EncoderTokenizer(Tokenizer):
     slow = ""
     sentinels = 0
     _kind = "an encoder"
+    _advice = "Take the tokenizer of a BERT, a RoBERTa or the like."
 
     def __init__(self, model: bytes, *, name: str) -> None:
         try:
@@ -422,6 +427,8 @@ class EncoderTokenizer(Tokenizer):
             self._fast = read_fast(without_controls(whole, around.special), name=name)
         except TokenizerError:
             raise
+        except Missing as error:
+            raise TokenizerError(f"{name} has {error}, so {self._kind} cannot use it. {self._advice}") from None
         except Exception as error:  # of many kinds, by what is damaged
             raise TokenizerError(
                 f"{name} is not a tokenizer of {self._kind} ({str(error).splitlines()[0][:80]}): fetch it again."

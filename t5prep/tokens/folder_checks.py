@@ -19,6 +19,7 @@ T5_CLASSES = ("t5tokenizer", "mt5tokenizer", "umt5tokenizer")
 # transformers 5 keeps the vocabulary of these classes' tokenizer.json and builds all steps anew.
 BERT_CLASSES = ("berttokenizer", "distilberttokenizer", "electratokenizer")
 ROBERTA_CLASSES = ("robertatokenizer",)
+LLAMA_CLASSES = ("llamatokenizer",)
 _BERT_STEPS = (["BertNormalizer"], ["BertPreTokenizer"])
 # What BertTokenizer's arguments are called in tokenizer_config.json, and in a BertNormalizer; their defaults.
 _BERT_OPTIONS = (
@@ -53,14 +54,21 @@ def class_of(files: ModelFiles) -> str:
 
 
 def check_class(files: ModelFiles) -> None:
-    """Raise TokenizerError if the class that reads a SentencePiece model puts tokens around texts that T5's does not."""
-    config = special_tokens.read_object(files, CONFIG)
+    """Raise TokenizerError if the class that reads a SentencePiece model alone treats spaces otherwise than the model says."""
     named = class_of(files)
-    if JSON not in files.names and named.startswith("llama") and config.get("add_bos_token", True):
+    if JSON not in files.names and named in LLAMA_CLASSES:
         raise TokenizerError(
-            f"{files.name} is a tokenizer of class {config.get('tokenizer_class')}, which begins each text with a token that"
-            ' a T5 does not know: if the model was trained without it, write "add_bos_token": false in tokenizer_config.json.'
+            f"{files.name} has a SentencePiece model of class {special_tokens.read_object(files, CONFIG)['tokenizer_class']},"
+            " for which transformers writes the spaces that begin a text otherwise than the model, and has no tokenizer.json"
+            f" that says how. Write one: {save_command(files.name)}"
         )
+
+
+def save_command(name: str) -> str:
+    """Return the command that writes the tokenizer.json of a folder, by transformers."""
+    return (
+        f"python -c \"import transformers as t; t.AutoTokenizer.from_pretrained('{name}').save_pretrained('{name}')\""
+    )
 
 
 def sentinels_of(files: ModelFiles, tokenizer: Tokenizer) -> int | None:
@@ -163,6 +171,7 @@ def check_small_files(files: ModelFiles, document: Mapping[str, Any]) -> None:
     _check_ends(config, document, name=files.name)
     _check_prefix_space(config, document, name=files.name, is_known=CONFIG in files.names)
     _check_bert(config, document, named, name=files.name)
+    _check_llama(config, document, named, name=files.name)
     _check_added(document, name=files.name)
 
 
@@ -216,6 +225,19 @@ def _check_bert(config: Mapping[str, Any], document: Mapping[str, Any], named: s
                 f" {json.dumps(wanted)} from {CONFIG}{'' if option in config else ', where it is missing'}. Write the same in"
                 " both."
             )
+
+
+def _check_llama(config: Mapping[str, Any], document: Mapping[str, Any], named: str, *, name: str) -> None:
+    if named not in LLAMA_CLASSES:
+        return
+    splitter = document.get("pre_tokenizer") or {}
+    schemes = ("never",) if config.get("add_prefix_space") is False else ("first", "always")
+    is_known = splitter.get("type") == "Metaspace" and splitter.get("prepend_scheme") in schemes
+    if document.get("normalizer") or not is_known or splitter.get("split") is not False:
+        raise TokenizerError(
+            f"{name}: tokenizer.json writes spaces by steps that transformers 5 replaces by those of"
+            f' {config.get("tokenizer_class", "its class")}. Write "tokenizer_class": "PreTrainedTokenizerFast" in {CONFIG}.'
+        )
 
 
 def _check_added(document: Mapping[str, Any], *, name: str) -> None:

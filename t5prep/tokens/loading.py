@@ -105,8 +105,7 @@ def _of_sentencepiece(files: ModelFiles, file: str) -> Tokenizer:
         if users:
             raise TokenizerError(
                 f"{name} adds {users[0]['content']!r} to {file}, and has no tokenizer.json that says how a text is split at"
-                f" it. Write one: python -c \"import transformers as t; t.AutoTokenizer.from_pretrained('{name}')"
-                f".save_pretrained('{name}')\""
+                f" it. Write one: {folder_checks.save_command(name)}"
             )
         return tokenizer
     folder_checks.check_same(tokenizer, folder_checks.parse(files.read(JSON_NAME), name=name), file=file)
@@ -189,9 +188,11 @@ def _file_of(files: ModelFiles) -> str:
     """Return the name of the file from which a tokenizer is made. Raises TokenizerError if there is none."""
     for name in (*MODEL_NAMES, JSON_NAME, encoder_tokenizer.PAIRS):
         if name in files.names and (name != encoder_tokenizer.PAIRS or encoder_tokenizer.MERGES in files.names):
-            # Gemma's SentencePiece model does not say whether a text begins with <bos>, as T5Gemma 2's do; its JSON file does.
-            gemmas = name == "tokenizer.model" and JSON_NAME in files.names
-            return JSON_NAME if gemmas and bpe_tokenizer.begins_texts(files.read(JSON_NAME)) else name
+            # Gemma's SentencePiece model does not say whether a text begins with <bos>, as T5Gemma 2's do, and Llama's not how
+            # transformers writes the spaces that begin a text; their JSON files do.
+            content = files.read(JSON_NAME) if name in MODEL_NAMES and JSON_NAME in files.names else b""
+            begins = name == "tokenizer.model" and bpe_tokenizer.begins_texts(content)
+            return JSON_NAME if begins or bpe_tokenizer.puts_space(content) else name
     for name in (CONFIG_NAME, "config.json"):
         if special_tokens.read_object(files, name).get("tokenizer_class") == BYTES_CLASS:
             return CONFIG_NAME

@@ -293,11 +293,69 @@ def test_a_token_with_two_ids_or_two_ways_is_refused(tmp_path: Path) -> None:
         loading.load(str(folder))
 
 
-def test_a_llama_without_a_json_is_refused(tmp_path: Path) -> None:
-    folder = t5_folder(tmp_path, tokenizer_class="LlamaTokenizer")
-    with pytest.raises(TokenizerError, match="begins each text with a token that a T5 does not know"):
+@pytest.mark.parametrize("add_bos_token", [True, False])
+def test_a_llama_without_a_json_is_refused(tmp_path: Path, add_bos_token: bool) -> None:
+    folder = t5_folder(tmp_path, tokenizer_class="LlamaTokenizer", add_bos_token=add_bos_token)
+    with pytest.raises(TokenizerError, match="writes the spaces that begin a text otherwise than the model"):
         loading.load(str(folder))
-    assert (
-        loading.load(str(t5_folder(tmp_path, tokenizer_class="LlamaTokenizer", add_bos_token=False))).size
-        == SAMPLE.size
+
+
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
+
+
+def llama_folder(folder: Path, *, pad: str = "<pad>") -> Path:
+    """Write a Llama's tokenizer as transformers 5 saves it, beside a SentencePiece model."""
+    import sentencepiece
+
+    texts = folder.parent / "texts.txt"
+    texts.write_text("x a b the fox\nthe box of a fox x\n" * 40)
+    folder.mkdir()
+    sentencepiece.SentencePieceTrainer.train(
+        **{"input": str(texts), "model_prefix": str(folder / "tokenizer"), "vocab_size": 290, "model_type": "bpe"},
+        **{"byte_fallback": True, "remove_extra_whitespaces": False, "pad_id": 3, "pad_piece": pad, "minloglevel": 2},
+        **{"normalization_rule_name": "identity", "hard_vocab_limit": False},
     )
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    ids = {model.id_to_piece(id): id for id in range(model.get_piece_size())}
+    pairs = ((left, right, ids[left + right]) for left in ids for right in ids if left + right in ids)
+    merges = [[left, right] for left, right, _ in sorted(pairs, key=lambda pair: pair[2])]
+    roles = ["<unk>", "<s>", "</s>", *(["<pad>"] if pad == "<pad>" else [])]
+    whole = {
+        "version": "1.0",
+        "added_tokens": [added(ids[text], text) for text in roles],
+        "normalizer": None,
+        "pre_tokenizer": METASPACE,
+        "model": {"type": "BPE", "vocab": ids, "merges": merges, "unk_token": "<unk>", "byte_fallback": True},
+    }
+    write_json(folder, "tokenizer.json", whole)
+    write_json(folder, "tokenizer_config.json", {"tokenizer_class": "LlamaTokenizer", "add_bos_token": False})
+    return folder
+
+
+def test_a_llama_writes_the_spaces_of_a_text_as_its_json_says(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer as FastTokenizer
+
+    folder = llama_folder(tmp_path / "llama")
+    theirs, tokenizer = FastTokenizer.from_file(str(folder / "tokenizer.json")), loading.load(str(folder))
+    for text in (" x", "x", "  a  b", "the fox ", "a\nb é"):
+        assert tokenizer.encode(text) == theirs.encode(text).ids
+    assert [tokenizer.piece(id) for id in tokenizer.encode(" x")] == ["▁x"]
+
+
+def test_a_llama_for_which_transformers_has_two_answers_is_refused(tmp_path: Path) -> None:
+    folder = llama_folder(tmp_path / "llama")
+    space = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    steps = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, space]}
+    change_json(folder / "tokenizer.json", normalizer=steps, pre_tokenizer=None)
+    with pytest.raises(TokenizerError, match="steps that transformers 5 replaces by those of LlamaTokenizer"):
+        loading.load(str(folder))
+    change_json(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    tokenizer = loading.load(str(folder))
+    assert [tokenizer.piece(id) for id in tokenizer.encode(" x")] == ["▁", "▁x"]
+
+
+def test_a_llama_without_padding_is_refused_for_that(tmp_path: Path) -> None:
+    folder = llama_folder(tmp_path / "llama", pad="<fill>")
+    (folder / "tokenizer.model").unlink()
+    with pytest.raises(TokenizerError, match=r"llama has no <pad>, so a T5-like model cannot use it\. Train one"):
+        loading.load(str(folder))
