@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from t5prep import sources
 from t5prep.errors import UsageError
-from t5prep.sources import Resolved
+from t5prep.sources import Resolved, card
 
 SUFFIXES = {
     ".csv": "csv",
@@ -28,6 +28,7 @@ KINDS = ("csv", "tsv", "jsonl", "parquet", "text", "conll", "document")
 # Documents that lie beside data.
 _ABOUT = re.compile(
     r"(^|/)(licen[cs]e|copying|notice|readme|citation|changelog|authors|contributing|(sha\d+|md5)sums?)(\.txt)?$"
+    r"|(^|/)dataset_infos?\.json$"
     r"|\.(md|rst|pdf|bib|cff|html?)$",
     re.IGNORECASE,
 )
@@ -196,12 +197,9 @@ def of_schema(schema: pa.Schema, column: str) -> list[str]:
     """Return the names of a column's classes that the schema's metadata has; [] if it has none."""
     try:
         feature: Any = json.loads((schema.metadata or {})[_KEY])["info"]["features"][column]
-        # A list of classes is described by what stands in it: as [{…}], or as {"feature": {…}, "_type": "List"}.
-        feature = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
-        names = feature["names"]
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return []
-    return [str(name) for name in names] if isinstance(names, list) and feature.get("_type") == "ClassLabel" else []
+    return card.names_of_feature(feature)
 
 
 def _inner(type: pa.DataType) -> pa.DataType:

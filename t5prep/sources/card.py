@@ -5,6 +5,7 @@ A card is the YAML at the top of a README.md, on the Hub or in a folder, or a fi
 """
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from t5prep.sources.raw import glob_pattern
 from t5prep.sources.split_names import ADVICE
 
 STANDALONE = ".huggingface.yaml"
+INFOS = "dataset_infos.json"  # of old versions of `datasets`, beside the card
 # Keys of a config that say nothing about how its files are read.
 _DESCRIPTIVE = {"config_name", "data_files", "data_dir", "default", "description", "version", "features", "drop_labels"}
 
@@ -107,6 +109,55 @@ def read(readme: Path | None, standalone: Path | None = None) -> dict[str, Any]:
     if standalone and (text := _text(standalone)).strip():
         facts |= _parsed(f"---\n{text}\n---\n", standalone)
     return facts
+
+
+def with_infos(card: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return a card with what a dataset_infos.json says of classes, where it does not say more itself. Raises SourceError.
+
+    As in `datasets`, the only config of such a file is the default one, whatever its name.
+    """
+    try:
+        configs = {str(name): info["features"] for name, info in json.loads(_text(path)).items()}
+        names_of = {name: _names_of_classes(features or {}) for name, features in configs.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise SourceError(f"{path} cannot be read ({error!r:.80}), and it may name classes. Remove it.") from None
+    if len(names_of) == 1:
+        names_of = {"default": next(iter(names_of.values()))}
+    own = card.get("dataset_info") or []
+    own = [info for info in (own if isinstance(own, list) else [own]) if isinstance(info, Mapping)]
+    known = {str(info.get("config_name", "default")) for info in own}
+    infos = [
+        {
+            "config_name": config,
+            "features": [
+                {"name": column, "dtype": {"class_label": {"names": names}}} for column, names in found.items()
+            ],
+        }
+        for config, found in names_of.items()
+        if config not in known
+    ]
+    return {**card, "dataset_info": [*infos, *own]}
+
+
+def _names_of_classes(features: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the class names of the columns that `datasets` describes, as it writes them in JSON."""
+    found = {column: names_of_feature(feature) for column, feature in features.items()}
+    return {column: names for column, names in found.items() if names}
+
+
+def names_of_feature(feature: Any) -> list[str]:
+    """Return the class names of a column, or of what stands in its lists, as `datasets` describes it; [] if there are none.
+
+    >>> names_of_feature([{"names": ["neg", "pos"], "_type": "ClassLabel"}])
+    ['neg', 'pos']
+    """
+    # A list of classes is described by what stands in it: as [{…}], or as {"feature": {…}, "_type": "List"}.
+    if isinstance(feature, list):
+        feature = feature[0] if feature else None
+    if isinstance(feature, Mapping):
+        feature = feature.get("feature", feature)
+    names = feature.get("names") if isinstance(feature, Mapping) and feature.get("_type") == "ClassLabel" else None
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def _text(path: Path) -> str:

@@ -77,11 +77,13 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None, igno
     if not place.revision and any(file.rfilename == script_name for file in info.siblings):
         script, info = info, _info(place, PARQUET, absent=info)
         converted = info is not script
-    standalone = [Listed.of(file) for file in info.siblings if file.rfilename == card.STANDALONE]
-    if standalone and not converted:
-        facts |= card.read(None, _fetch(place, standalone[0], info.sha, progress=progress)[0])
-    of_main = {} if converted or (ignore_card and not place.part) else facts  # the parquet branch has other files
     every = [Listed.of(file) for file in info.siblings]
+    about = {file.name: file for file in every if file.name in (card.STANDALONE, card.INFOS) and not converted}
+    if card.STANDALONE in about:
+        facts |= card.read(None, _fetch(place, about[card.STANDALONE], info.sha, progress=progress)[0])
+    if card.INFOS in about:
+        facts = card.with_infos(facts, _fetch(place, about[card.INFOS], info.sha, progress=progress)[0])
+    of_main = {} if converted or (ignore_card and not place.part) else facts  # the parquet branch has other files
     chosen = choose(every, of_main, place=place, converted=converted, named=bool(include) or ignore_card)
     wanted_files = [file for file in chosen.files if archives.is_archive(file.name) or wanted(file.name, include)]
     far = sum(file.bytes for file in wanted_files) > STREAM_BYTES or len(wanted_files) > STREAM_FILES

@@ -57,7 +57,8 @@ def resolve(place: Place, *, include: Sequence[str], ignore_card: bool = False) 
 def _card(folder: Path) -> dict[str, Any]:
     """Return the metadata of a folder's card. Raises SourceError."""
     readme, standalone = folder / "README.md", folder / card.STANDALONE
-    return card.read(readme if readme.is_file() else None, standalone if standalone.is_file() else None)
+    facts = card.read(readme if readme.is_file() else None, standalone if standalone.is_file() else None)
+    return card.with_infos(facts, infos) if (infos := folder / card.INFOS).is_file() else facts
 
 
 def _folder_and_config(name: str) -> tuple[Path | None, str]:

@@ -242,3 +242,59 @@ def test_class_names_are_those_of_the_config_that_is_read(internet: Internet, tm
     source = internet.hub.publish("me/one", {"x.csv": rows}, card={"dataset_info": unnamed})
     made = prepared(f"{source}#default", tmp_path, overwrite=True)
     assert made.settings.options["label_map"] == "0=bad,1=good"
+
+
+def legacy_infos(**names_of: list[str]) -> bytes:
+    """Write a dataset_infos.json as old versions of `datasets` do: the class names of each config."""
+    infos = {}
+    for config, names in names_of.items():
+        label = {"num_classes": len(names), "names": names, "id": None, "_type": "ClassLabel"}
+        text = {"dtype": "string", "id": None, "_type": "Value"}
+        infos[config] = {"description": "", "citation": "", "features": {"text": text, "label": label}}
+    return json.dumps(infos).encode()
+
+
+NAMED = [{"name": "label", "dtype": {"class_label": {"names": {"0": "no", "1": "yes"}}}}]
+
+
+@pytest.mark.parametrize("place", ["hub", "folder"])
+@pytest.mark.parametrize(
+    ("infos", "card", "wanted"),
+    [
+        ({"me--news": ["bad", "good"]}, {}, "0=bad,1=good"),  # the only config is the default one
+        (
+            {"one": ["a", "b"], "default": ["bad", "good"]},
+            {"configs": [{"config_name": "default", "data_files": "*.csv"}]},
+            "0=bad,1=good",
+        ),
+        ({"one": ["a", "b"], "two": ["bad", "good"]}, {}, ""),
+        ({"me--news": ["a", "b"]}, {"dataset_info": {"features": NAMED}}, "0=no,1=yes"),  # the card says more
+        (
+            {"one": ["a", "b"], "two": ["bad", "good"]},
+            {"configs": [{"config_name": "two", "data_files": "*.csv"}]},
+            "0=bad,1=good",
+        ),
+    ],
+)
+def test_class_names_of_a_legacy_file_are_those_that_datasets_gives(
+    place: str, infos: dict[str, list[str]], card: dict[str, Any], wanted: str, internet: Internet, tmp_path: Path
+) -> None:
+    rows = "text,label\n" + "".join(f"row {row},{row % 2}\n" for row in range(20))
+    files = {"x.csv": rows.encode(), "dataset_infos.json": legacy_infos(**infos)}
+    folder = tmp_path / "news"
+    folder.mkdir()
+    for name, content in {**files, "README.md": f"---\n{json.dumps(card)}\n---\n".encode()}.items():
+        (folder / name).write_bytes(content)
+    source = internet.hub.publish("me/news", files, card=card) if place == "hub" else str(folder)
+    assert prepared(source, tmp_path / "out").settings.options["label_map"] == wanted
+    datasets = pytest.importorskip("datasets")
+    feature = datasets.load_dataset_builder(str(folder), cache_dir=str(tmp_path / "cache")).info.features
+    names = feature["label"].names if feature else []
+    assert ",".join(f"{number}={name}" for number, name in enumerate(names)) == wanted
+
+
+def test_a_legacy_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("text,label\na,0\n")
+    (tmp_path / "dataset_infos.json").write_text("[]")
+    with pytest.raises(SourceError, match=r"dataset_infos.json cannot be read .*may name classes\. Remove it"):
+        prepared(str(tmp_path), tmp_path / "out")
