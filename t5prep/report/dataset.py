@@ -23,6 +23,7 @@ from t5prep.reading import blocks
 from t5prep.report import charts, pages, tokens
 from t5prep.tasks import example_table, registry
 from t5prep.tasks.example import Example, text_of
+from t5prep.tasks.filters import chain
 from t5prep.tokens import audit
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
@@ -229,8 +230,8 @@ class Characters:
 def look(dataset_manifest: Manifest, tokenizer: Tokenizer) -> Characters | None:
     """Return the characters of inputs and targets that the tokenizer changes.
 
-    Return None if the source is not on this machine, or has changed since; and for an encoder's tokenizer, whose texts are
-    not read again.
+    They are counted after filters. Return None if the source is not on this machine, or has changed since, or a filter is a
+    file of the user's; and for an encoder's tokenizer, whose texts are not read again.
     """
     if tokenizer.is_encoders:
         return None
@@ -253,7 +254,7 @@ def _good_texts(dataset_manifest: Manifest) -> tuple[str, list[list[str]]]:
     settings = dataset_manifest.settings
     if settings.task not in registry.names():  # a manifest's name of a file is never executed
         raise T5prepError(f"{settings.task} is not installed.")
-    task = registry.named(settings.task).choose(settings.options)
+    task, filters = registry.named(settings.task).choose(settings.options), _filters(dataset_manifest)
     uris = sources.uris_of(dataset_manifest.source.uri)
     source = sources.resolve_all(uris, include=task.files, ignore_card=bool(settings.split_files))
     known = {file.name: file.bytes for file in dataset_manifest.source.files}
@@ -265,8 +266,27 @@ def _good_texts(dataset_manifest: Manifest) -> tuple[str, list[list[str]]]:
         raise T5prepError(f"{raw_files[0].name} is another file than the one that was prepared.")
     examples_of = BlockExamples(settings, task)
     file_blocks = row_limit.scan(row_limit.LimitedFile(element, _ROWS_READ), settings, task.task.corpus)
-    examples = (example for block in file_blocks for example in example_table.examples_of(examples_of(block)))
+    tables = (filters.of_table(examples_of(block)) for block in file_blocks)
+    examples = (
+        example
+        for table in tables
+        for row, example in enumerate(example_table.examples_of(table.examples))
+        if row not in table.reasons
+    )
     return raw_files[0].name, [list(_texts(one)) for one in examples if isinstance(one, Example)]
+
+
+def _filters(dataset_manifest: Manifest) -> chain.Chain:
+    """Return the filters of a dataset. Raises T5prepError if one is a file of the user's, or reads another file than then."""
+    texts = dataset_manifest.settings.filter
+    if files := chain.code_files(texts):  # a manifest's name of a file is never executed
+        raise T5prepError(f"{files[0]} defines a filter, and is not run here.")
+    filters = chain.Chain(texts)
+    if filters.files() != dataset_manifest.filter_files:
+        raise T5prepError(
+            f"A filter of {dataset_manifest.source.uri} reads another file than the one it was prepared with."
+        )
+    return filters
 
 
 def _texts(example: Example) -> Iterator[str]:

@@ -128,6 +128,32 @@ def test_characters_that_vanish_are_named_where_the_source_is_at_hand(tmp_path: 
     assert told("data") == ""
 
 
+def test_characters_are_counted_after_filters(tmp_path: Path) -> None:
+    """A filter takes out a line with þ from each text, and another one rejects the rows with 中."""
+    texts = ["this is a fine line.\nþ is cut", "this is a 中 line of bad text.", "this is a fine line of text."]
+    rows = [json.dumps({"text": texts[number % 3], "label": "x"}) for number in range(30)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    how = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label"}, "tokenizer": "sample:"}
+    source = tmp_path / "rows.jsonl"
+    prepared(source, tmp_path / "plain", **how)
+    prepared(source, tmp_path / "filtered", **how, filter=("c4:sentences=1", "pattern:drop=bad"))
+    (tmp_path / "own.py").write_text(
+        "import pathlib\npathlib.Path(__file__ + '.run').touch()\ndef same(text): return text"
+    )
+    prepared(source, tmp_path / "own", **how, filter=(f"{tmp_path}/own.py:same",))
+    (tmp_path / "own.py.run").unlink()
+
+    def told(data: str) -> str:
+        page = report.write(tmp_path / data, out=tmp_path / "report.html").read_text()
+        return page[: page.index("How long texts are")].partition("Characters that do not come back")[2]
+
+    assert [mark in told("plain") for mark in "þ中"] == [True, True]
+    assert [mark in told("filtered") for mark in "þ中"] == [False, False]
+    assert "the first 20 examples of rows.jsonl" in told("filtered")
+    assert told("own") == ""  # a manifest's file is not run
+    assert not (tmp_path / "own.py.run").exists()
+
+
 def test_characters_of_a_source_whose_encoding_and_format_were_said(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "rows.csv", [{**row, "Body": "café þ"} for row in questions(30)])
     named_otherwise = tmp_path / "rows.export"
