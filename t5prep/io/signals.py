@@ -60,7 +60,7 @@ def end_at_once(message: str) -> Iterator[None]:
         while received := os.read(listening, 1):
             if received[0] in numbers and not ended.wait(GRACE_SECONDS):
                 with contextlib.suppress(OSError):
-                    os.write(2, f"{signal.Signals(received[0]).name}: {message}\n".encode())
+                    os.write(2, f"Error: {signal.Signals(received[0]).name}: {message}\n".encode())
                 os._exit(1)
         os.close(listening)
 

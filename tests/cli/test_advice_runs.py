@@ -8,6 +8,7 @@ from pathlib import Path
 import encoders
 import preparing
 import pytest
+import readme
 import test_advice
 import test_published_table
 import training
@@ -28,6 +29,7 @@ OPEN = {
     "--try": "pages.jsonl",
     "--predictions": "answers.json",
     "check": "sample:",
+    "--repo": "me/model",
     "prepare": "so_quality",
 }
 NAMES = {
@@ -36,6 +38,8 @@ NAMES = {
     "DIR": "models/dir",
     "FOLDER": "models/folder",
     "FILE": "eval.json",
+    "rows.csv": "mine.csv",
+    "THIS_MODEL": "runs/sample",
     "google-bert/bert-base-uncased": "models/bert",
 }
 NAMES |= {"RUN/eval.json": "runs/sample/eval.json", "USER/NAME": "me/model", "data/x": "data/open", "xx": "mine.csv"}
@@ -48,7 +52,6 @@ ELSEWHERE = {
     "doctor": "a TPU and a bucket: tests/cli/test_doctor.py",
     "why": "a row's id: tests/prepare/test_row_life.py",
     "embed": "a T5-XXL on a TPU: tests/train/embed",
-    "explore": "it answers until it is stopped: tests/report/test_explore.py",
 }
 
 
@@ -101,7 +104,9 @@ def test_what_is_advised_runs(
         words[words.index("--out") + 1] += "-again"
     if words[0] == "prepare" and "data/sample" in words:
         words[words.index("data/sample")] = "data/sample-again"
-    words += next((more for name, more in SHORT.items() if text.startswith(f"t5prep {name} ")), [])
+    words = readme.override(
+        words, *next((more for name, more in SHORT.items() if text.startswith(f"t5prep {name} ")), [])
+    )
     given = "quality: How do I sort a list?\n" if "--as-text" in words else None
     result = CliRunner().invoke(cli.main, words, input=given)
     assert result.exit_code == 0, (where, words, result.output[-2000:], result.exception)

@@ -26,7 +26,7 @@ from t5prep.dataset import manifest
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, TokenizerError, UsageError
-from t5prep.io import atomic_files, model_files, paths
+from t5prep.io import atomic_files, gcs, model_files, paths
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import loading
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
@@ -117,7 +117,9 @@ def settings_without_data(config: Config) -> Settings:
 
 
 def is_run(name: str) -> bool:
-    """Check whether a place holds a run of t5prep."""
+    """Check whether a place holds a run of t5prep. Raises UsageError for a gs:// address without a bucket."""
+    if gcs.is_gs(name):
+        gcs.split(name)
     return tf.io.gfile.exists(f"{name.rstrip('/')}/{SETTINGS}")
 
 
