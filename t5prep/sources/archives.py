@@ -117,7 +117,7 @@ def members(
 ) -> tuple[list[RawFile], list[str]]:
     """Return the members asked for, each named `prefix` + its name in the archive, and the names of all members.
 
-    Archives among them are returned too, whatever `include` says (see local.without_archives).
+    Archives among them are returned too, whatever `include` says (see local.expand_archive).
 
     Raises SourceError for a damaged archive, and for one that holds a refused member (see above).
     """

@@ -47,10 +47,9 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
         checksum = _checksum(blob)
         if archives.is_archive(name):
             with open_blob(url) as archive:
-                some, names = archives.members(
+                some, names = local.expand_archive(
                     archive, path=url, name=name, include=include, prefix=f"{name}/", checksum=checksum
                 )
-                some, names = local.without_archives(archive, some, names, include=include)
             files += some
             offered += names
             continue

@@ -42,11 +42,9 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None) -> R
     if archives.is_zip(arrived):
         # A dataset comes as one zip, and a large file may. The zip is only for transport, so names do not contain it.
         with blob.path.open("rb") as archive:
-            files, offered = archives.members(
+            files, offered = local.expand_archive(
                 archive, path=str(blob.path), name=arrived, include=() if place.part else include, checksum=checksum
             )
-            wanted_names = () if place.part else include
-            files, offered = local.without_archives(archive, files, offered, include=wanted_names)
         if place.part and arrived != place.part and len(files) == 1:
             files = [dataclasses.replace(files[0], name=place.part)]
     else:

@@ -86,11 +86,15 @@ def expand(
         status = os.stat(path)
         if archives.is_archive(name):
             with open(path, "rb") as archive:
-                members, names = archives.members(
-                    archive, path=str(path), name=name, include=include, prefix=f"{name}/", checksum=checksum
+                return expand_archive(
+                    archive,
+                    path=str(path),
+                    name=name,
+                    include=include,
+                    prefix=f"{name}/",
+                    checksum=checksum,
+                    modified=status.st_mtime_ns,
                 )
-                members = [dataclasses.replace(member, modified=status.st_mtime_ns) for member in members]
-                return without_archives(archive, members, names, include=include)
     except OSError as error:
         raise SourceError(f"{path} cannot be read ({error.strerror}).") from error
     file = RawFile(name, str(path), status.st_size, sha256=sha256, checksum=checksum, modified=status.st_mtime_ns)
@@ -101,16 +105,24 @@ def expand(
 _MOST_NESTED = 3
 
 
-def without_archives(
-    archive: BinaryIO, members: Sequence[RawFile], names: Sequence[str], *, include: Sequence[str]
+def expand_archive(
+    archive: BinaryIO,
+    *,
+    path: str,
+    name: str,
+    include: Sequence[str] = (),
+    prefix: str = "",
+    checksum: str = "",
+    modified: int = 0,
 ) -> tuple[list[RawFile], list[str]]:
-    """Return the members of an archive with those of the archives among them, each named `archive/member`, and all names.
+    """Return the members of an archive (archives.members), with those of archives among them as `archive/member`; and all names.
 
     An archive that lies in another one is unpacked into the cache folder. Raises SourceError.
     """
+    members, names = archives.members(archive, path=path, name=name, include=include, prefix=prefix, checksum=checksum)
     files: list[RawFile] = []
     offered = [name for name in names if not archives.is_archive(name)]
-    for member in members:
+    for member in (dataclasses.replace(member, modified=modified) for member in members):
         if not archives.is_archive(member.name):
             files.append(member)
             continue
