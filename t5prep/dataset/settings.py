@@ -2,12 +2,15 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t5prep.errors import UsageError
 from t5prep.io.addresses import Address
 from t5prep.tasks.example import is_split_name
 from t5prep.tasks.options import check, flag, option, spelled
+
+if TYPE_CHECKING:
+    from t5prep.reading.formats import FileOptions
 
 TARGETS = ("text", "class", "tags", "labels", "number", "tokens")
 # What the head of an encoder tells of a text or its words.
@@ -301,6 +304,13 @@ class Settings:
     def drawn_by_id(self) -> bool:
         """Return whether a row's id alone decides its split, so that no id and no text can be in two."""
         return self.splits is not None and not self.group_column and self.dedup != "exact"
+
+    @property
+    def file_options(self) -> "FileOptions":
+        """Return how the files of the source are read."""
+        from t5prep.reading.formats import FileOptions  # which loads Arrow
+
+        return FileOptions(self.format, self.encoding, self.delimiter, self.escape, self.columns, self.records)
 
     def token_choices(self) -> dict[str, Any]:
         """Return the fields of which another value gives other tokens."""

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import source_files
@@ -52,16 +51,9 @@ def scan(
     left = file.rows
     if left == 0:
         return
-    how: dict[str, Any] = {
-        "kind": settings.format,
-        "encoding": settings.encoding,
-        "otherwise": corpus.format,
-        "records": settings.records,
-        "delimiter": settings.delimiter,
-        "escape": settings.escape,
-        "columns": [name.strip() for name in settings.columns.split(",") if name],
-    }
-    for block in blocks.scan_element(file.element, **how, block_bytes=block_bytes, content=content):
+    for block in blocks.scan_element(
+        file.element, settings.file_options, otherwise=corpus.format, block_bytes=block_bytes, content=content
+    ):
         if left is None:
             yield block
             continue

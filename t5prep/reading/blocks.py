@@ -18,7 +18,7 @@ from t5prep import sources
 from t5prep.errors import BalanceError, SourceError
 from t5prep.reading import conll, documents, encodings, formats, json_documents, parquet_rows, rows, text_rows
 from t5prep.reading.encodings import Readable
-from t5prep.reading.formats import Format
+from t5prep.reading.formats import FileOptions, Format
 from t5prep.reading.parquet_rows import Part
 from t5prep.reading.rows import Row
 from t5prep.sources import RawFile, unpacked_name
@@ -433,40 +433,30 @@ def files(element: RawFile | Pair) -> tuple[RawFile, ...]:
 
 def scan_element(
     element: RawFile | Pair,
+    options: FileOptions,
     *,
-    kind: str,
-    encoding: str,
     otherwise: str = "",
-    records: str = "",
-    delimiter: str = "",
-    escape: str = "",
-    columns: Sequence[str] = (),
     block_bytes: int = BLOCK_BYTES,
     content: bytes | None = None,
 ) -> Iterator[Block]:
     """Yield the blocks of a file (blocks.scan), or of the paired lines of two files.
 
-    `kind` is the format as the user names it, or ""; `otherwise` is the format of files whose names do not tell it;
-    `records` is the path to the rows of JSON documents, `delimiter` what divides the columns of CSV, `escape` its escape
-    character, `columns` the names of columns that no first line gives; each may be empty.
-    Raises SourceError if one file of a pair has more lines.
+    `otherwise` is the format of files whose names do not tell it, or "". Raises SourceError if one file of a pair has more lines.
     """
     if isinstance(element, Pair):
-        form = Format("tsv", encoding)
+        form = Format("tsv", options.encoding)
         yield from _of_lines(_lines_of_pair(element), element.source, form, COLUMNS, size=block_bytes)
     else:
         form = formats.detect(
             element.name,
-            kind=kind,
+            kind=options.format,
             otherwise=otherwise,
-            encoding=encoding,
-            delimiter=delimiter,
-            escape=escape,
-            columns=columns,
+            encoding=options.encoding,
+            delimiter=options.delimiter,
+            escape=options.escape,
+            columns=options.names,
+            records=options.records,
         )
-        if records and form.kind != "jsonl":
-            raise SourceError(f"--records is for JSON documents, and {element.name} is {form.kind}.")
-        form = dataclasses.replace(form, records=records) if records else form
         yield from scan(element, form, block_bytes=block_bytes, content=content)
 
 

@@ -15,7 +15,7 @@ from t5prep.reading.blocks import Block
 from t5prep.reading.formats import FileOptions
 from t5prep.reading.parquet_rows import Part
 from t5prep.reading.rows import Record, Row, root
-from t5prep.sources import RawFile, Resolved
+from t5prep.sources import Resolved
 
 
 class Columns(NamedTuple):
@@ -220,7 +220,7 @@ def texts(
     """
     check(source, columns=columns, options=options)
     left = math.inf if limit is None else limit
-    for block in (block for file in source.files for block in scan(file, options)):
+    for block in (block for file in source.files for block in blocks.scan_element(file, options)):
         if left < block.rows:
             block = block.head(int(left))
         for row in read(block, names=tuple(columns) or ("text",)).rows():
@@ -230,25 +230,12 @@ def texts(
             return
 
 
-def scan(file: RawFile, options: FileOptions) -> Iterator[Block]:
-    """Yield the blocks of a file. Raises UsageError if neither its name nor the user tells its format."""
-    return blocks.scan_element(
-        file,
-        kind=options.format,
-        encoding=options.encoding,
-        records=options.records,
-        delimiter=options.delimiter,
-        escape=options.escape,
-        columns=options.names,
-    )
-
-
 def check(source: Resolved, *, columns: Sequence[str], options: FileOptions) -> None:
     """Check that a source has these columns, before any work. Raises SourceError."""
     if not source.files:
         raise SourceError(f"{source.uri} has no files.")
     first = source.files[0]
-    block = next(scan(first, options), None)
+    block = next(blocks.scan_element(first, options), None)
     if block is None:
         raise SourceError(f"{first.name} is empty.")
     names = blocks.column_names(block)

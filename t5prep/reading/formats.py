@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from t5prep import sources
-from t5prep.errors import UsageError
+from t5prep.errors import SourceError, UsageError
 from t5prep.sources import Resolved, card
 
 SUFFIXES = {
@@ -71,7 +71,7 @@ class Format:
 
 @dataclasses.dataclass(frozen=True)
 class FileOptions:
-    """What a user says of files; each text may be empty. `column_names` are names with commas between them."""
+    """Hold what a user says of files; each text may be empty. `column_names` are names with commas between them."""
 
     format: str = ""
     encoding: str = "utf-8"
@@ -95,8 +95,12 @@ def detect(
     delimiter: str = "",
     escape: str = "",
     columns: Sequence[str] = (),
+    records: str = "",
 ) -> Format:
-    """Return the format of a file: `kind` where the user names it, else what its name tells, or `otherwise`. Raises UsageError."""
+    """Return the format of a file: `kind` where the user names it, else what its name tells, or `otherwise`.
+
+    Raises UsageError, and SourceError for `records` of a file that is no JSON.
+    """
     if kind and kind not in KINDS:
         raise UsageError(f'--format "{kind}": it is one of {", ".join(KINDS)}')
     known = kind or _kind(name) or otherwise
@@ -113,8 +117,15 @@ def detect(
         raise UsageError(f"--escape is for CSV, and {name} is {known}. For a TSV with it: --format csv --delimiter tab")
     if columns and known not in ("csv", "tsv", "conll"):
         raise UsageError(f"--columns names the columns of CSV, TSV and CoNLL, and {name} is {known}.")
+    if records and known != "jsonl":
+        raise SourceError(f"--records is for JSON documents, and {name} is {known}.")
     return Format(
-        known, encoding, delimiter="\t" if kind == "tsv" else delimiter, escape=escape, columns=tuple(columns)
+        known,
+        encoding,
+        records=records,
+        delimiter="\t" if kind == "tsv" else delimiter,
+        escape=escape,
+        columns=tuple(columns),
     )
 
 

@@ -17,14 +17,17 @@ from t5prep import sources
 from t5prep.dataset.settings import parse_columns, parse_escape
 from t5prep.errors import SourceError, UsageError
 from t5prep.reading import blocks, columns, text_rows
+from t5prep.reading.formats import FileOptions
 from t5prep.reading.rows import Record
 
 
-def rows_of(path: Path, *, size: int = 1 << 20, encoding: str = "utf-8", **how: Any) -> list[Record | str]:
+def rows_of(
+    path: Path, *, size: int = 1 << 20, kind: str = "", column_names: Sequence[str] = (), **how: str
+) -> list[Record | str]:
     """The records and reasons of a file, read by rows and as columns; both are the same."""
     (file,) = sources.resolve(str(path)).files
-    how = {"kind": "", **how}
-    scanned = list(blocks.scan_element(file, encoding=encoding, block_bytes=size, **how))
+    options = FileOptions(format=kind, column_names=",".join(column_names), **how)
+    scanned = list(blocks.scan_element(file, options, block_bytes=size))
     by_row = [row for block in scanned for row in blocks.read(block) if not row.blank]
     names = tuple(dict.fromkeys(name for row in by_row for name in row.record or ()))
     by_column = [row for block in scanned for row in columns.read(block, names=names).rows()]
@@ -70,13 +73,13 @@ def test_a_table_without_a_header_has_all_its_rows(
     rows, path = table(seed), tmp_path / "rows.csv"
     with open(path, "w", newline="", encoding="utf-8") as file:
         csv.writer(file, delimiter=delimiter, quoting=quoting).writerows(rows)  # type: ignore[arg-type]
-    assert rows_of(path, columns=NAMES, delimiter=delimiter, size=size) == records(rows)
+    assert rows_of(path, column_names=NAMES, delimiter=delimiter, size=size) == records(rows)
 
 
 def test_what_divides_columns_without_names_is_found(tmp_path: Path) -> None:
     path = tmp_path / "emotions.csv"
     path.write_text("i felt this, and this, and that;joy\ni felt that;fear\n")
-    assert rows_of(path, columns=("text", "label")) == [
+    assert rows_of(path, column_names=("text", "label")) == [
         {"text": "i felt this, and this, and that", "label": "joy"},
         {"text": "i felt that", "label": "fear"},
     ]
@@ -84,17 +87,17 @@ def test_what_divides_columns_without_names_is_found(tmp_path: Path) -> None:
     with pytest.raises(
         SourceError, match=r'both divide its first line into 2 columns\. Say which one it is: --delimiter ";"'
     ):
-        rows_of(path, columns=("text", "label"))
+        rows_of(path, column_names=("text", "label"))
     path.write_text("ham\tsee, you; there\nspam\tbuy\n")
-    assert rows_of(path, columns=("label", "text"), kind="tsv")[0] == {"label": "ham", "text": "see, you; there"}
+    assert rows_of(path, column_names=("label", "text"), kind="tsv")[0] == {"label": "ham", "text": "see, you; there"}
 
 
 def test_names_that_the_first_line_gives_already_are_refused(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("text,label\na,b\n")
     with pytest.raises(SourceError, match="names its columns in its first line, text,label: leave out --columns"):
-        rows_of(tmp_path / "rows.csv", columns=("text", "label"))
+        rows_of(tmp_path / "rows.csv", column_names=("text", "label"))
     assert (
-        rows_of(tmp_path / "rows.csv", columns=("a", "b", "c"))
+        rows_of(tmp_path / "rows.csv", column_names=("a", "b", "c"))
         == ["wrong number of fields: 2 where there are 3 columns"] * 2
     )
 
@@ -211,7 +214,7 @@ def test_a_sentence_of_conll_is_a_row(tmp_path: Path, size: int, end: str) -> No
         "wrong number of fields: 4 where there are 2 columns, at the word row",
     ]
     (tmp_path / "wnut.txt").write_text("New York\tB-LOC\nis\tO\n")
-    assert rows_of(tmp_path / "wnut.txt", kind="conll", columns=("words", "ner")) == [
+    assert rows_of(tmp_path / "wnut.txt", kind="conll", column_names=("words", "ner")) == [
         {"words": ["New York", "is"], "ner": ["B-LOC", "O"]}
     ]
 

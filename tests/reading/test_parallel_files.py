@@ -7,6 +7,7 @@ from t5prep import sources
 from t5prep.errors import SourceError, UsageError
 from t5prep.reading import blocks
 from t5prep.reading.blocks import Pair
+from t5prep.reading.formats import FileOptions
 
 ENDINGS = ((".source", ".target"), (".en", ".ro"))
 
@@ -17,7 +18,7 @@ def raw(folder: Path) -> tuple[sources.RawFile, ...]:
 
 def rows(folder, **options):
     (pair,) = blocks.match(raw(folder), ENDINGS)
-    found = list(blocks.scan_element(pair, kind="", encoding="utf-8", **options))
+    found = list(blocks.scan_element(pair, FileOptions(), **options))
     return found, [row for block in found for row in blocks.read(block)]
 
 
@@ -76,7 +77,7 @@ def test_a_lone_file_is_scanned_as_it_is(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"source": "x", "target": "y"}\n')
     (element,) = blocks.match(raw(tmp_path), ENDINGS)
     assert not isinstance(element, Pair)
-    (block,) = blocks.scan_element(element, kind="", encoding="utf-8")
+    (block,) = blocks.scan_element(element, FileOptions())
     assert block.file == element
 
 
@@ -84,6 +85,6 @@ def test_a_name_that_says_no_format_has_that_of_its_task(tmp_path):
     (tmp_path / "train.ro").write_bytes("Bună.\n".encode())
     (element,) = blocks.match(raw(tmp_path), ())
     with pytest.raises(UsageError, match="does not say what format"):
-        list(blocks.scan_element(element, kind="", encoding="utf-8"))
-    (block,) = blocks.scan_element(element, kind="", encoding="utf-8", otherwise="text")
+        list(blocks.scan_element(element, FileOptions()))
+    (block,) = blocks.scan_element(element, FileOptions(), otherwise="text")
     assert [row.record for row in blocks.read(block)] == [{"text": "Bună."}]

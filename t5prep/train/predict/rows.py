@@ -273,7 +273,7 @@ class Rows:
         lines = first is not None and first.format.kind == "text"
         names = () if lines or first is None else blocks.column_names(first)
         if trained and trained.columns and first and first.format.headed and not self._fits(names, lines=lines):
-            self._names = FileOptions(column_names=trained.columns).names
+            self._names = trained.file_options.names
             first = next(self._scan(self._files[0]), None)
             names = () if first is None else blocks.column_names(first)
         if asking.name and first and not self._fits(names, lines=lines):
@@ -309,16 +309,21 @@ class Rows:
         says = named.endswith(tuple(formats.SUFFIXES))
         given, trained = self._reading.files, self._trained
         kind = given.format or ("" if says else "text" if of_pair or named == STDIN else self.asking.format)
-        form = formats.detect(file.name, kind=kind, delimiter=given.delimiter, escape=given.escape, columns=given.names)
+        form = formats.detect(
+            file.name,
+            kind=kind,
+            delimiter=given.delimiter,
+            escape=given.escape,
+            columns=given.names,
+            records=given.records,
+        )
         if self._names and form.headed:
             form = dataclasses.replace(form, columns=tuple(self._names))
         if form.kind == "csv" and trained:
             delimiter, escape = form.delimiter or trained.delimiter, form.escape or trained.escape
             form = dataclasses.replace(form, delimiter=delimiter, escape=escape)
-        if given.records and form.kind != "jsonl":
-            raise SourceError(f"--records is for JSON documents, and {file.name} is {form.kind}.")
         encoding = "utf-8" if form.kind == "parquet" else self._encoding_of(file)
-        yield from blocks.scan(file, dataclasses.replace(form, encoding=encoding, records=given.records))
+        yield from blocks.scan(file, dataclasses.replace(form, encoding=encoding))
 
     def _encoding_of(self, file: RawFile) -> str:
         """Return the encoding of a text file: the one that was named, else that of the model's data.
