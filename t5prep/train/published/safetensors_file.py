@@ -13,12 +13,28 @@ from t5prep.io import paths
 from t5prep.train.published import stored
 from t5prep.train.published.stored import LazyArray, UnreadableError, in_file, size_of
 
-DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-# The format's other dtypes: those of buffers, and of weights that were quantized.
-OTHER_DTYPES = {
-    **{"BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32"},
-    **{"U64": "uint64", "I64": "int64", "C64": "complex64", "F8_E4M3": "float8_e4m3", "F8_E5M2": "float8_e5m2"},
-    **{"F8_E8M0": "float8_e8m0", "F6_E2M3": "float6_e2m3", "F6_E3M2": "float6_e3m2", "F4": "float4"},
+# The format's dtypes: those of weights, of buffers, and of weights that were quantized.
+DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "U16": "uint16",
+    "I16": "int16",
+    "U32": "uint32",
+    "I32": "int32",
+    "U64": "uint64",
+    "I64": "int64",
+    "C64": "complex64",
+    "F8_E4M3": "float8_e4m3",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0",
+    "F6_E2M3": "float6_e2m3",
+    "F6_E3M2": "float6_e3m2",
+    "F4": "float4",
 }
 # The bytes of a value of each dtype that is written.
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "U8": 1}
@@ -74,7 +90,7 @@ def header(tensors: Mapping[str, tuple[str, Sequence[int]]], metadata: Mapping[s
 
 def _tensor(path: Path, entry: dict, values: int) -> LazyArray:
     """Return one tensor; the values of all tensors begin at byte `values`."""
-    dtype, shape = {**DTYPES, **OTHER_DTYPES}.get(entry["dtype"], str(entry["dtype"])), entry["shape"]
+    dtype, shape = DTYPES.get(entry["dtype"], str(entry["dtype"])), entry["shape"]
     begin, end = entry["data_offsets"]
     if not (type(begin) is type(end) is int and begin >= 0 and end - begin == size_of(dtype, shape)):
         raise UnreadableError(f"a tensor of shape {tuple(shape)} lies from byte {begin} to {end}")

@@ -93,21 +93,19 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "float16": np.dtype("<f2"),
     "bfloat16": np.dtype(tf.bfloat16.as_numpy_dtype),
 }
-# Other dtypes that tensors of a checkpoint may have, by their bits: buffers such as BERT's `position_ids`, quantized weights.
+# The bits of the other dtypes that tensors of a checkpoint may have: buffers such as BERT's `position_ids`, quantized weights.
 OTHER_DTYPES = {
-    **{
-        "bool": 8,
-        "uint8": 8,
-        "int8": 8,
-        "uint16": 16,
-        "int16": 16,
-        "uint32": 32,
-        "int32": 32,
-        "uint64": 64,
-        "int64": 64,
-    },
-    **{"complex64": 64, "complex128": 128, "float8_e4m3": 8, "float8_e5m2": 8, "float8_e8m0": 8},
-    **{"float6_e2m3": 6, "float6_e3m2": 6, "float4": 4},
+    dtype: bits
+    for bits, dtypes in {
+        4: "float4",
+        6: "float6_e2m3 float6_e3m2",
+        8: "bool uint8 int8 float8_e4m3 float8_e5m2 float8_e8m0",
+        16: "uint16 int16",
+        32: "uint32 int32",
+        64: "uint64 int64 complex64",
+        128: "complex128",
+    }.items()
+    for dtype in dtypes.split()
 }
 
 
@@ -143,9 +141,7 @@ def without_values(*, dtype: str, shape: Sequence[int]) -> LazyArray:
 
 def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[tuple[int, int]]) -> LazyArray:
     """Return a tensor whose values are in several pieces, each (offset, bytes). Raises UnreadableError."""
-    size = size_of(dtype, shape)
-    if dtype not in DTYPES:
-        raise UnreadableError(f"it has a tensor of {dtype}, and weights are float64, float32, float16 or bfloat16")
+    size = weight_size(dtype, shape)
     if sum(length for _, length in pieces) != size:
         raise UnreadableError(f"a tensor of shape {tuple(shape)} has {sum(n for _, n in pieces):,} bytes, not {size:,}")
     end = path.stat().st_size
@@ -175,6 +171,14 @@ def size_of(dtype: str, shape: Sequence[int]) -> int:
         raise UnreadableError(f"it has a tensor of shape {tuple(shape)}")
     bits = OTHER_DTYPES[dtype] if dtype in OTHER_DTYPES else 8 * DTYPES[dtype].itemsize
     return -(-math.prod(shape) * bits // 8)
+
+
+def weight_size(dtype: str, shape: Sequence[int]) -> int:
+    """Return the bytes of a weight. Raises UnreadableError as `size_of` does, and for a dtype that no weight has."""
+    size = size_of(dtype, shape)
+    if dtype not in DTYPES:
+        raise UnreadableError(f"it has a tensor of {dtype}, and weights are float64, float32, float16 or bfloat16")
+    return size
 
 
 def read_small(path: Path, most: int) -> bytes:

@@ -27,7 +27,7 @@ from t5prep.train.published.stored import (
     LazyArray,
     UnreadableError,
     read_small,
-    size_of,
+    weight_size,
 )
 
 NAME = "checkpoint"
@@ -162,7 +162,7 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
         raise UnreadableError(f"the array {name} is missing") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UnreadableError(f"{name}/.zarray is damaged") from error
-    size_of(dtype, shape), size_of(dtype, chunk)
+    weight_size(dtype, shape), weight_size(dtype, chunk)
     if not plain or kind not in (None, "gzip", "zlib") or len(shape) != len(chunk) or not all(chunk):
         raise UnreadableError(f"the array {name} is of a kind that T5X does not write ({kind})")
     # A chunk is unpacked whole: one larger than its array would take memory that the shape does not tell.
@@ -172,7 +172,7 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
     def values(place: tuple[int, ...]) -> np.ndarray:
         file = folder / name / (separator.join(map(str, place)) or "0")
         try:
-            whole = size_of(dtype, chunk)
+            whole = weight_size(dtype, chunk)
             raw = read_small(file, whole + whole // 8 + 1024)  # what cannot be compressed becomes a little larger
             if kind is not None:  # at most one byte too many: what is larger than its chunk is not unpacked
                 raw = zlib.decompressobj(GZIP_OR_ZLIB).decompress(raw, whole + 1)

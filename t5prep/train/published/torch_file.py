@@ -20,15 +20,18 @@ from t5prep.train.published.stored import DTYPES, Index, LazyArray, UnreadableEr
 
 # PyTorch's storages by the dtype of their values. Weights have floats; buffers such as `position_ids`, whole numbers.
 STORAGES = {
-    **{"DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16"},
-    **{
-        "LongStorage": "int64",
-        "IntStorage": "int32",
-        "ShortStorage": "int16",
-        "CharStorage": "int8",
-        "ByteStorage": "uint8",
-    },
-    **{"BoolStorage": "bool", "ComplexFloatStorage": "complex64", "ComplexDoubleStorage": "complex128"},
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
 }
 # A model has some hundred tensors; a pickle with far more values is not a model.
 MOST_INSTRUCTIONS = 5_000_000

@@ -56,8 +56,8 @@ def another(path: Path, make: Callable[[Path], object]) -> None:
     make(path)
 
 
-def with_chunks(path: Path, chunks: list[int]) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"chunks": chunks}))
+def with_entry(path: Path, **entry: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | entry))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,11 @@ def with_chunks(path: Path, chunks: list[int]) -> None:
         (lambda place: another(place / "0.0", os.mkfifo), r"0\.0 is damaged"),
         (lambda place: another(place / "0.0", lambda at: at.symlink_to("/dev/zero")), r"0\.0 is damaged"),
         (lambda place: os.truncate(place / "0.0", 1 << 40), r"0\.0 is larger than what it can hold"),
-        (lambda place: with_chunks(place / ".zarray", [1 << 50, 8]), "has chunks that are larger than itself"),
+        (lambda place: with_entry(place / ".zarray", chunks=[1 << 50, 8]), "has chunks that are larger than itself"),
+        (
+            lambda place: with_entry(place / ".zarray", dtype="int32"),
+            "it has a tensor of int32, and weights are float64",
+        ),
     ],
 )
 def test_a_damaged_checkpoint_of_t5x_is_one_sentence(tmp_path: Path, harm: Callable[[Path], object], said: str) -> None:
