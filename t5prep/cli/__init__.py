@@ -16,6 +16,7 @@ if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN and (
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import atexit
+import collections
 import contextlib
 import dataclasses
 import faulthandler
@@ -28,7 +29,7 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _failing, _repeats, _terminal
+from t5prep.cli import _failing, _terminal
 from t5prep.errors import did_you_mean
 from t5prep.io import signals
 from t5prep.version import __version__
@@ -81,7 +82,7 @@ class _Commands(click.Group):
             ctx.fail(f'There is no command "{args[0]}".{did_you_mean(args[0], self.list_commands(ctx))}')
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
-            _repeats.refuse(command, ctx, rest)
+            _refuse_repeats(command, ctx, rest)
         return name, command, rest
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
@@ -136,6 +137,25 @@ class _Commands(click.Group):
             if (message := _failing.sentence(error)) is None:
                 raise
             raise message from error
+
+
+def _refuse_repeats(command: click.Command, parent: click.Context, args: Sequence[str]) -> None:
+    """Raise UsageError if an option of a command, or of its subcommand, is given twice in the arguments and may be given once.
+
+    click would silently take the last value.
+    """
+    context = command.context_class(command, parent=parent, info_name=command.name)
+    try:
+        _, rest, given = command.make_parser(context).parse_args(list(args))
+    except click.UsageError:
+        return  # the command says it when it parses its arguments
+    counts = collections.Counter(parameter for parameter in given if isinstance(parameter, click.Option))
+    for option, count in counts.items():
+        if count > 1 and not (option.multiple or option.count or option.is_eager):
+            name = max(option.opts, key=len)
+            raise click.UsageError(f"{name} is given {count} times. Give it once.", context)
+    if isinstance(command, click.Group) and rest and (inner := command.get_command(context, rest[0])):
+        _refuse_repeats(inner, context, rest[1:])
 
 
 def _advised(error: click.UsageError, group: click.Context) -> str:
