@@ -6,8 +6,8 @@
 import collections
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from t5prep.errors import SourceError
 from t5prep.io import addresses
@@ -24,6 +24,8 @@ from t5prep.sources.opening import (
     unpacked_name,
 )
 from t5prep.sources.raw import RawFile, Resolved, parse
+
+T = TypeVar("T")
 
 __all__ = [
     "RawFile",
@@ -121,14 +123,8 @@ def resolve_all(
             origins[name] = number
             files.append(dataclasses.replace(file, name=name))
     joined = _JOINED.join(part.uri for part in parts)
-    class_names: dict[str, tuple[str, ...]] = {}
-    parameters: dict[str, Any] = {}
-    for merged, each in [(class_names, part.class_names) for part in parts] + [
-        (parameters, part.parameters) for part in parts
-    ]:
-        for name, value in each.items():
-            if merged.setdefault(name, value) != value:
-                raise SourceError(f"{joined}: their cards differ in {name}. Prepare each alone.")
+    class_names = _merge([part.class_names for part in parts], uri=joined)
+    parameters = _merge([part.parameters for part in parts], uri=joined)
     has_splits = [any(file.split for file in part.files) for part in parts]
     if any(has_splits) and not all(has_splits):
         raise SourceError(f"{joined}: the card of one tells splits, and others have none. {split_names.ADVICE}")
@@ -143,6 +139,16 @@ def resolve_all(
         is_named=all(part.is_named for part in parts),
         origins=origins,
     )
+
+
+def _merge(cards: Iterable[Mapping[str, T]], *, uri: str) -> dict[str, T]:
+    """Return what several cards say together. Raises SourceError if two say different things of one name."""
+    merged: dict[str, T] = {}
+    for card in cards:
+        for name, value in card.items():
+            if merged.setdefault(name, value) != value:
+                raise SourceError(f"{uri}: their cards differ in {name}. Prepare each alone.")
+    return merged
 
 
 def _sample() -> Resolved:
