@@ -266,7 +266,6 @@ NO_KINDS = ("pretrainedtokenizerfast", "tokenizersbackend")
 JSON, WORDS, PAIRS, MERGES = "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"
 PIECES = "spm.model"
 # Of these files, the first one that is there is read.
-CONTENTS = (JSON, WORDS, PAIRS, PIECES)
 FILES = (JSON, WORDS, f"{PAIRS} with {MERGES}", PIECES)
 
 

@@ -14,9 +14,7 @@ from t5prep.tokens.special_tokens import CONFIG, SENTINEL
 from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 
 JSON = "tokenizer.json"
-# The classes of transformers that build SentencePiece's steps for a T5, by their names without "Fast".
-T5_CLASSES = ("t5tokenizer", "mt5tokenizer", "umt5tokenizer")
-# transformers 5 keeps the vocabulary of these classes' tokenizer.json and builds all steps anew.
+# transformers 5 keeps the vocabulary of these classes' tokenizer.json and builds all steps anew; names without "Fast".
 BERT_CLASSES = ("berttokenizer", "distilberttokenizer", "electratokenizer")
 ROBERTA_CLASSES = ("robertatokenizer",)
 LLAMA_CLASSES = ("llamatokenizer",)
