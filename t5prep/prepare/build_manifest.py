@@ -114,7 +114,7 @@ def assemble(
 def text_facts(counts: TextCounts, *, repeats: bool) -> manifest.TextFacts:
     """Return what the manifest says of texts; repeats: repeated rows were counted."""
     most = sorted(counts.characters.items(), key=lambda item: (-item[1], item[0]))[:MOST_CHARACTERS]
-    repeated = manifest.Repeats(*counts.repeats.repeated()) if repeats else None
+    repeated = counts.repeats.repeated() if repeats else None
     return manifest.TextFacts(counts.rows, counts.inputs_unknown, counts.targets_unknown, most, counts.markup, repeated)
 
 

@@ -10,11 +10,12 @@ import dataclasses
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from t5prep.dataset.manifest import Repeats
 from t5prep.prepare.record_counts import MOST_LABELS
 from t5prep.tasks.example_table import Inputs, byte_edges
 from t5prep.tokens.ragged import Ragged
@@ -116,14 +117,6 @@ def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([one, powers]), np.concatenate([one, inverses])
 
 
-class Repeated(NamedTuple):
-    """Count the rows that repeat another row, and those of them that repeat a row of another split; `exact` or estimated."""
-
-    rows: int
-    across_splits: int
-    exact: bool
-
-
 @dataclasses.dataclass
 class RepeatCounts:
     """Count equal rows by the digests of their ids: those with the smallest digests, each with all its rows.
@@ -178,12 +171,12 @@ class RepeatCounts:
                 below = found < np.uint64(self.bound)
                 self.counted[split] = found[below], counts[below]
 
-    def repeated(self) -> Repeated:
-        """Return how many rows repeat another one."""
+    def repeated(self) -> Repeats:
+        """Return how many rows repeat another one, as the manifest says it."""
         self.combine()
         splits = sorted(self.counted, key=lambda split: (split != "train", split))
         if not splits:
-            return Repeated(0, 0, True)
+            return Repeats(0, 0, True)
         found = np.concatenate([self.counted[split][0] for split in splits])
         counts = np.concatenate([self.counted[split][1] for split in splits])
         different, first = np.unique(found, return_index=True)
@@ -193,7 +186,7 @@ class RepeatCounts:
         repeats, across = sample - len(different), int(counts[others].sum())
         is_exact = self.bound == 1 << 64
         scale = 1.0 if is_exact or not sample else self.rows / sample
-        return Repeated(round(repeats * scale), round(across * scale), is_exact)
+        return Repeats(round(repeats * scale), round(across * scale), is_exact)
 
 
 @dataclasses.dataclass

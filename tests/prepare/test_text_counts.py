@@ -14,7 +14,7 @@ from preparing import prepared
 from t5prep.dataset.manifest import Manifest, Repeats, TextFacts
 from t5prep.errors import TaskError
 from t5prep.prepare import text_counts
-from t5prep.prepare.text_counts import RepeatCounts, Repeated, digests
+from t5prep.prepare.text_counts import RepeatCounts, digests
 from t5prep.tokens import ragged
 from t5prep.tokens.ragged import Ragged
 
@@ -25,7 +25,7 @@ def lists_of(rows: list[list[int]]) -> Ragged:
     return ragged.of([np.array(row, np.int32) for row in rows])
 
 
-def brute_force(rows: list[tuple[str, int]]) -> Repeated:
+def brute_force(rows: list[tuple[str, int]]) -> Repeats:
     """Count repeated rows one by one; each row is its split and its content."""
     of_train = {content for split, content in rows if split == "train"}
     splits_of = collections.defaultdict(set)
@@ -33,7 +33,7 @@ def brute_force(rows: list[tuple[str, int]]) -> Repeated:
         splits_of[content].add(split)
     across = sum(split != min(splits_of[content], key=lambda name: (name != "train", name)) for split, content in rows)
     assert of_train <= splits_of.keys()
-    return Repeated(len(rows) - len(splits_of), across, True)
+    return Repeats(len(rows) - len(splits_of), across, True)
 
 
 @pytest.mark.parametrize("seed", range(5))
