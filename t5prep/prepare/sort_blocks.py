@@ -143,7 +143,7 @@ class BlockSorter:
         entries["high"], entries["low"] = positions["high"], positions["low"]
         entries["file"] = np.array([self._numbers[name] for name, _ in block.files])[of_file]
         entries["row"] = rows
-        entries["unknown"], entries["target"] = _count(inputs, self._unk_id), targets
+        entries["unknown"], entries["target"] = inputs.occurrences(self._unk_id), targets
         for name in ("tokens", "target_tokens", "markup"):
             entries[name] = kept[name].to_numpy()
         order = np.lexsort((positions["low"], positions["high"], of))
@@ -185,7 +185,7 @@ class BlockSorter:
         counts = TextCounts(rows=len(entries), markup=int(np.count_nonzero(entries["markup"])))
         counts.inputs_unknown = int(np.count_nonzero(entries["unknown"]))
         if self._settings.target == "text":
-            counts.targets_unknown = int(np.count_nonzero(_count(labels, self._unk_id)))
+            counts.targets_unknown = int(np.count_nonzero(labels.occurrences(self._unk_id)))
         counts.add_unknown([text for text in table["unknown"].drop_null().to_pylist() if text])
         if self._settings.dedup == "none":
             names, of = split_of
@@ -299,11 +299,6 @@ def _flat(column: pa.ChunkedArray) -> Ragged:
         lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], column.type)
     offsets = lists.offsets.to_numpy().astype(np.int64)
     return Ragged(lists.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0])
-
-
-def _count(lists: Ragged, token: int) -> np.ndarray:
-    """Return how often a token stands in each list, `int64[n]`."""
-    return np.diff(np.searchsorted(np.flatnonzero(lists.ids == token), lists.starts))
 
 
 def _target_digests(labels: Ragged) -> np.ndarray:

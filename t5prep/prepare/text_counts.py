@@ -40,8 +40,10 @@ class UnknownTexts:
 
     def __call__(self, inputs: Inputs, targets: pa.LargeStringArray | None, ids: Ragged, labels: Ragged | None) -> str:
         """Return the counts of some rows as JSON, "" if none holds an unknown token; without labels, targets are no texts."""
-        in_inputs = _having(ids, self._tokenizer.unk_id)
-        in_targets = np.zeros(0, np.int64) if labels is None else _having(labels, self._tokenizer.unk_id)
+        in_inputs = np.flatnonzero(ids.occurrences(self._tokenizer.unk_id))
+        in_targets = (
+            np.zeros(0, np.int64) if labels is None else np.flatnonzero(labels.occurrences(self._tokenizer.unk_id))
+        )
         if not len(in_inputs) and not len(in_targets):
             return ""
         counts = self._of_inputs(inputs, in_inputs)
@@ -82,11 +84,6 @@ class UnknownTexts:
         if character not in self._is_unknown:
             self._is_unknown[character] = self._tokenizer.unk_id in self._tokenizer.encode(character)
         return self._is_unknown[character]
-
-
-def _having(lists: Ragged, token: int) -> np.ndarray:
-    """Return which lists hold a token: int64[n], the numbers of these lists."""
-    return np.flatnonzero(np.diff(np.searchsorted(np.flatnonzero(lists.ids == token), lists.starts)))
 
 
 def digests(inputs: Ragged, labels: Ragged) -> np.ndarray:

@@ -27,6 +27,10 @@ class Ragged(NamedTuple):
         edges = self.starts.tolist()
         return [self.ids[start:end] for start, end in itertools.pairwise(edges)]
 
+    def occurrences(self, token: int) -> np.ndarray:
+        """Return how often a token stands in each list: int64[lists]."""
+        return np.diff(np.searchsorted(np.flatnonzero(self.ids == token), self.starts))
+
     def joined(self, edges: np.ndarray) -> "Ragged":
         """Return neighbouring lists as one: those from `edges[i]` to `edges[i + 1]`, int64[joined lists + 1]."""
         return Ragged(self.ids, self.starts[edges])
