@@ -24,12 +24,19 @@ SPACE = "▁"
 
 @functools.lru_cache(maxsize=1)
 def is_written(content: bytes) -> bool:
-    """Check whether the content of a tokenizer.json is of a model that writes texts, and has a BPE model.
+    """Check whether the content of a tokenizer.json is of a model that writes texts (`writes_texts`)."""
+    try:
+        return writes_texts(json.loads(content))
+    except (ValueError, RecursionError):
+        return False  # whoever reads it says what is wrong
+
+
+def writes_texts(whole: Mapping[str, Any]) -> bool:
+    """Check whether a tokenizer.json is of a model that writes texts, and has a BPE or a Unigram model.
 
     An encoder's puts tokens before and after a text, or has no EOS of these (EuroBERT's), and has no sentinels.
     """
     try:
-        whole = json.loads(content)
         if whole["model"].get("type") not in ("BPE", "Unigram"):
             return False
         texts = {str(one["content"]) for one in whole["added_tokens"]}
@@ -38,18 +45,18 @@ def is_written(content: bytes) -> bool:
         return False  # whoever reads it says what is wrong
 
 
-def begins_texts(content: bytes) -> bool:
-    """Check whether the content of a tokenizer.json is of a model that writes texts, and puts tokens before them."""
-    return is_written(content) and bool(encoder_tokenizer.around(json.loads(content)).first)
+def begins_texts(whole: Mapping[str, Any]) -> bool:
+    """Check whether a tokenizer.json is of a model that writes texts, and puts tokens before them."""
+    return writes_texts(whole) and bool(encoder_tokenizer.around(whole).first)
 
 
-def puts_space(content: bytes) -> bool:
-    """Check whether the content of a tokenizer.json is of a BPE model that writes texts, and puts a space before them (Llama's).
+def puts_space(whole: Mapping[str, Any]) -> bool:
+    """Check whether a tokenizer.json is of a BPE model that writes texts, and puts a space before them (Llama's).
 
-    >>> puts_space(b"")
+    >>> puts_space({})
     False
     """
-    if not is_written(content) or (whole := json.loads(content))["model"].get("type") != "BPE":
+    if not writes_texts(whole) or whole["model"].get("type") != "BPE":
         return False
     normalizers = encoder_tokenizer.steps(whole.get("normalizer"), "normalizers")
     splitters = encoder_tokenizer.steps(whole.get("pre_tokenizer"), "pretokenizers")

@@ -287,16 +287,15 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
     try:
         if JSON in files.names:
             content = files.read(JSON)
-            if not is_encoders and not frame_of(json.loads(content)):
-                return None
-            return with_added(content, files)
+            document = json.loads(content)
+            return with_added(content, document, files)[0] if is_encoders or frame_of(document) else None
         if WORDS in files.names:
             lines = files.read(WORDS).decode().removesuffix("\n").split("\n")  # some pieces are other line breaks
-            return with_added(word_pieces([line.removesuffix("\r") for line in lines], config), files)
+            return _complete(word_pieces([line.removesuffix("\r") for line in lines], config), files)
         if {PAIRS, MERGES} <= files.names:
             return of_pairs(files, config)
         if PIECES in files.names and is_encoders:
-            return with_added(sentence_pieces(files.read(PIECES)), files)
+            return _complete(sentence_pieces(files.read(PIECES)), files)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
             f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again."
@@ -309,15 +308,21 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
 def of_pairs(files: ModelFiles, config: Mapping[str, Any]) -> bytes:
     """Return the tokenizer of a `vocab.json` and a `merges.txt`. Raises ValueError, TypeError, KeyError or AttributeError."""
     merges = files.read(MERGES).decode().split("\n")
-    return with_added(byte_pairs(json.loads(files.read(PAIRS)), merges, config), files)
+    return _complete(byte_pairs(json.loads(files.read(PAIRS)), merges, config), files)
 
 
-def with_added(content: bytes, files: ModelFiles) -> bytes:
-    """Return a `tokenizer.json` with the tokens that the small files beside it add. Raises TokenizerError if they disagree."""
-    document = json.loads(content)
+def _complete(content: bytes, files: ModelFiles) -> bytes:
+    return with_added(content, json.loads(content), files)[0]
+
+
+def with_added(content: bytes, document: dict[str, Any], files: ModelFiles) -> tuple[bytes, dict[str, Any]]:
+    """Return a `tokenizer.json`, as bytes and parsed, with the tokens that the small files beside it add.
+
+    Raises TokenizerError if they disagree.
+    """
     merged = special_tokens.merge_added(document, special_tokens.in_small_files(files), name=files.name)
     same = merged["added_tokens"] == sorted(document["added_tokens"], key=lambda token: int(token["id"]))
-    return content if same else json.dumps(merged, ensure_ascii=False).encode()
+    return (content, document) if same else (json.dumps(merged, ensure_ascii=False).encode(), merged)
 
 
 # Encode and decode text for models with only an encoder (BERT, RoBERTa, ...) by their `tokenizer.json`.

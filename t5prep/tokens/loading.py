@@ -7,7 +7,9 @@ a text, by its version or by which file it reads, the directory is refused (`fol
 
 import difflib
 import functools
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from t5prep.errors import TokenizerError, UsageError
 from t5prep.io import model_files, paths
@@ -56,7 +58,9 @@ def load(name: str) -> Tokenizer:
         content = paths.read(found)
     except OSError as error:
         raise TokenizerError(f"{found} cannot be read ({error.strerror}).") from error
-    return of_content(_of_json(content, name=name) if found.suffix == ".json" else content, name=name)
+    if found.suffix == ".json":
+        content = _of_json(content, folder_checks.parse(content, name=name), name=name)
+    return of_content(content, name=name)
 
 
 def _of_folder(files: ModelFiles) -> Tokenizer:
@@ -65,16 +69,18 @@ def _of_folder(files: ModelFiles) -> Tokenizer:
     content = _of_encoder(files)
     if content is not None:
         return of_content(content, name=name)
-    file = _file_of(files)
+    written = files.read(JSON_NAME) if JSON_NAME in files.names else b""
+    document = folder_checks.parse(written, name=name) if JSON_NAME in files.names else {}
+    file = _file_of(files, document)
     if file == CONFIG_NAME:
         return _of_bytes(files)
     if file == encoder_tokenizer.PAIRS:
         return of_content(bpe_tokenizer.of_pairs(files), name=name)
     if file == JSON_NAME:
-        content = encoder_tokenizer.with_added(files.read(JSON_NAME), files)
-        folder_checks.check_small_files(files, folder_checks.parse(content, name=name))
-        return of_content(_of_json(content, name=name), name=name)
-    return _of_sentencepiece(files, file)
+        content, document = encoder_tokenizer.with_added(written, document, files)
+        folder_checks.check_small_files(files, document)
+        return of_content(_of_json(content, document, name=name), name=name)
+    return _of_sentencepiece(files, file, written, document)
 
 
 def _of_encoder(files: ModelFiles) -> bytes | None:
@@ -85,8 +91,10 @@ def _of_encoder(files: ModelFiles) -> bytes | None:
     return content
 
 
-def _of_sentencepiece(files: ModelFiles, file: str) -> Tokenizer:
+def _of_sentencepiece(files: ModelFiles, file: str, written: bytes, document: dict[str, Any]) -> Tokenizer:
     """Return the tokenizer of a SentencePiece model, with the sentinels and added tokens of the files beside it.
+
+    written, document: the tokenizer.json beside it, as bytes and parsed; both empty if there is none
 
     Raises TokenizerError where no ids are those of transformers.
     """
@@ -108,12 +116,11 @@ def _of_sentencepiece(files: ModelFiles, file: str) -> Tokenizer:
                 f" it. Write one: {folder_checks.save_command(name)}"
             )
         return tokenizer
-    folder_checks.check_same(tokenizer, folder_checks.parse(files.read(JSON_NAME), name=name), file=file)
-    content = encoder_tokenizer.with_added(files.read(JSON_NAME), files)
-    document = folder_checks.parse(content, name=name)
+    folder_checks.check_same(tokenizer, document, file=file)
+    content, document = encoder_tokenizer.with_added(written, document, files)
     folder_checks.check_small_files(files, document)
     users = [token for token in special_tokens.added_by_users(document) if int(token["id"]) >= tokenizer.vocab_size]
-    return of_content(_of_json(content, name=name), name=name) if users else tokenizer
+    return of_content(_of_json(content, document, name=name), name=name) if users else tokenizer
 
 
 def _of_bytes(files: ModelFiles) -> Tokenizer:
@@ -127,15 +134,13 @@ def _of_bytes(files: ModelFiles) -> Tokenizer:
     return Tokenizer(model_proto.model(), name=files.name)
 
 
-def _of_json(content: bytes, *, name: str) -> bytes:
+def _of_json(content: bytes, document: Mapping[str, Any], *, name: str) -> bytes:
     """Return the content that a run keeps for a `tokenizer.json` of a model that writes texts. Raises TokenizerError."""
-    document = folder_checks.parse(content, name=name)
-    if not bpe_tokenizer.is_written(content):
-        return sentencepiece_json.convert(content, name=name)
-    if document["model"].get("type") == "BPE":
+    writes_texts = bpe_tokenizer.writes_texts(document)
+    if writes_texts and document["model"].get("type") == "BPE":
         return content
-    if not special_tokens.added_by_users(document):
-        return sentencepiece_json.convert(content, name=name)
+    if not writes_texts or not special_tokens.added_by_users(document):
+        return sentencepiece_json.convert(document, name=name)
     sentencepiece_json.check_steps(document, name=name)
     return content
 
@@ -184,15 +189,17 @@ def json_of(name: str) -> bytes | None:
     return paths.read(found) if found.name == JSON_NAME else None
 
 
-def _file_of(files: ModelFiles) -> str:
-    """Return the name of the file from which a tokenizer is made. Raises TokenizerError if there is none."""
+def _file_of(files: ModelFiles, document: Mapping[str, Any]) -> str:
+    """Return the name of the file from which a tokenizer is made. Raises TokenizerError if there is none.
+
+    document: the tokenizer.json among the files, parsed; empty if there is none
+    """
     for name in (*MODEL_NAMES, JSON_NAME, encoder_tokenizer.PAIRS):
         if name in files.names and (name != encoder_tokenizer.PAIRS or encoder_tokenizer.MERGES in files.names):
             # Gemma's SentencePiece model does not say whether a text begins with <bos>, as T5Gemma 2's do, and Llama's not how
             # transformers writes the spaces that begin a text; their JSON files do.
-            content = files.read(JSON_NAME) if name in MODEL_NAMES and JSON_NAME in files.names else b""
-            begins = name == "tokenizer.model" and bpe_tokenizer.begins_texts(content)
-            return JSON_NAME if begins or bpe_tokenizer.puts_space(content) else name
+            begins = name == "tokenizer.model" and bpe_tokenizer.begins_texts(document)
+            return JSON_NAME if begins or (name in MODEL_NAMES and bpe_tokenizer.puts_space(document)) else name
     for name in (CONFIG_NAME, "config.json"):
         if special_tokens.read_object(files, name).get("tokenizer_class") == BYTES_CLASS:
             return CONFIG_NAME

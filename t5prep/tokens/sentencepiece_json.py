@@ -7,7 +7,6 @@ dropped, as SentencePiece does.
 
 import base64
 import functools
-import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -29,13 +28,12 @@ class Unlike(Exception):  # noqa: N818 - its message is the end of a TokenizerEr
     """Name the part of a file that SentencePiece does not do in the same way."""
 
 
-def convert(content: bytes, *, name: str) -> bytes:
-    """Return a serialized SentencePiece model for the content of a tokenizer.json.
+def convert(document: Mapping[str, Any], *, name: str) -> bytes:
+    """Return a serialized SentencePiece model for a tokenizer.json.
 
     Raises TokenizerError, naming `name`, when it is damaged or no SentencePiece model gives the same ids.
     """
     try:
-        document = json.loads(content)
         model = document["model"]
         if model.get("type", "Unigram") != "Unigram" or "vocab" not in model:
             raise Unlike(f"its model is {model.get('type', 'of another kind')}, and T5's tokenizers are Unigram")

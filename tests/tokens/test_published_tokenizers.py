@@ -92,7 +92,7 @@ def _trained(*, digits: bool) -> str:
 
 
 def convert(said: dict[str, Any]) -> Tokenizer:
-    return Tokenizer(sentencepiece_json.convert(json.dumps(said).encode(), name="it"), name="it")
+    return Tokenizer(sentencepiece_json.convert(said, name="it"), name="it")
 
 
 @pytest.mark.parametrize("digits", [True, False])

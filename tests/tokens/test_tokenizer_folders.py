@@ -359,3 +359,10 @@ def test_a_llama_without_padding_is_refused_for_that(tmp_path: Path) -> None:
     (folder / "tokenizer.model").unlink()
     with pytest.raises(TokenizerError, match=r"llama has no <pad>, so a T5-like model cannot use it\. Train one"):
         loading.load(str(folder))
+
+
+def test_a_damaged_tokenizer_json_of_a_t5_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    (tmp_path / "tokenizer.json").write_text('{"model": ')
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json is damaged \(JSONDecodeError\)"):
+        loading.load(str(tmp_path))
