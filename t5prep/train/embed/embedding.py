@@ -130,7 +130,7 @@ class Embedding:
         chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
         longest = (recipe.length if recipe else 0) or chosen.input_length
         if isinstance(opened.config, EncoderConfig):
-            longest = min(longest, opened.config.max_positions - opened.config.first_position)
+            longest = min(longest, opened.config.longest_input)
         self.length = length or longest
         chosen = dataclasses.replace(chosen, input_length=self.length)
         self._featurize = targets.featurizer_of(chosen, self._words, classes=opened.config.classes)

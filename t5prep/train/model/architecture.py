@@ -443,6 +443,11 @@ class EncoderConfig:
         """Return the row of the position embeddings of the first token: RoBERTa counts from the padding's id on."""
         return self.pad_token_id + 1 if self.family == "roberta" else 0
 
+    @property
+    def longest_input(self) -> int:
+        """Return the tokens of the longest input that the model has positions for."""
+        return self.max_positions - self.first_position
+
     @classmethod
     def from_json(cls, config: Mapping[str, Any]) -> "EncoderConfig":
         """Return the config of a parsed `config.json`. Raises UsageError for a variant that is not computed here.

@@ -54,11 +54,10 @@ def encode(weights: Weights, config: EncoderConfig, batch: Mapping[str, tf.Tenso
 
 def check_length(config: EncoderConfig, length: int) -> None:
     """Raise UsageError if the model has too few positions for inputs of a length."""
-    most = config.max_positions - config.first_position
-    if length > most:
+    if length > config.longest_input:
         raise UsageError(
-            f"The model has positions for {most} tokens, and the inputs have {length}: prepare them with"
-            f" --input-length {most}"
+            f"The model has positions for {config.longest_input} tokens, and the inputs have {length}: prepare them with"
+            f" --input-length {config.longest_input}"
         )
 
 

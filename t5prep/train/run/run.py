@@ -110,7 +110,7 @@ def settings_without_data(config: Config) -> Settings:
         return UNKNOWN_DATA
     length = MOST_TOKENS
     if isinstance(config, EncoderConfig):
-        length = min(length, config.max_positions - config.first_position)
+        length = min(length, config.longest_input)
     return dataclasses.replace(
         UNKNOWN_DATA, target=config.target, input_length=length, target_length=length if config.target == "tags" else 1
     )
