@@ -33,8 +33,8 @@ JSON_NAME, CONFIG_NAME = "tokenizer.json", "tokenizer_config.json"
 BYTES_CLASS = "ByT5Tokenizer"
 
 
-def load(name: str) -> Tokenizer:
-    """Return the tokenizer of a name: `sample:`, a file, a directory that holds one, or a Hub name.
+def load(name: str | ModelFiles) -> Tokenizer:
+    """Return the tokenizer of a name: `sample:`, a file, a directory that holds one, or a Hub name; or of a model's files.
 
     Raises TokenizerError.
 
@@ -42,6 +42,8 @@ def load(name: str) -> Tokenizer:
     An encoder's tokenizer (BERT's, RoBERTa's, ...) may be a `vocab.txt`, a `vocab.json` beside its `merges.txt`, or a `spm.model`.
     The other files of a directory or a Hub repository count as they do in transformers (`_of_folder`).
     """
+    if isinstance(name, ModelFiles):
+        return _of_folder(name)
     found = _find(name)
     if isinstance(found, ModelFiles):
         return _of_folder(found)

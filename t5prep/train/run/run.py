@@ -123,6 +123,11 @@ def is_run(name: str) -> bool:
     return tf.io.gfile.exists(f"{name.rstrip('/')}/{SETTINGS}")
 
 
+def files_of(name: str) -> ModelFiles | None:
+    """Return the files of a model in Hugging Face layout, None for a run. Raises UsageError where there is neither."""
+    return None if is_run(name) else model_files.find(name)
+
+
 def check_begin(out: str) -> None:
     """Raise OutputError if the directory for a run holds files that are not a run's."""
     there = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
@@ -166,7 +171,7 @@ def begin(
 
 
 def open_model(
-    name: str,
+    model: str | ModelFiles,
     *,
     which: str = "best",
     encoder: bool = False,
@@ -176,29 +181,28 @@ def open_model(
 ) -> Model:
     """Open a run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
 
-    With `encoder`, a model in Hugging Face layout needs no other weights than its encoder's; with `masked`, or where its
-    manifests say that it was trained so, an encoder's head is the one that fills masks. `for_classes` and `head_seed`: as
-    for `load_weights`.
+    `model` is its name, or its files where they are found already. With `encoder`, a model in Hugging Face layout needs no
+    other weights than its encoder's; with `masked`, or where its manifests say that it was trained so, an encoder's head is
+    the one that fills masks. `for_classes` and `head_seed`: as for `load_weights`.
     Raises UsageError, OutputError or TokenizerError.
     """
-    if not is_run(name):
-        files = model_files.find(name)
+    name = model if isinstance(model, str) else model.name
+    files = files_of(model) if isinstance(model, str) else model
+    if files:
+        manifests = _manifests_of(files)
+        copies = _copies(files.names, files.read, where=name, manifests=manifests)
         if peft_file.CONFIG_NAME in files.names:
             base = open_model(peft_file.base_of(files))
             shape, matrices = peft_file.load(files, base.config)
             lora.merge_arrays(base.weights, matrices, scale=shape.lora_alpha / shape.lora_rank)
             adapter = Adapter(peft_file.base_of(files), shape, matrices)
-            words = _tokenizer_in(name) or base.tokenizer
-            manifests = _manifests_of(files)
-            copies = _copies(files.names, files.read, where=name, manifests=manifests)
+            words = _tokenizer_in(files) or base.tokenizer
             return Model(name, base.config, base.weights, words, manifests, None, adapter, *copies)
-        manifests = _manifests_of(files)
-        copies = _copies(files.names, files.read, where=name, manifests=manifests)
         masked = masked or any(one.hides_tokens for one in manifests)
         config, weights = load_weights(
             files, encoder=encoder, masked=masked, for_classes=for_classes, head_seed=head_seed, say=say
         )
-        return Model(name, config, weights, _tokenizer_in(name), manifests, None, None, *copies)
+        return Model(name, config, weights, _tokenizer_in(files), manifests, None, None, *copies)
     path, state = checkpoints.choose(name, which=which)
     file = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
     vocabulary = f"{name}/{file}"
@@ -302,10 +306,10 @@ def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str], *,
         )
 
 
-def _tokenizer_in(name: str) -> Tokenizer | None:
+def _tokenizer_in(files: ModelFiles) -> Tokenizer | None:
     """Return a model's own tokenizer, or None if it has only weights: callers that need one raise the error."""
     try:
-        return loading.load(name)
+        return loading.load(files)
     except TokenizerError:
         return None
 
