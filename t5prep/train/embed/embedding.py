@@ -19,7 +19,7 @@ import numpy as np
 from t5prep import sources
 from t5prep.dataset import targets
 from t5prep.errors import Reject, UsageError
-from t5prep.io import atomic_files, gcs, model_files, signals
+from t5prep.io import atomic_files, gcs, signals
 from t5prep.sources import Resolved
 from t5prep.tokens import loading
 from t5prep.train.embed import sentence_recipe
@@ -103,9 +103,10 @@ class Embedding:
                 raise UsageError(f"--{name} is {number}, and must be at least {max(least, 1)}.")
         self.source = sources.resolve(source) if isinstance(source, str) else source
         self._named = isinstance(source, str)
-        recipe = None if run.is_run(model) else sentence_recipe.read(model_files.find(model))
+        files = run.files_of(model)
+        recipe = sentence_recipe.read(files) if files else None
         output, self._recipe = _choose(model, recipe, output)
-        opened = run.open_model(model, which=which, encoder=True)
+        opened = run.open_model(files or model, which=which, encoder=True)
         manifest = rows_of.choose(opened.manifests, name=reading.task)
         texts = column or ("" if manifest else rows_of.INPUT)
         asking = rows_of.asking_of(opened, manifest, trust_code=trust_code, column=texts)
@@ -135,9 +136,7 @@ class Embedding:
         chosen = dataclasses.replace(chosen, input_length=self.length)
         self._featurize = targets.featurizer_of(chosen, self._words, classes=opened.config.classes)
         self.output, self._batch = output, batch
-        self.width = opened.config.d_model
-        for step in self._recipe.after_pooling if self._recipe else ():
-            self.width = step.matrix.shape[1] if step else self.width
+        self.width = self._recipe.width(opened.config.d_model) if self._recipe else opened.config.d_model
         self.rows_of_file = rows or (ROWS if output.pooling == "none" else ROWS_OF_TEXTS)
         self._devices = devices
 
@@ -160,8 +159,10 @@ class Embedding:
                 stack.enter_context(hosts.together())
             rows = itertools.islice(iter(self.rows), self._reading.limit)
             first = list(itertools.islice(rows, self.rows_of_file))
+            texts = []
             if len(first) < self.rows_of_file:  # these are all
-                self._check_texts(self._ask(first))
+                texts = self._ask(first)
+                self._check_texts(texts)
             questions = itertools.chain(first, rows)
             stack.enter_context(run.held(out))
             if not gcs.is_gs(out) and hosts.writes():
@@ -175,7 +176,7 @@ class Embedding:
                     break
                 found = folder.finished(name_of(number))
                 kept += found is not None
-                shards.append(found or self._write_one(folder, name_of(number), some))
+                shards.append(found or self._write_one(folder, name_of(number), texts or self._ask(some)))
                 if watch:
                     watch(len(some), sum(len(one.text) for one in some))
             missing: collections.Counter[str] = collections.Counter()
@@ -186,20 +187,19 @@ class Embedding:
             folder.finish(shards, created_by=f"t5prep {__version__}", **names, **totals, missing=dict(missing))
         return Embedded(out, **totals, width=self.width, files=len(shards), kept=kept, missing=dict(missing))
 
-    def _check_texts(self, asked: Sequence[_Text]) -> None:
+    def _check_texts(self, texts: Sequence[_Text]) -> None:
         """Raise UsageError if no row of a whole source has a text."""
-        if any(one.ids is not None for one in asked):
+        if any(one.ids is not None for one in texts):
             return
-        reasons = collections.Counter(one.reason for one in asked)
+        reasons = collections.Counter(one.reason for one in texts)
         why = f": {', '.join(f'{reason} ({count:,})' for reason, count in reasons.most_common(3))}" if reasons else ""
         raise UsageError(
-            f"None of the {len(asked):,} rows of {self.source.uri} has a text{why}. Name the column that has it: --column NAME"
+            f"None of the {len(texts):,} rows of {self.source.uri} has a text{why}. Name the column that has it: --column NAME"
         )
 
-    def _write_one(self, folder: Folder, name: str, questions: Sequence[Question]) -> dict[str, Any]:
+    def _write_one(self, folder: Folder, name: str, texts: Sequence[_Text]) -> dict[str, Any]:
         """Compute the vectors of the rows of a file, and write it; return what is known of it."""
-        asked = self._ask(questions)
-        there = [one for one in asked if one.ids is not None]
+        there = [one for one in texts if one.ids is not None]
         lengths = np.array([len(one.ids) for one in there if one.ids is not None], np.int64)
         tokens, count, dtype = int(lengths.sum()), len(there), _DTYPES[self.output.dtype]
         vectors = itertools.chain.from_iterable(self._windows([one.ids for one in there if one.ids is not None]))
@@ -215,10 +215,10 @@ class Embedding:
             starts = np.concatenate([[0], np.cumsum(lengths)])
             tensors = {"starts": ("I64", starts.shape), "vectors": (dtype, (tokens, self.width))}
             values = itertools.chain([starts], vectors)
-        missing = [(one.id, one.reason) for one in asked if one.ids is None]
+        missing = [(one.id, one.reason) for one in texts if one.ids is None]
         reasons = collections.Counter(reason.partition(":")[0] for _, reason in missing)
         metadata = {"ids": _dumped([one.id for one in there]), "missing": _dumped(missing)}
-        known = {"rows": len(asked), "texts": count, "tokens": tokens, "cut": sum(one.cut for one in there)}
+        known = {"rows": len(texts), "texts": count, "tokens": tokens, "cut": sum(one.cut for one in there)}
         return folder.write(
             name, tensors=tensors, metadata=metadata, values=values, known={**known, "missing": dict(reasons)}
         )
@@ -302,11 +302,10 @@ class Embedding:
 def _choose(model: str, recipe: SentenceRecipe | None, output: Output) -> tuple[Output, SentenceRecipe | None]:
     """Return the output with its pooling decided, and the model's own recipe if it is what decides.
 
-    What another choice leaves out of the recipe is said. Raises UsageError for a recipe that is not computed here.
+    What another choice leaves out of the recipe is said. Raises UsageError for a recipe that is not computed here, and for a
+    division by the length of vectors of tokens.
     """
     if output.pooling == "auto" and (recipe is None or output.padded):
-        if output.normalize:
-            raise UsageError("--normalize is for one vector a text: say which, --pooling mean (or first).")
         output = dataclasses.replace(output, pooling="none")
     if recipe is None:
         return output, None

@@ -60,7 +60,7 @@ def normalize(vectors: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class SentenceRecipe:
-    """What a model's own files say: how tokens become one vector, the most tokens (0: not said), and what is done to texts.
+    """Describe how a model's own files make one vector of a text: by which steps, of how many tokens (0: not said), of which text.
 
     `after_pooling`: the matrices, and None for a division by the length, in their order. `others`: steps that are not computed
     here.
@@ -84,6 +84,10 @@ class SentenceRecipe:
     def has_matrices(self) -> bool:
         """Check whether more than a division by the length follows pooling."""
         return any(step for step in self.after_pooling)
+
+    def width(self, pooled: int) -> int:
+        """Return the width of a text's vector, which is `pooled` before the matrices."""
+        return next((int(step.matrix.shape[1]) for step in reversed(self.after_pooling) if step), pooled)
 
     def finish(self, vectors: np.ndarray) -> np.ndarray:
         """Return the vectors of texts, float32, after the steps that follow pooling."""

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.train.embed.sentence_recipe import LEAST_NORM
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.forward import encode
 from t5prep.train.model.layers import mean_of_tokens
@@ -27,7 +28,6 @@ from t5prep.train.step.step import OF_LAYERS, dtype_of
 
 POOLINGS = ("auto", "none", "mean", "first")
 DTYPES = ("bfloat16", "float32")
-_LEAST_NORM = 1e-12  # of a vector that is divided by its norm (torch.nn.functional.normalize)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +107,7 @@ def vectors(
     if output.pooling != "none":
         x = mean_of_tokens(x, mask) if output.pooling == "mean" else tf.cast(x[:, 0], tf.float32)
     if output.normalize:
-        x /= tf.maximum(tf.norm(x, axis=-1, keepdims=True), _LEAST_NORM)
+        x /= tf.maximum(tf.norm(x, axis=-1, keepdims=True), LEAST_NORM)
     return {"vectors": tf.cast(x, tf.as_dtype(output.dtype))}
 
 
