@@ -27,7 +27,7 @@ def facts(model: bytes) -> Facts:
     """
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
-    for number, value in _fields(memoryview(model)[_pieces(model) :].tobytes()):
+    for number, value in _specs(model):
         if number == 2 and isinstance(value, bytes):
             trainer = dict(_fields(value))
         elif number == 3 and isinstance(value, bytes):
@@ -44,6 +44,11 @@ def facts(model: bytes) -> Facts:
         remove_extra_whitespaces=bool(normalizer.get(4, 1)),
         byte_fallback=bool(trainer.get(35, 0)),
     )
+
+
+def _specs(model: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Return the fields of a model after the pieces with which it begins: how it was trained and normalizes."""
+    return _fields(memoryview(model)[_pieces(model) :].tobytes())
 
 
 def _pieces(model: bytes) -> int:
@@ -86,7 +91,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 def charsmap(model: bytes) -> bytes:
     """Return the compiled character map of a model's normalizer (NormalizerSpec 2), empty where it changes nothing."""
-    spec = dict(_fields(dict(_fields(model)).get(3, b"")))  # type: ignore[arg-type]
+    spec = dict(_fields(dict(_specs(model)).get(3, b"")))  # type: ignore[arg-type]
     value = spec.get(2, b"")
     return value if isinstance(value, bytes) else b""
 
