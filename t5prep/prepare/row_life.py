@@ -358,7 +358,7 @@ class Lives:
         there = sources.resolve_all(
             uris, include=self._task.files, progress=False, ignore_card=bool(settings.split_files)
         )
-        selected = source_files.of_settings(there, settings, self._task).source
+        selected = source_files.select_for_task(there, self._task, vars(settings)).source
         by_name = {file.name: file for file in (*there.files, *selected.files)}
         for file in said.files:
             if file.name not in by_name:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, UsageError
 from t5prep.reading import formats
 from t5prep.sources import RawFile, Resolved, split_names
@@ -99,14 +98,14 @@ def select(
     return Selection(dataclasses.replace(source, files=tuple(files)), messages)
 
 
-def of_settings(source: Resolved, settings: Settings, task: ChosenTask) -> Selection:
-    """Return what `select` returns for the settings of a preparation."""
+def select_for_task(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) -> Selection:
+    """Return what `select` returns for a preparation; given: some fields of Settings, or all of them."""
     return select(
         source,
-        kind=settings.format or task.task.corpus.format,
-        split_files=settings.split_files,
-        skip_files=settings.skip_files,
-        draw_splits=bool(settings.splits or settings.split_column),
+        kind=given.get("format") or task.task.corpus.format,
+        split_files=given.get("split_files") or (),
+        skip_files=given.get("skip_files") or (),
+        draw_splits=bool(given.get("splits") or given.get("split_column")),
         any_format=bool(task.pairs),
     )
 

@@ -356,14 +356,7 @@ def with_splits(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) ->
     Raises UsageError or SourceError if splits cannot be told.
     """
     source_files.check_parameters(source, given)
-    selected = source_files.select(
-        source,
-        kind=given.get("format") or task.task.corpus.format,
-        split_files=given.get("split_files") or (),
-        skip_files=given.get("skip_files") or (),
-        draw_splits=bool(given.get("splits") or given.get("split_column")),
-        any_format=bool(task.pairs),
-    )
+    selected = source_files.select_for_task(source, task, given)
     for message in selected.messages:
         print(message, file=sys.stderr)
     if selected.splits and "train" not in selected.splits:
