@@ -57,12 +57,8 @@ _UNSPACED, _SPACED = re.compile(f"[{UNSPACED}]"), _Spaced()
 
 @functools.cache
 def _word() -> re.Pattern[str]:
-    return re.compile(rf"{_letter().pattern}|(?:(?![{UNSPACED}])[^\W_]|[{_marks()}])+")
-
-
-@functools.cache
-def _letter() -> re.Pattern[str]:
-    return re.compile(rf"(?:(?=[{UNSPACED}])[^\W_])[{_marks()}]*")
+    letter = rf"(?:(?=[{UNSPACED}])[^\W_])[{_marks()}]*"
+    return re.compile(rf"{letter}|(?:(?![{UNSPACED}])[^\W_]|[{_marks()}])+")
 
 
 @functools.cache
