@@ -28,7 +28,7 @@ $(shell rm -f $(VENV)/base $(VENV)/train $(VENV)/dev)
 endif
 
 # What an installation is made of; the encoder in C is built by it.
-INSTALLED := setup.py .ci/pins.txt $(wildcard t5prep/native/*)
+INSTALLED := setup.py .ci/pins.txt $(wildcard t5prep/version.py t5prep/native/*)
 
 # A stamp per set of packages: pip runs again only when what it reads has changed. A larger set holds the smaller ones.
 $(VENV)/base: $(INSTALLED)

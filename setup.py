@@ -1,6 +1,7 @@
 """What `pip install` reads, and what Dataflow workers are set up with (Beam's --setup_file)."""
 
 import os
+import runpy
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -78,7 +79,7 @@ TRAIN = [
 
 setup(
     name="t5prep",
-    version="0.1.0",
+    version=runpy.run_path(str(HERE / "t5prep" / "version.py"))["__version__"],
     description="Text from Kaggle, Zenodo, the Hugging Face Hub or a disk to a trained T5, by way of verified TFRecord shards",
     long_description=(HERE / "README.md").read_text(encoding="utf-8") if (HERE / "README.md").exists() else "",
     long_description_content_type="text/markdown",
