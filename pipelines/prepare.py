@@ -397,23 +397,18 @@ def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator
     has_splits: the user says which file is of which split, so the configs of a card are not read
     """
     given: contextlib.AbstractContextManager[Resolved]
-    if isinstance(source, list | tuple) and source and all(isinstance(each, str | Path) for each in source):
-        uris = [each if isinstance(each, str) else str(each) for each in source]
-        if "-" in uris[: len(uris) * (len(uris) > 1)]:
-            raise UsageError("--source -: standard input cannot be read beside other sources. Save it to a file first.")
-        if len(uris) > 1:
-            yield sources.resolve_all(uris, include=task.files, ignore_card=has_splits)
-            return
-        (source,) = uris
-    if not isinstance(source, str | Path):
+    texts = source if isinstance(source, list | tuple) else [source]
+    uris = [os.fspath(each) for each in texts] if all(isinstance(each, str | Path) for each in texts) else []
+    if not uris:
         given = memory_source.table(source)
-    elif str(source) == "-":
+    elif uris == ["-"]:
         if sys.stdin is None:
             raise UsageError("--source -: standard input is closed. Pipe the rows into it, or name a file.")
         given = memory_source.piped(sys.stdin.buffer, name="stdin")
-    elif str(source):
-        address = source if isinstance(source, str) else str(source)
-        given = contextlib.nullcontext(sources.resolve(address, include=task.files, ignore_card=has_splits))
+    elif "-" in uris:
+        raise UsageError("--source -: standard input cannot be read beside other sources. Save it to a file first.")
+    elif uris != [""]:
+        given = contextlib.nullcontext(sources.resolve_all(uris, include=task.files, ignore_card=has_splits))
     else:
         raise UsageError(f"{task.name} has no source of its own. Say where the rows are: --source mine.csv")
     with given as resolved:
