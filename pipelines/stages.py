@@ -32,7 +32,7 @@ from t5prep.tasks.filters import rules
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """Write the index, the user's own files of the task and of filters, the cards, and the manifest.
+    """Write the index, the user's own files of the task and of filters, and the manifest.
 
     `source` comes without its files: the manifest lists those that were hashed. `earlier` are the digests of the datasets
     that rows were compared with.
