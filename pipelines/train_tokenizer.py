@@ -159,14 +159,14 @@ def of_split(source: Resolved, split: str = "") -> Resolved:
     if split == "all":
         return source
     selected = source_files.select(source, any_format=True)
-    own, there = source_files.splits_of(selected.source.files), sorted(selected.splits)
+    there = sorted(selected.splits)
     if not (split or ("train" in there and len(there) > 1)):
         return source
     if split and split not in there:
         has = f"the splits {', '.join(there)}" if there else "no files that are splits"
         raise UsageError(f"--split {split}: {source.uri} has {has}. Leave it out, or: --split all")
     wanted = split or "train"
-    files = tuple(file for file in source.files if own.get(file.name) == wanted)
+    files = tuple(file for file in selected.source.files if file.split == wanted)
     for message in selected.messages:
         print(message, file=sys.stderr)
     if not split:
