@@ -96,11 +96,8 @@ class TaskFacts:
 
     def check_code(self, code: bytes, *, path: str) -> None:
         """Raise DatasetError if the content of `path` is not the user's own file that made the dataset."""
-        if (found := hashlib.sha256(code).hexdigest()) != self.sha256:
-            raise DatasetError(
-                f"{path} is altered: it has the SHA-256 {found[:12]}…, and the file {self.file} that made the dataset had "
-                f"{self.sha256[:12]}…. Put that one there, or remove this one: rows are then inputs as they stand."
-            )
+        if problem := _altered(code, self.sha256, path=path, original=f"{self.file} that made the dataset"):
+            raise DatasetError(f"{problem}, or remove this one: rows are then inputs as they stand.")
 
 
 class Lost(TypedDict):
@@ -287,11 +284,9 @@ class Manifest:
 
     def check_filter(self, content: bytes, *, file: str, path: str) -> None:
         """Raise DatasetError if the content of `path` is not that of the `file` that its filters read."""
-        if (found := hashlib.sha256(content).hexdigest()) != self.filter_files[file]:
-            raise DatasetError(
-                f"{path} is altered: it has the SHA-256 {found[:12]}…, and the file {file} that filtered the texts had "
-                f"{self.filter_files[file][:12]}…. Put that one there."
-            )
+        original = f"{file} that filtered the texts"
+        if problem := _altered(content, self.filter_files[file], path=path, original=original):
+            raise DatasetError(f"{problem}.")
 
     def sealed(self) -> "Manifest":
         """Return the same manifest with its digest filled in."""
@@ -305,6 +300,14 @@ class Manifest:
         """Yield the bytes of `dumps` in pieces: a dataset of 100,000 shards has a manifest of 20 MB."""
         yield from json_pieces(self, indent=2, ensure_ascii=False)
         yield b"\n"
+
+
+def _altered(content: bytes, sha256: str, *, path: str, original: str) -> str:
+    """Return that the content of `path` is not that of the original file, and what to do, without a full stop; "" if it is."""
+    found = hashlib.sha256(content).hexdigest()
+    if found == sha256:
+        return ""
+    return f"{path} is altered: it has the SHA-256 {found[:12]}…, and the file {original} had {sha256[:12]}…. Put that one there"
 
 
 def fields_of(described: Any) -> dict[str, Any]:
