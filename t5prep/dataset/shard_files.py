@@ -152,7 +152,7 @@ def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[Sha
     """
     content, path = read_checked(data, index), paths.at(data, index.name)
     ordered = [(split, shard) for split in sorted(splits) for shard in splits[split]]
-    counts = [-(-shard.records // max(1, index.every.get(split, 1))) for split, shard in ordered]
+    counts = [-(-shard.records // index.every[split]) for split, shard in ordered]
     sizes, ends = np.frombuffer(content, "<u4", len(content) // 4), list(itertools.accumulate(counts, initial=0))
     read: dict[str, list[np.ndarray]] = {split: [] for split in splits}
     for (split, shard), begin, end in zip(ordered, ends, ends[1:], strict=False):
@@ -226,8 +226,7 @@ def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
     """
     content, path = read_checked(data, origins), paths.at(data, origins.name)
     entry = _origin(origins.widths) if set(origins.widths) <= set(_WIDTHS) else np.dtype([])
-    counts = origins.records.values()
-    whole = bool(entry.itemsize) and min(counts, default=0) >= 0 and len(content) == sum(counts) * entry.itemsize
+    whole = bool(entry.itemsize) and len(content) == sum(origins.records.values()) * entry.itemsize
     if not whole or len(origins.widths) != len(ORIGIN):
         raise DatasetError(f"{path} does not have the origins of these records. {AGAIN}")
     return _by_split(np.frombuffer(content, entry), origins.records)

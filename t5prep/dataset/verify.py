@@ -58,17 +58,17 @@ def verify(
     if dataset.index:
         splits = {name: split.shards for name, split in dataset.splits.items()}
         for name, sizes in shard_files.read_index(data, dataset.index, splits).items():
-            every = dataset.index.every.get(name, 1)
+            every = dataset.index.every[name]
             pages |= {
                 shard.name: list(_pieces(shard, own, every)) for shard, own in zip(splits[name], sizes, strict=True)
             }
-    records = {name: sum(shard.records for shard in split.shards) for name, split in dataset.splits.items()}
+    records = {name: split.records for name, split in dataset.splits.items()}
     if dataset.lengths:
         shard_files.read_lengths(
             data, dataset.lengths, records={name: records[name] for name in dataset.lengths.records}
         )
     for name, entries in shard_files.read_origins(data, dataset.origins).items() if dataset.origins else ():
-        least = records.get(name, 0)
+        least = records[name]
         if len(entries) < least or (len(entries) > least and dataset.settings.layout != "packed"):
             path = paths.at(data, shard_files.ORIGINS)
             raise DatasetError(f"{path} has {len(entries):,} origins of {name}, which has {least:,} records. {AGAIN}")
