@@ -260,6 +260,16 @@ def test_no_dataset_is_one_sentence(tmp_path: Path) -> None:
         report.write(tmp_path / "rusn", out=tmp_path / "report.html")
 
 
+def test_a_manifest_without_percentiles_has_a_page(data: Path, tmp_path: Path) -> None:
+    """The JSON Schema lets them be left out."""
+    made = manifest.load(data)
+    del made.ledger["inputs"]["tokens_before"]
+    shutil.copytree(data, tmp_path / "data")
+    (tmp_path / "data" / manifest.NAME).write_text(made.sealed().dumps())
+    page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
+    assert "Half have at most" not in page
+
+
 def test_a_split_without_shards_has_a_page(data: Path, tmp_path: Path) -> None:
     made = manifest.load(data)
     empty = dataclasses.replace(made.splits["validation"], shards=[], records=0, examples=0)
