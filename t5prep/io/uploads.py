@@ -14,10 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from t5prep.errors import OutputError, UsageError
 from t5prep.io import atomic_files, cache_folder, gcs
+
+if TYPE_CHECKING:
+    import huggingface_hub
 
 # The protocol wants multiples of 256 KiB.
 CHUNK_BYTES = 8 << 20
@@ -181,15 +184,15 @@ def _received(response: Any) -> int:
     return int(last) + 1 if last else 0
 
 
-def create_repository(repo: str, *, kind: str, private: bool = False) -> str:
-    """Make a repository on the Hub where it is missing, and return its whole name.
+def create_repository(repo: str, *, kind: str, private: bool = False) -> "huggingface_hub.RepoUrl":
+    """Make a repository on the Hub where it is missing, and return its page's address, whose `repo_id` is its whole name.
 
     `kind` is "model" or "dataset". Raises UsageError if the user is not logged in, OutputError if the Hub refuses.
     """
     import huggingface_hub
 
     with _writing(repo):
-        return huggingface_hub.HfApi().create_repo(repo, repo_type=kind, private=private, exist_ok=True).repo_id
+        return huggingface_hub.HfApi().create_repo(repo, repo_type=kind, private=private, exist_ok=True)
 
 
 def upload_to_hub(
@@ -201,17 +204,16 @@ def upload_to_hub(
     """
     import huggingface_hub
 
-    api = huggingface_hub.HfApi()
+    created = create_repository(repo, kind=kind, private=private)
     with _writing(repo):
-        created = api.create_repo(repo, repo_type=kind, private=private, exist_ok=True)
-        api.upload_folder(
+        huggingface_hub.HfApi().upload_folder(
             repo_id=created.repo_id,
             repo_type=kind,
             folder_path=directory,
             commit_message=message,
             allow_patterns=None if names is None else list(names),
         )
-        return str(created)
+    return str(created)
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ class CheckpointPushes:
     def __init__(self, name: str, *, repo: str) -> None:
         import huggingface_hub
 
-        self._name, self._repo = name, uploads.create_repository(repo, kind="model")
+        self._name, self._repo = name, uploads.create_repository(repo, kind="model").repo_id
         self._api = huggingface_hub.HfApi()
         self._pending: dict[int, concurrent.futures.Future[bool]] = {}
         self._last: tuple[int, bool] | None = None  # step of the newest push, and whether it arrived
