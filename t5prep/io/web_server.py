@@ -111,8 +111,8 @@ class Server(http.server.ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """Return the address as a browser takes it."""
-        host, port = self.socket.getsockname()[:2]
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        host, port = self.socket.getsockname()
+        return f"http://{host}:{port}/"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -122,13 +122,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
     timeout = SLOWEST_SECONDS
     server_version, sys_version = "t5prep", ""
     policy = "default-src 'none'"
-    advice = "ask it by its address"  # to one who asks it by another name
 
     def do_GET(self) -> None:
         """Answer with a page, unless a page of another site asks."""
         self.server.received(self.connection)
         if refusal := self.refusal():
-            self.send_json(HTTPStatus.FORBIDDEN, {"error": refusal})
+            self.send(HTTPStatus.FORBIDDEN, json.dumps({"error": refusal}).encode(), kind="application/json")
         else:
             self.get()
 
@@ -140,16 +139,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Return why a request is refused that a page of another site sent; "" for one of this server's page, or none."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         if host and not self.server.is_here(host):
-            return f"This server has another name: {self.advice}."
+            return "This server has another name: ask it by its address."
         if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
             return "Pages of other sites may not ask here."
         return ""
-
-    def send_json(self, status: HTTPStatus, value: Any) -> None:
-        """Answer with JSON."""
-        self.send(
-            status, json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"), kind="application/json"
-        )
 
     def send(self, status: HTTPStatus, content: bytes, *, kind: str) -> None:
         """Answer with text of a kind, in UTF-8."""
@@ -164,8 +157,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(length))
         self.send_header("Content-Security-Policy", self.policy)
         self.send_header("X-Content-Type-Options", "nosniff")
-        if status == HTTPStatus.SERVICE_UNAVAILABLE:
-            self.send_header("Retry-After", "1")
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
