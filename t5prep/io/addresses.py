@@ -90,7 +90,7 @@ def public_text(message: str) -> str:
 
 def remember(address: str) -> None:
     """Remember that this user has named an address, in the state folder; where nothing can be written, nothing is remembered."""
-    if _SCHEME.match(address) and not is_known(address):
+    if not is_known(address):
         state_folder.append_line(_NAME, _digest(address))
 
 

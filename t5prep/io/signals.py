@@ -21,6 +21,8 @@ _received: list[str] = []
 # How long after an ignored KeyboardInterrupt the next one is raised: the callback that ignored it has then returned.
 # And how long after a signal that came in an import or in TensorFlow it is asked again whether that has ended.
 _AGAIN_SECONDS = 0.02
+# How long Python's own KeyboardInterrupt may take to end what `end_at_once` encloses.
+GRACE_SECONDS = 1.0
 
 
 def stopping() -> list[signal.Signals]:
@@ -36,10 +38,6 @@ def kept_from_new_threads() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-# How long Python's own KeyboardInterrupt may take to end what `end_at_once` encloses.
-GRACE_SECONDS = 1.0
 
 
 @contextlib.contextmanager
