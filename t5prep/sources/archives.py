@@ -245,7 +245,7 @@ def _no_file(info: tarfile.TarInfo) -> str:
 
 def open_member_of_tar(archive: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
     """Return a stream of one member's bytes, and their number. Raises SourceError."""
-    name = file.name.removesuffix(file.member.removeprefix("./")).rstrip("/") or file.path
+    name = file.archive or file.path
     with _whole(name, "tar"):
         content = _content_of_tar(archive, path=file.path, name=name)
     return cast(BinaryIO, io.BufferedReader(_Slice(content, file.offset, file.bytes), 1 << 20)), file.bytes
