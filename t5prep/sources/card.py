@@ -25,12 +25,14 @@ class Config:
     """One config of a card: the patterns of each split's files, {} for all files below `folder`.
 
     parameters: what the card says of reading the files, such as `sep`
+    is_default: the card says that this is the config to read when none is named
     """
 
     name: str
     patterns: Mapping[str, Sequence[str]]
     folder: str = ""
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    is_default: bool = False
 
     def files(self, names: Iterable[str], *, source: str) -> dict[str, str]:
         """Return each file of the config with its split, "" where its name tells it. Raises SourceError."""
@@ -63,18 +65,18 @@ def configs(card: Mapping[str, Any], *, source: str) -> dict[str, Config]:
             _patterns(each.get("data_files"), source=source),
             str(each.get("data_dir") or "").strip("./"),
             {key: value for key, value in each.items() if key not in _DESCRIPTIVE},
+            is_default=name == "default" or bool(each.get("default")),
         )
     return found
 
 
-def default_config(card: Mapping[str, Any], names: Sequence[str], *, source: str) -> str:
-    """Return the config to read when the user names none, of these; "" when one must be named. Raises SourceError.
+def default_config(known: Mapping[str, Config], *, source: str) -> str:
+    """Return the name of the config to read when the user names none; "" when one must be named. Raises SourceError.
 
-    >>> default_config({"configs": [{"config_name": "a"}, {"config_name": "default"}]}, ["a", "default"], source="x")
+    >>> default_config(configs({"configs": [{"config_name": "a"}, {"config_name": "default"}]}, source="x"), source="x")
     'default'
     """
-    flagged = [str(each["config_name"]) for each in card.get("configs") or [] if each.get("default")]
-    defaults = [name for name in names if len(names) == 1 or name == "default" or name in flagged]
+    defaults = [name for name, config in known.items() if len(known) == 1 or config.is_default]
     if len(defaults) > 1:
         raise SourceError(f"{source}: its card has several default configs: {', '.join(defaults)}. Name one: #CONFIG")
     return next(iter(defaults), "")
@@ -85,7 +87,7 @@ def choose(card: Mapping[str, Any], part: str, *, source: str) -> Config | None:
     known = configs(card, source=source)
     if not known:
         return None
-    name = part or default_config(card, list(known), source=source)
+    name = part or default_config(known, source=source)
     if name not in known:
         raise several(source, part, list(known))
     return known[name]
@@ -123,9 +125,7 @@ def with_infos(card: Mapping[str, Any], path: Path) -> dict[str, Any]:
         raise SourceError(f"{path} cannot be read ({error!r:.80}), and it may name classes. Remove it.") from None
     if len(names_of) == 1:
         names_of = {"default": next(iter(names_of.values()))}
-    own = card.get("dataset_info") or []
-    own = [info for info in (own if isinstance(own, list) else [own]) if isinstance(info, Mapping)]
-    known = {str(info.get("config_name", "default")) for info in own}
+    own = _infos(card)
     infos = [
         {
             "config_name": config,
@@ -134,9 +134,16 @@ def with_infos(card: Mapping[str, Any], path: Path) -> dict[str, Any]:
             ],
         }
         for config, found in names_of.items()
-        if config not in known
+        if config not in own
     ]
-    return {**card, "dataset_info": [*infos, *own]}
+    return {**card, "dataset_info": [*infos, *own.values()]}
+
+
+def _infos(card: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return what a card describes in `dataset_info`, by the names of configs."""
+    infos = card.get("dataset_info") or []
+    infos = infos if isinstance(infos, list) else [infos]
+    return {str(info.get("config_name", "default")): info for info in infos if isinstance(info, Mapping)}
 
 
 def _names_of_classes(features: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -182,9 +189,7 @@ def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[st
     >>> class_names({"dataset_info": {"features": [feature]}})
     {'label': ('neg', 'pos')}
     """
-    infos = card.get("dataset_info") or []
-    infos = infos if isinstance(infos, list) else [infos]
-    by_config = {str(info.get("config_name", "default")): info for info in infos if isinstance(info, Mapping)}
+    by_config = _infos(card)
     if not config and len(by_config) == 1:
         config = next(iter(by_config))
     info = by_config.get(config or "default", {})
