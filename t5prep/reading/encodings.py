@@ -141,13 +141,11 @@ def _is_codec(encoding: str) -> bool:
 def check(head: bytes, format: Format, *, name: str) -> None:
     """Raise SourceError if the beginning of a file is not in the encoding it should be in, and name a likely one.
 
-    Damage after the beginning only rejects the rows it is in. Raises UsageError for an unknown encoding.
+    Damage after the beginning only rejects the rows it is in. Raises UsageError for an unknown encoding (`check_name`).
     """
+    check_name(format.encoding)
     try:
-        " ".encode(format.encoding)  # an empty file is decoded without looking for the encoding
         head.decode(format.encoding)
-    except LookupError:
-        raise UsageError(f'--encoding "{format.encoding}" is not an encoding that Python knows. Try utf-8.') from None
     except UnicodeDecodeError as error:
         if error.start >= len(head) - _LONGEST_CHARACTER and _goes_on(head, format.encoding):
             return
@@ -164,8 +162,6 @@ def check(head: bytes, format: Format, *, name: str) -> None:
                 else f"Say what it is; it looks like --encoding {guess}"
             )
         ) from None
-    except UnicodeError:  # a codec that decodes nothing: "undefined"
-        raise UsageError(f'--encoding "{format.encoding}" decodes no text. Try utf-8.') from None
 
 
 def is_utf8(head: bytes) -> bool:

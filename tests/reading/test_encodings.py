@@ -43,7 +43,7 @@ def test_what_was_advised_is_not_advised_again() -> None:
 
 
 @pytest.mark.parametrize("head", [b"", b"id,text"])
-@pytest.mark.parametrize("encoding", ["latin-99", "base64", "undefined"])
+@pytest.mark.parametrize("encoding", ["latin-99", "base64", "undefined", "punycode"])
 def test_an_encoding_that_python_does_not_know_is_refused_for_an_empty_file_too(head: bytes, encoding: str) -> None:
     with pytest.raises(UsageError, match=f'--encoding "{encoding}"'):
         encodings.check(head, Format("text", encoding), name="a.txt")
