@@ -123,24 +123,22 @@ def scan(
         if not encodings.keeps_structure(format.encoding) or (format.escape and format.encoding != "utf-8"):
             inline, reader = True, encodings.Recoded(reader, format.encoding)
             format = dataclasses.replace(format, encoding="utf-8", written=codecs.lookup(format.encoding).name)
+        lines: Iterator[bytes] | None = None
         if format.kind == "jsonl" and (format.records or json_documents.is_array(beginning)):
             lines = json_documents.lines(reader, format.records, encoding=format.encoding, name=file.name)
-            yield from _of_lines(lines, file, dataclasses.replace(format, records=""), (), size=block_bytes)
-            return
-        if format.kind == "jsonl" and json_documents.is_document(beginning, unpacked_name(file.name)):
+            format = dataclasses.replace(format, records="")
+        elif format.kind == "jsonl" and json_documents.is_document(beginning, unpacked_name(file.name)):
             lines = json_documents.lines_of_document(reader, encoding=format.encoding, name=file.name)
-            yield from _of_lines(lines, file, format, (), size=block_bytes)
-            return
-        if format.kind == "document":
+        elif format.kind == "document":
             lines = documents.lines(reader, encoding=format.encoding, name=file.name)
-            yield from _of_lines(lines, file, dataclasses.replace(format, encoding="utf-8"), (), size=block_bytes)
-            return
-        if format.kind == "conll":
+            format = dataclasses.replace(format, encoding="utf-8")
+        elif format.kind == "conll":
             lines = conll.lines(reader, encoding=format.encoding, columns=format.columns)
             format = dataclasses.replace(format, encoding="utf-8", columns=())
+        if lines is not None:
             yield from _of_lines(lines, file, format, (), size=block_bytes)
-            return
-        yield from _cut(reader, file, format, origin=len(mark), inline=inline, size=block_bytes)
+        else:
+            yield from _cut(reader, file, format, origin=len(mark), inline=inline, size=block_bytes)
 
 
 def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
