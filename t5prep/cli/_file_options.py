@@ -35,7 +35,9 @@ def options(*, of_data: bool = False) -> Callable[[Callable[..., Any]], Callable
     )
     each = (
         click.option(
-            "--format", default="", help="Format, where the name does not say it: csv, tsv, jsonl, parquet or text."
+            "--format",
+            default="",
+            help="Format, where the name does not say it: csv, tsv, jsonl, parquet, text or conll; document: a row is a file.",
         ),
         click.option(
             "--encoding", default="" if of_data else "utf-8", help=f"Encoding of text files  [default: {encoding}]."

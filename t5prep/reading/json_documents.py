@@ -58,10 +58,7 @@ def lines_of_document(reader: Readable, *, encoding: str, name: str) -> Iterator
         if (rows := rows_of_table(document)) is None:
             path = suggest(document)
             where = f'--records "{path}"' if path else "--records NAME[]"
-            raise SourceError(
-                f"{name} is one JSON document, not JSON lines. Say where its rows are: {where} "
-                "(an option of prepare; other commands read JSON lines)"
-            )
+            raise SourceError(f"{name} is one JSON document, not JSON lines. Say where its rows are: {where}")
         values = rows
     for value in values:
         yield json.dumps(value).encode(encoding) + b"\n"

@@ -1,4 +1,4 @@
-"""Read numbers of 16 and 32 bits from Arrow as they were written: 4.2, and not 4.199999809265137."""
+"""Read floats of 16 and 32 bits from Arrow as they were written: 4.2, and not 4.199999809265137."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,7 +6,9 @@ import pyarrow.compute as pc
 
 
 def with_shortest_floats(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch whose numbers of 16 and 32 bits, also those in lists and structs, are float64 of the same shortest digits.
+    """Return a batch whose columns of float16 and float32 are float64 of the same shortest digits.
+
+    So are float32 in lists and structs; float16 there stay.
 
     >>> batch = pa.record_batch({"score": pa.array([4.2], pa.float32())})
     >>> with_shortest_floats(batch).to_pylist()
