@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from t5prep import errors
 from t5prep.errors import OutputError, T5prepError, UsageError, did_you_mean
-from t5prep.io import cache_folder, gcs
+from t5prep.io import gcs, store
 from t5prep.io.installation import install_command
 from t5prep.version import __version__
 
@@ -44,7 +44,7 @@ class Missing(NamedTuple):
 
 def folder() -> Path:
     """Return where `.ci/engines` installs: $T5PREP_ENGINES, else `engines` in t5prep's cache folder."""
-    return Path(os.environ.get("T5PREP_ENGINES") or cache_folder.root() / "engines")
+    return Path(os.environ.get("T5PREP_ENGINES") or store.root() / "engines")
 
 
 def prism() -> Path | None:

@@ -1,6 +1,6 @@
 """Keep what the workers of an engine made, so that a job that is submitted again takes it: Beam itself keeps nothing of a batch.
 
-What a step made of an element is a signed file beside the shards (`io.signed_files`), in a folder whose name says everything
+What a step made of an element is a signed file beside the shards (`io.store`), in a folder whose name says everything
 that it depends on: source, settings, tokenizer and code. It is pickled, so only what this user signed is read. Rows lie in
 files beside, of which a result says the parts: they are no more read than their shards need.
 """
@@ -22,6 +22,7 @@ from pipelines import steps
 from pipelines.steps import Job, Piece
 from t5prep.errors import OutputError
 from t5prep.io import gcs, paths, signed_files
+from t5prep.io.store import Store
 from t5prep.prepare import output_folder, token_cache
 from t5prep.prepare.near_duplicates.sketches import Sketch
 from t5prep.prepare.spills import Spill
@@ -95,7 +96,7 @@ class Kept:
         if not self.key:
             return None
         with contextlib.suppress(OSError, OutputError):
-            if (content := self._read(name)) is not None:
+            if (content := Store(self.folder, key=self.key).get(name)) is not None:
                 version, made = pickle.loads(content)
                 if version == (file and paths.version(file)) or file.endswith(_ROWS):
                     return [_at(one, file) for one in made]
@@ -111,16 +112,11 @@ class Kept:
         """Return where the rows are stored that go with what is kept under a name."""
         return paths.at(self.folder, f"{name}{_ROWS}")
 
-    def _read(self, name: str) -> bytes | None:
-        return signed_files.check(paths.read(paths.at(self.folder, name)), name=name, key=self.key)
-
     def keep(self, name: str, made: Iterable[Any], *, file: str = "") -> None:
         """Keep results, and which version of a `file` goes with them. Raises OutputError."""
         if self.key:
             content = pickle.dumps((file and paths.version(file), made), pickle.HIGHEST_PROTOCOL)
-            signed = signed_files.sign(content, name=name, key=self.key)
-            with paths.scratch(paths.at(self.folder, name)) as opened:
-                opened.write(signed or b"")
+            Store(self.folder, key=self.key).put(name, content)
 
     @classmethod
     def of(cls, job: Job, out: str, *, earlier: Iterable[str], fresh: bool) -> "Kept":

@@ -22,7 +22,7 @@ from pipelines import pool, steps
 from pipelines.stages import Prepared
 from pipelines.steps import Hashed, Piece, PrepareBlock, WriteShard
 from t5prep.errors import OutputError
-from t5prep.io import atomic_files, cache_folder
+from t5prep.io import atomic_files, store
 from t5prep.io.progress import Progress
 from t5prep.prepare import spills, token_cache
 from t5prep.prepare.near_duplicates import sketches
@@ -382,7 +382,7 @@ class LocalProgress:
     def __init__(self, work: PrepareBlock, *, total: int) -> None:
         self._progress = Progress("preparing", total=total)
         self._kept = Path(work.kept) if work.kept else None
-        self._limit = cache_folder.limit()
+        self._limit = store.limit()
         self._began = time.time()
         self._blocks = self._found = self._bytes_found = self._placed = 0
         self._writing: Progress | None = None

@@ -21,7 +21,7 @@ from t5prep import sources
 from t5prep.dataset.manifest import Manifest, load
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.io import byte_sizes, cache_folder, paths, trusted_code
+from t5prep.io import byte_sizes, paths, store, trusted_code
 from t5prep.prepare import earlier_datasets, evaluation_sets, memory_budget, output_folder, shards, task_settings
 from t5prep.prepare.earlier_datasets import EarlierTexts
 from t5prep.prepare.memory_budget import DEFAULT, Budget
@@ -328,7 +328,7 @@ def prepare(
             arguments=list(beam_options),
             workers=workers,
             memory=memory if isinstance(memory, int) else byte_sizes.parse(memory, name="--memory"),
-            kept=cache_folder.tokenized(),
+            kept=store.root() / "tokenized",
             fresh=fresh,
             overwrite=overwrite,
             price=estimates.parse_price(price) if price else None,

@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 
 from pipelines import engines
 from t5prep.errors import NotBuiltError, OutputError, UsageError
-from t5prep.io import cache_folder, gcs
+from t5prep.io import gcs, store
 from t5prep.io.installation import TENSORFLOW_FITS, install_command
 
 
@@ -307,7 +307,7 @@ def disk() -> Iterator[Finding]:
     """Check for free space here and in the cache."""
     for what, place, fix in (
         ("disk here", Path.cwd(), "du -sh * | sort -h"),
-        ("disk of the cache", cache_folder.root(), "t5prep cache clear tokenized"),
+        ("disk of the cache", store.root(), "t5prep cache clear tokenized"),
     ):
         there = next(path for path in (place, *place.absolute().parents) if path.exists())
         free = shutil.disk_usage(there).free

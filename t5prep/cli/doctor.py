@@ -69,17 +69,17 @@ def show(as_json: bool) -> None:
     Example:
       t5prep cache show
     """
-    from t5prep.io import cache_folder
+    from t5prep.io import store
 
-    folders = cache_folder.show()
+    folders = store.show()
     if as_json:
         by_kind = {
             item.kind: {"files": item.files, "bytes": item.bytes, "folder": str(item.folder)} for item in folders
         }
-        _output.print_json({"limit": cache_folder.limit(), **by_kind})
+        _output.print_json({"limit": store.limit(), **by_kind})
         return
     for item in folders:
-        bound = f" of at most {byte_sizes.text(cache_folder.limit())}" if item.kind == "tokenized" else ""
+        bound = f" of at most {byte_sizes.text(store.limit())}" if item.kind == "tokenized" else ""
         click.echo(f"{item.kind:<10} {byte_sizes.text(item.bytes):>10}{bound}  {item.what}  {item.folder}")
 
 
@@ -92,9 +92,9 @@ def clear(kinds: tuple[str, ...]) -> None:
     Example:
       t5prep cache clear tokenized
     """
-    from t5prep.io import cache_folder
+    from t5prep.io import store
 
-    for item in cache_folder.clear(list(kinds)):
+    for item in store.clear(list(kinds)):
         click.echo(f"{item.kind}: {byte_sizes.text(item.bytes)} removed")
 
 

@@ -1,1 +1,1 @@
-"""Read and write files and objects: atomic files, Google Cloud Storage, the cache folder, locks, progress lines."""
+"""Read and write files and objects: atomic files, Google Cloud Storage, the store of what can be made again, locks, progress lines."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from t5prep.errors import OutputError, UsageError
-from t5prep.io import atomic_files, cache_folder, gcs
+from t5prep.io import atomic_files, gcs, store
 
 if TYPE_CHECKING:
     import huggingface_hub
@@ -53,7 +53,7 @@ class Upload:
         self._sent, self._stop = sent, stop
         self._size = path.stat().st_size
         key = hashlib.sha256(json.dumps([os.path.abspath(path), uri, crc32c, generation]).encode()).hexdigest()
-        self._kept = cache_folder.root() / "uploads" / key[:32]
+        self._kept = store.root() / "uploads" / key[:32]
         # The client's session serves any request, and renews its token by itself.
         self._http = gcs.client()._http
         self._session = self._kept.read_text() if self._kept.exists() else ""

@@ -76,7 +76,7 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
     if save := asked.get("save"):
         from t5prep.train.runtime import compiling
 
-        said["saved"] = compiling.save(executable, program, compiling.path_of(program, compiling.place_of(save)))
+        said["saved"] = compiling.save(executable, program, compiling.place_of(save))
         said["digest"] = program.digest
     return said
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError
-from t5prep.io import cache_folder, signed_files
+from t5prep.io import store
 from t5prep.io.installation import install_command
 from t5prep.plan import compiled
 from t5prep.plan.chips import Tpu
@@ -157,7 +157,7 @@ def ask(question: Question, *, save: str = "") -> Answer:
         asked = {"step": step, "save": save}
         said = compiled.compile_for(asked, chip=question.tpu.chip, devices=question.tpu.devices)
     text = json.dumps(dataclasses.asdict(dataclasses.replace(said, saved="")))
-    signed_files.write(_path(question), text.encode())
+    _answers().put(_name(question), text.encode())
     return Answer(question, said)
 
 
@@ -177,7 +177,7 @@ def recall(question: Question) -> Answer | None:
     if question.settings.shard == "auto":
         answers = [recall(candidate) for candidate in widths(question)]
         return next((answer for answer in answers if answer and answer.fits), None)
-    kept = signed_files.read(_path(question))
+    kept = _answers().get(_name(question))
     return Answer(question, Compiled(**json.loads(kept))) if kept is not None else None
 
 
@@ -200,9 +200,13 @@ def check(question: Question) -> None:
         )
 
 
-def _path(question: Question) -> Path:
+def _answers() -> store.Store:
+    return store.Store(str(store.root() / "plan" / "answers"), ".json")
+
+
+def _name(question: Question) -> str:
     key = json.dumps([_computes(question), question.tpu.devices, compiled.versions(), _source()], sort_keys=True)
-    return cache_folder.root() / "plan" / "answers" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+    return hashlib.sha256(key.encode()).hexdigest()
 
 
 def _computes(question: Question) -> dict[str, Any]:

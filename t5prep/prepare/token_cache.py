@@ -1,25 +1,23 @@
 """Keep the tables of tokenized blocks for later runs, by what they were made of: rows, settings, tokenizer, and code."""
 
 import ast
-import collections
 import contextlib
 import functools
 import hashlib
 import json
 import math
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 import pyarrow as pa
 
 from t5prep import _native
 from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError
-from t5prep.io import atomic_files, paths
+from t5prep.io import signed_files
+from t5prep.io.store import Store
 from t5prep.reading import blocks, parquet_rows
 from t5prep.reading.blocks import Block
 
@@ -60,8 +58,6 @@ def _own_code() -> bytes:
 _WIDE, _NARROW = pa.list_(pa.int32()), pa.list_(pa.uint16())
 # Beside the blocks: while it is there nothing more is kept.
 _FULL = "full"
-_CHECKSUM = 4  # bytes of it
-_AT_ONCE = 1 << 20  # bytes that are copied at a time to make it, because google_crc32c takes nothing but `bytes`
 
 
 def key(settings: Settings, *, tokenizer: str, code: str) -> str:
@@ -78,7 +74,7 @@ class TokenCache:
     """Find and keep the tables of one preparation's blocks. `fresh` finds none that an earlier run has kept."""
 
     def __init__(self, folder: Path, *, key: str, fresh: bool = False) -> None:
-        self._folder, self._key, self._fresh = folder, key, fresh
+        self._store, self._full, self._key, self._fresh = _store(folder), folder / _FULL, key, fresh
 
     def name_of(self, block: Block, *, columns: Sequence[str]) -> str:
         """Return the name of a block's table: a digest of how it is tokenized, and of the bytes that are read for it."""
@@ -95,43 +91,33 @@ class TokenCache:
 
     def find(self, name: str) -> pa.Table | None:
         """Return the table of that name, and mark it as used now; None if there is none."""
-        path = self._path(name)
-        with contextlib.suppress(OSError, pa.ArrowInvalid):
-            content = memoryview(b"" if self._fresh else paths.read(path))
-            if content and content[-_CHECKSUM:] == _checksum(content[:-_CHECKSUM]):
-                os.utime(path)
-                table = pa.ipc.open_file(pa.py_buffer(content[:-_CHECKSUM])).read_all()
+        name = _path(name)
+        if not self._fresh and (content := self._store.get(name)) is not None:
+            with contextlib.suppress(OSError, pa.ArrowInvalid):
+                os.utime(self._store.path(name))
+                table = pa.ipc.open_file(pa.py_buffer(content)).read_all()
                 wide = [field.with_type(_WIDE) if field.type == _NARROW else field for field in table.schema]
                 return table.cast(pa.schema(wide))
         return None
 
     def keep(self, name: str, table: pa.Table) -> None:
         """Keep a table, unless there is no room: then the run goes on without."""
-        if (self._folder / _FULL).exists():
+        if self._full.exists():
             return
         table, sink = _narrowed(table), pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-        content = memoryview(sink.getvalue())
-        with (
-            contextlib.suppress(OutputError),
-            atomic_files.scratch(self._path(name)) as temporary,
-            open(temporary, "wb") as file,
-        ):
-            file.writelines([content, _checksum(content)])
-
-    def _path(self, name: str) -> Path:
-        return self._folder / name[:2] / f"{name}.arrow"
+        with contextlib.suppress(OutputError):
+            self._store.put(_path(name), sink.getvalue().to_pybytes())
 
 
-def _checksum(content: memoryview) -> bytes:
-    """Return what stands behind a kept table: a disk that flips a bit must not make other tokens."""
-    crc = functools.reduce(
-        lambda crc, begin: google_crc32c.extend(crc, bytes(content[begin : begin + _AT_ONCE])),
-        range(0, len(content), _AT_ONCE),
-        0,
-    )
-    return int(crc).to_bytes(_CHECKSUM, "little")
+def _store(folder: Path) -> Store:
+    """Return the store of tables. They are not signed, but a disk that flips a bit must not make other tokens."""
+    return Store(str(folder), ".arrow", signed_files.CHECKSUM)
+
+
+def _path(name: str) -> str:
+    return f"{name[:2]}/{name}"
 
 
 def _narrowed(table: pa.Table) -> pa.Table:
@@ -149,54 +135,12 @@ def bound(folder: Path, *, limit: int, began: float) -> float:
     """Remove blocks, the longest unused first, until they fit into `limit` bytes; return how many more bytes fit.
 
     Those used since `began` stay, for a run that begins again: where they alone are too many, no more are kept, and
-    infinity is returned. No list of all blocks is made, for there may be a million.
+    infinity is returned.
     """
-    total, unused = 0, collections.Counter[int]()
-    for _, status in _blocks(folder):
-        total += status.st_size
-        if status.st_mtime < began:
-            unused[int(status.st_mtime)] += status.st_size
-    if total > limit and unused:
-        total = _remove(folder, unused, total=total, limit=limit, began=began)
-    full = folder / _FULL
+    total, full = _store(folder).trim(limit, before=began), folder / _FULL
     with contextlib.suppress(OSError):  # a folder that cannot be written keeps what it has
         if total <= limit:
             full.unlink(missing_ok=True)
         else:
             full.touch()
     return limit - total if total <= limit else math.inf
-
-
-def _remove(folder: Path, unused: collections.Counter[int], *, total: int, limit: int, began: float) -> int:
-    """Remove the longest unused blocks, given the bytes that were last used in each second; return the bytes that are left."""
-    left, latest, seconds = total, 0, sorted(unused, reverse=True)
-    while seconds and left > limit:
-        latest = seconds.pop()
-        left -= unused[latest]
-    for path, status in _blocks(folder):
-        if total > limit and status.st_mtime < began and int(status.st_mtime) <= latest:
-            with contextlib.suppress(OSError):
-                Path(path).unlink(missing_ok=True)
-                total -= status.st_size
-    return total
-
-
-def _blocks(folder: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    """Yield every kept block and its stat, and remove leftovers of killed workers."""
-    for entry in (entry for part in _listed(folder) if len(part.name) == 2 for entry in _listed(part.path)):
-        with contextlib.suppress(OSError):
-            status = entry.stat()
-            if entry.name.startswith(atomic_files.UNFINISHED):
-                if time.time() - status.st_mtime > 600:
-                    os.unlink(entry)
-                continue
-            yield entry, status
-
-
-def _listed(folder: Path | str) -> list[os.DirEntry[str]]:
-    """Return what is in a folder; nothing if it is gone, because anyone may clear a cache."""
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []

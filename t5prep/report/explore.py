@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from t5prep.dataset import table, tfrecord, verify
 from t5prep.errors import T5prepError, UsageError
-from t5prep.io import atomic_files, cache_folder, paths, web_server
+from t5prep.io import atomic_files, paths, store, web_server
 from t5prep.prepare.row_life import Lives
 from t5prep.report import pages, tokens
 from t5prep.report.table import table as read_table
@@ -206,7 +206,7 @@ def _kept(
     """Return a table of a dataset, mapped into memory from the cache, where it is written first if no `whole` one is there."""
     from t5prep.version import __version__
 
-    path = cache_folder.root() / "tables" / f"{digest[:32]}-{__version__}-{_COLUMNS}-{name}.arrows"
+    path = store.root() / "tables" / f"{digest[:32]}-{__version__}-{_COLUMNS}-{name}.arrows"
     if not path.exists() or not whole(_mapped(path)):
         reader = make()
         with atomic_files.whole(path, option="$T5PREP_CACHE") as file, pa.ipc.new_stream(file, reader.schema) as writer:

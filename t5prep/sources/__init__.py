@@ -153,10 +153,10 @@ def _merge(cards: Iterable[Mapping[str, T]], *, uri: str) -> dict[str, T]:
 
 def _sample() -> Resolved:
     """Write the built-in sample into the cache and return it as a source."""
-    from t5prep.io import cache_folder
+    from t5prep.io import store
     from t5prep.sources import local, sample
 
-    path = sample.write(cache_folder.root() / "sample" / "questions.csv")
+    path = sample.write(store.root() / "sample" / "questions.csv")
     files, _ = local.expand(path, name="questions.csv")
     return Resolved(
         uri="sample:",

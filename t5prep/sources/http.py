@@ -24,7 +24,7 @@ import urllib3
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from t5prep.errors import SourceError
-from t5prep.io import atomic_files, cache_folder
+from t5prep.io import atomic_files, store
 from t5prep.io.progress import Progress
 from t5prep.version import __version__
 
@@ -407,7 +407,7 @@ def fetch(key: str, download: Download) -> Blob:
     `key` must name a version ("zenodo:1/a.zip md5:..."), so that a cached file never becomes outdated.
     Raises SourceError when the cache cannot be written, and what `download` raises.
     """
-    place, name = cache_folder.root() / "sources", hashlib.sha256(key.encode()).hexdigest()[:40]
+    place, name = store.root() / "sources", hashlib.sha256(key.encode()).hexdigest()[:40]
     try:
         for folder in ("blobs", "refs", "parts", "locks"):
             (place / folder).mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from t5prep.errors import OutputError, SourceError
-from t5prep.io import atomic_files, cache_folder, paths
+from t5prep.io import atomic_files, paths, store
 from t5prep.sources import archives, card
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
 
@@ -140,7 +140,7 @@ def _unpacked(archive: BinaryIO, member: RawFile) -> Path:
     """Return the path of a copy of a member in the cache folder. Raises SourceError."""
     identity = (member.path, member.member, member.offset, member.bytes, member.modified, member.checksum)
     digest = hashlib.sha256(repr(identity).encode()).hexdigest()[:40]
-    path = cache_folder.root() / "sources" / "unpacked" / digest
+    path = store.root() / "sources" / "unpacked" / digest
     try:
         if not (path.is_file() and path.stat().st_size == member.bytes):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 import click
 
 from t5prep.dataset.manifest import load
-from t5prep.io import byte_sizes, cache_folder
+from t5prep.io import byte_sizes, store
 from t5prep.sources import sample
 
 FILE_BYTES = 64_000_000
@@ -30,7 +30,7 @@ LINKED_AFTER = 1_000_000_000
 
 def rows_to_repeat(rows_of: str) -> list[list[str]]:
     """Header and rows to repeat: of a CSV file, or of the built-in sample."""
-    path = Path(rows_of) if rows_of else sample.write(cache_folder.root() / "sample" / "questions.csv")
+    path = Path(rows_of) if rows_of else sample.write(store.root() / "sample" / "questions.csv")
     encoding = "cp1252" if "cp1252" in path.name else "utf-8"
     csv.field_size_limit(1 << 30)
     with open(path, newline="", encoding=encoding) as file:

@@ -9,7 +9,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 import t5prep
 from t5prep import cli
-from t5prep.io import cache_folder
+from t5prep.io import store
 from t5prep.train.evaluate import metrics
 from t5prep.train.publish import export
 from t5prep.train.run import run
@@ -23,7 +23,7 @@ def _next(*arguments: str) -> str:
 
 def test_the_help_of_cache_clear_names_all_that_is_kept() -> None:
     told = CliRunner().invoke(cli.main, ["cache", "clear", "--help"], catch_exceptions=False).stdout
-    assert all(item.kind in told for item in cache_folder.show())
+    assert all(item.kind in told for item in store.show())
 
 
 def test_paths_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from t5prep import cli
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.verify import verify
 from t5prep.errors import UsageError
-from t5prep.io import byte_sizes, cache_folder
+from t5prep.io import byte_sizes, store
 from t5prep.prepare import block_tokenizer, token_cache
 from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
@@ -207,11 +207,11 @@ def test_a_cache_that_cannot_be_written_or_is_cleared_meanwhile_stops_no_run(
     TokenCache(tmp_path, key="").keep("00ab", pa.table({"a": list(range(1000))}))
     TokenCache(tmp_path, key="").keep("01ab", pa.table({"a": list(range(1000))}))
 
-    def refuse(self: Path, **_: object) -> None:
-        raise OSError(30, "Read-only file system", str(self))
+    def refuse(path: object, **_: object) -> None:
+        raise OSError(30, "Read-only file system", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", refuse)
+        patch.setattr(os, "unlink", refuse)
         patch.setattr(Path, "touch", refuse)
         assert token_cache.bound(tmp_path, limit=1 << 20, began=time.time()) < 1 << 20
         assert token_cache.bound(tmp_path, limit=1, began=time.time() + 9) == math.inf
@@ -232,7 +232,7 @@ def test_what_is_kept_is_looked_through_seldom(tmp_path: Path, monkeypatch: pyte
     """Looking takes as long as there are blocks: every so many blocks would be quadratic."""
     looks: list[int] = []
     monkeypatch.setattr(token_cache, "bound", lambda *_, limit, **__: looks.append(1) or max(0, limit - watch_bytes[0]))
-    monkeypatch.setattr(cache_folder, "limit", lambda: 1_000_000)
+    monkeypatch.setattr(store, "limit", lambda: 1_000_000)
     watch_bytes = [0]
     watch = LocalProgress(SimpleNamespace(kept=str(tmp_path)), total=0)  # type: ignore[arg-type]
     block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 1, 0, 100)
@@ -246,13 +246,13 @@ def test_what_is_kept_is_looked_through_seldom(tmp_path: Path, monkeypatch: pyte
 def test_cache_shows_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path))
     monkeypatch.setenv("T5PREP_CACHE_LIMIT", "1.5GB")
-    TokenCache(cache_folder.tokenized(), key="").keep("00ab", pa.table({"a": [1]}))
+    TokenCache(store.root() / "tokenized", key="").keep("00ab", pa.table({"a": [1]}))
     said = json.loads(CliRunner().invoke(cli.main, ["cache", "show", "--json"]).stdout)
     assert said["limit"] == 1_500_000_000
     assert said["tokenized"]["files"] == 1
     assert "of at most 1.5 GB" in CliRunner().invoke(cli.main, ["cache", "show"]).stdout
     assert CliRunner().invoke(cli.main, ["cache", "clear", "tokenized"]).exit_code == 0
-    assert not files_of(cache_folder.tokenized())
+    assert not files_of(store.root() / "tokenized")
     wrong = CliRunner().invoke(cli.main, ["cache", "clear", "engines"])
     assert wrong.exit_code == 1
     assert '"engines" is not kept' in wrong.stderr

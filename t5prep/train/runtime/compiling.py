@@ -2,7 +2,7 @@
 
 A kept program is named by the digest of the program and of the compiler, its options and the devices.
 
-PLACE/DIGEST-ENVIRONMENT.executable   signed (`io.signed_files`): one line of JSON with versions, options and devices in
+PLACE/DIGEST-ENVIRONMENT.executable   signed (`io.store`): one line of JSON with versions, options and devices in
                                       words, then the compiled program, as jax writes it
 
 PLACE is the folder `programs` of the cache, or RUN/programs of a run on gs://. Loading a compiled program executes what is
@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import tensorflow as tf
 from jax.experimental import serialize_executable
 
 from t5prep.errors import OutputError, T5prepError, UsageError
-from t5prep.io import atomic_files, cache_folder, signed_files
+from t5prep.io import signed_files, store
 from t5prep.io.progress import duration
 from t5prep.train.log import say
 from t5prep.train.model.architecture import Config
@@ -62,7 +61,7 @@ Say = Callable[[str], None]
 
 def place_of(out: str = "") -> str:
     """Return the folder for the programs of a run: beside it on gs://, otherwise in the cache."""
-    return f"{out.rstrip('/')}/programs" if "://" in out else str(cache_folder.root() / "programs")
+    return f"{out.rstrip('/')}/programs" if "://" in out else str(store.root() / "programs")
 
 
 def compile_program(program: Program, *, place: str = "", say: Say | None = None) -> Any:
@@ -71,24 +70,21 @@ def compile_program(program: Program, *, place: str = "", say: Say | None = None
     Raises T5prepError if it does not compile, DoesNotFitError if that is for lack of memory.
     """
     place = place or place_of()
-    path = path_of(program, place)
-    there = _bytes_of(path)
-    if there is not None and (kept := _opened(there, path)) and (loaded := _loaded(kept[1], program)) is not None:
+    programs, name = _programs(place), _name(program)
+    if (content := programs.get(name)) is not None and (loaded := _loaded(_parted(content)[1], program)) is not None:
         return loaded
-    if say and there is not None:
+    earlier = sorted(one for one in programs.names() if one.startswith(program.digest[:32])) if say else []
+    if say and name in earlier:
         say(
-            f"{program.name} is kept at {path}, and the file is damaged or was not signed with this user's key "
+            f"{program.name} is kept at {programs.path(name)}, and the file is damaged or was not signed with this user's key "
             f"({signed_files.key_path()}): compiling it again."
         )
-    elif say:
-        for other in sorted(tf.io.gfile.glob(f"{place}/{program.digest[:32]}-*.executable")):
-            if (signed := _bytes_of(other)) is not None and (kept := _opened(signed, other)):
-                before, now = _words(kept[0]), _words(environment(program))
-                say(f"{program.name} was compiled before by {before}; compiling it again by {now}.")
-                break
+    elif say and (content := next(filter(None, map(programs.get, earlier)), None)):
+        before, now = _words(_parted(content)[0]), _words(environment(program))
+        say(f"{program.name} was compiled before by {before}; compiling it again by {now}.")
     compiled = compile_now(program, place=place)
     if hosts.writes():
-        save(compiled, program, path)
+        save(compiled, program, place)
     return compiled
 
 
@@ -123,36 +119,29 @@ class DoesNotFitError(T5prepError):
         )
 
 
-def save(compiled: Any, program: Program, path: str) -> str:
-    """Write a compiled program, complete or not at all, and return its path; "" if it cannot be kept."""
+def save(compiled: Any, program: Program, place: str) -> str:
+    """Store a compiled program, and return its path; "" if it cannot be kept."""
     try:
         content, _, _ = serialize_executable.serialize(compiled)
     except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
         return ""
     facts = {"program": program.name, "digest": program.digest, **environment(program)}
-    signed = signed_files.sign(json.dumps(facts).encode() + b"\n" + content, name=path.rpartition("/")[2])
-    if signed is None:
-        return ""
+    programs, name = _programs(place), _name(program)
     try:
-        if "://" in path:
-            with tf.io.gfile.GFile(path, "wb") as file:
-                file.write(signed)
-        else:
-            folder = Path(path).parent
-            folder.mkdir(parents=True, exist_ok=True)
-            atomic_files.write_whole(Path(path), signed)
-            programs = sorted(folder.glob("*.executable"), key=lambda one: one.stat().st_mtime)
-            for oldest in programs[:-MOST_KEPT]:
-                oldest.unlink(missing_ok=True)
-    except (OSError, OutputError, tf.errors.OpError):
+        stored = programs.put(name, json.dumps(facts).encode() + b"\n" + content)
+    except OutputError:
         return ""  # with a full disk or a read-only bucket, the next start compiles again: no other harm
-    return path
+    programs.trim(MOST_KEPT, weigh=lambda _: 1)
+    return programs.path(name) if stored else ""
 
 
-def path_of(program: Program, place: str) -> str:
-    """Return the path of a kept program."""
+def _programs(place: str) -> store.Store:
+    return store.Store(place, ".executable")
+
+
+def _name(program: Program) -> str:
     facts = hashlib.sha256(json.dumps(environment(program), sort_keys=True).encode()).hexdigest()
-    return f"{place}/{program.digest[:32]}-{facts[:16]}.executable"
+    return f"{program.digest[:32]}-{facts[:16]}"
 
 
 def environment(program: Program) -> dict[str, Any]:
@@ -174,20 +163,8 @@ def environment(program: Program) -> dict[str, Any]:
     return facts
 
 
-def _bytes_of(path: str) -> bytes | None:
-    """Return what a file holds; None if it cannot be read, also if another process deletes it now."""
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return bytes(file.read())
-    except tf.errors.OpError:  # also an error of the disk: the program is compiled again
-        return None
-
-
-def _opened(signed: bytes, path: str) -> tuple[dict[str, Any], bytes] | None:
-    """Return the facts and the program of a kept file; None if it is damaged or not this user's."""
-    content = signed_files.check(signed, name=path.rpartition("/")[2])
-    if content is None:
-        return None
+def _parted(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return the facts and the program that are stored together."""
     facts, _, executable = content.partition(b"\n")
     return json.loads(facts), executable
 

@@ -49,7 +49,6 @@ def test_of_150_damaged_files_none_is_loaded_and_each_is_compiled_again(
     compiled = compiling.compile_program(made, place=str(tmp_path))
     (file,) = tmp_path.iterdir()
     whole, rng = file.read_bytes(), np.random.default_rng(0)
-    assert compiling.path_of(made, str(tmp_path)) == str(file)
     monkeypatch.setattr(compiling, "compile_now", lambda _, **__: compiled)
     monkeypatch.setattr(compiling.serialize_executable, "deserialize_and_load", lambda *_, **__: loaded.append(1))
     for number in range(150):
@@ -90,8 +89,7 @@ class Strangers:
 
 def test_what_a_stranger_wrote_is_never_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, place, said = program(1), tmp_path / "programs", []
-    place.mkdir()
-    path, trace = Path(compiling.path_of(made, str(place))), tmp_path / "executed"
+    path, trace = Path(compiling.save(compiling.compile_now(made), made, str(place))), tmp_path / "executed"
     attack = pickle.dumps(Strangers(trace))
     pickle.loads(attack)
     assert trace.exists()
@@ -123,7 +121,7 @@ def test_a_program_that_another_process_has_just_deleted_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = program(1)
-    monkeypatch.setattr(tf.io.gfile, "exists", lambda _: True)
+    monkeypatch.setattr(compiling.store.Store, "names", lambda _: {compiling._name(made)})
     found = results(compiling.compile_program(made, place=str(tmp_path)), made)
     assert np.array_equal(found["ids"], ROWS["input_ids"] * 2)
 

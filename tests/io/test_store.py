@@ -7,7 +7,7 @@ import pytest
 
 from pipelines import engines
 from t5prep import sources
-from t5prep.io import cache_folder
+from t5prep.io import store
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,12 @@ def test_what_is_cleared_is_what_is_kept(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name, place in environment.items():
         monkeypatch.setenv(name, str(tmp_path / place))
-    assert cache_folder.root() == tmp_path / folder
+    assert store.root() == tmp_path / folder
     assert engines.folder() == tmp_path / folder / "engines"
     plans = tmp_path / folder / "plan"
     (plans / "answers").mkdir(parents=True)
     (plans / "answers" / "answer.json").write_text("{}")
-    (cleared,) = cache_folder.clear(["plan"])
+    (cleared,) = store.clear(["plan"])
     assert (cleared.files, plans.exists()) == (1, False)
 
 
@@ -60,6 +60,6 @@ def test_a_file_that_goes_while_the_cache_is_looked_at_is_passed_over(
         return stat(path, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "stat", going)
-    cache_folder.show()
-    (kept,) = (kept for kept in cache_folder.show() if kept.kind == "plan")
+    store.show()
+    (kept,) = (kept for kept in store.show() if kept.kind == "plan")
     assert (kept.files, kept.bytes) == (1, 4)

@@ -1,0 +1,161 @@
+"""Keep files that can be made again, each named by what it depends on: get, put, sign, trim. Most lie in the cache folder."""
+
+import collections
+import contextlib
+import dataclasses
+import math
+import operator
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from t5prep.errors import OutputError, UsageError
+from t5prep.io import atomic_files, byte_sizes, paths, signed_files
+
+DEFAULT_LIMIT = "20GB"
+# These may be removed at any time; making them again costs only time.
+KINDS = {
+    "tokenized": "tokenized blocks, for runs that begin again",
+    "sources": "downloaded corpora",
+    "plan": "answers of the TPU compiler",
+    "tables": "tables of texts, for `explore`",
+    "programs": "compiled programs of training and predicting",
+}
+_LEFTOVER_SECONDS = 600  # an unfinished file of this age belongs to a process that was killed
+
+
+class Kept(NamedTuple):
+    """Describe one kind of cached files: how many files, how many bytes, and the folder."""
+
+    kind: str
+    what: str
+    files: int
+    bytes: int
+    folder: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Store:
+    """Files of a folder, on this machine or under gs://; what is damaged, or signed with another key, is not found.
+
+    `key` is that of `signed_files.sign`: None for this user's own, CHECKSUM where only damage is feared.
+    """
+
+    folder: str
+    suffix: str = ""
+    key: bytes | None = None
+
+    def path(self, name: str) -> str:
+        """Return the path of the file of a name."""
+        return paths.at(self.folder, name + self.suffix)
+
+    def names(self) -> set[str]:
+        """Return the names of the files directly in the folder, damaged ones too."""
+        try:
+            return {name.removesuffix(self.suffix) for name in paths.names(self.folder) if name.endswith(self.suffix)}
+        except (OSError, OutputError):
+            return set()
+
+    def get(self, name: str) -> bytes | None:
+        """Return what is stored under a name; None if it is not there, complete and signed."""
+        path = self.path(name)
+        try:
+            return signed_files.check(paths.read(path), name=os.path.basename(path), key=self.key)
+        except (OSError, OutputError):
+            return None
+
+    def put(self, name: str, content: bytes) -> bool:
+        """Store content under a name, complete or not at all; where there is no key, store nothing and return False.
+
+        Raises OutputError.
+        """
+        path = self.path(name)
+        signed = signed_files.sign(content, name=os.path.basename(path), key=self.key)
+        if signed is not None:
+            with paths.scratch(path) as file:
+                file.write(signed)
+        return signed is not None
+
+    def trim(
+        self,
+        limit: int,
+        *,
+        before: float = math.inf,
+        weigh: Callable[[os.stat_result], int] = operator.attrgetter("st_size"),
+    ) -> int:
+        """Remove files last used `before` a time, the longest unused first, until all weigh at most `limit`; return their weight.
+
+        No list of all files is made, for there may be a million. Leftovers of killed processes go too.
+        """
+        total, unused = 0, collections.Counter[int]()
+        for path, status in _files(self.folder):
+            if os.path.basename(path).startswith(atomic_files.UNFINISHED):
+                if time.time() - status.st_mtime > _LEFTOVER_SECONDS:
+                    _remove(path)
+            elif path.endswith(self.suffix):
+                total += weigh(status)
+                if status.st_mtime < before:
+                    unused[int(status.st_mtime)] += weigh(status)
+        excess, latest, seconds = total - limit, 0, sorted(unused, reverse=True)
+        while seconds and excess > 0:
+            latest = seconds.pop()
+            excess -= unused[latest]
+        for path, status in _files(self.folder) if latest else ():
+            old = status.st_mtime < before and int(status.st_mtime) <= latest and path.endswith(self.suffix)
+            if total > limit and old and _remove(path):
+                total -= weigh(status)
+        return total
+
+
+def root() -> Path:
+    """Return the cache folder: $T5PREP_CACHE, else $XDG_CACHE_HOME/t5prep, else ~/.cache/t5prep."""
+    if own := os.environ.get("T5PREP_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "t5prep"
+
+
+def limit() -> int:
+    """Return how many bytes of tokenized blocks are kept: $T5PREP_CACHE_LIMIT (`50GB`), else 20 GB.
+
+    Raises UsageError.
+    """
+    return byte_sizes.parse(os.environ.get("T5PREP_CACHE_LIMIT") or DEFAULT_LIMIT, name="T5PREP_CACHE_LIMIT")
+
+
+def show() -> list[Kept]:
+    """Return what the cache holds now, kind by kind."""
+    kept = []
+    for kind, what in KINDS.items():
+        folder = root() / kind
+        sizes = [status.st_size for _, status in _files(folder)]
+        kept.append(Kept(kind, what, len(sizes), sum(sizes), folder))
+    return kept
+
+
+def _files(folder: Path | str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield each file below a folder and its status; one that another process removes meanwhile is passed over."""
+    for parent, _, names in os.walk(folder):
+        for path in (os.path.join(parent, name) for name in names):
+            with contextlib.suppress(OSError):
+                yield path, os.stat(path)
+
+
+def _remove(path: str) -> bool:
+    """Remove a file; return whether that was possible."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+        return True
+    return False
+
+
+def clear(kinds: list[str]) -> list[Kept]:
+    """Remove all files of these kinds; return what was removed. Raises UsageError for an unknown kind."""
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise UsageError(f'"{unknown[0]}" is not kept; there are {", ".join(KINDS)}')
+    there = [kept for kept in show() if kept.kind in kinds]
+    for kept in there:
+        shutil.rmtree(kept.folder, ignore_errors=True)
+    return there
