@@ -34,8 +34,7 @@ def whole(path: Path, *, option: str = "--out") -> Iterator[BinaryIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f"{UNFINISHED}{path.name}-", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
-            with contextlib.suppress(OSError):  # some file systems have no locks
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file.fileno(), busy=f"{path} is being written by another process.")
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -48,6 +47,19 @@ def whole(path: Path, *, option: str = "--out") -> Iterator[BinaryIO]:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def lock(handle: int, *, busy: str) -> None:
+    """Lock an open file or folder until it is closed, which the end of the process does too; some file systems have no locks.
+
+    Raises OutputError with the sentence `busy` if another process holds it.
+    """
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OutputError(busy) from None
+    except OSError:
+        pass
 
 
 def write_whole(path: Path, data: bytes, *, option: str = "--out") -> None:

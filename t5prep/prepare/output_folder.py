@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import os
 import shutil
@@ -127,12 +126,8 @@ def _directory(out: Path, same: Identity, *, goes_on: bool) -> Iterator[None]:
     except OSError as error:
         raise OutputError(atomic_files.explain(error, out)) from error
     try:
-        try:
-            fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise OutputError(
-                f"{out} is being prepared by another t5prep right now. Wait for it, or choose another --out."
-            ) from None
+        busy = f"{out} is being prepared by another t5prep right now. Wait for it, or choose another --out."
+        atomic_files.lock(marker, busy=busy)
         _sweep(out, goes_on=goes_on)
         yield
         _sweep_unfinished(out)

@@ -1,5 +1,7 @@
 """`--overwrite`: another dataset is replaced when the new one is whole, and nothing of anyone else's is touched."""
 
+import errno
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,17 @@ def test_another_dataset_is_replaced_and_kept_beside(source: Path, tmp_path: Pat
     _prepare(source, out, seed=2, overwrite=True)  # and once more
     assert bytes_of(tmp_path / "data.replaced") == old
     assert bytes_of(tmp_path / "data.replaced-2") == bytes_of(fresh)
+
+
+def test_a_file_system_without_locks_is_no_other_run(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    _prepare(source, tmp_path / "data")
+    assert (tmp_path / "data" / "manifest.json").exists()
 
 
 def test_without_the_option_it_is_named(source: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import fcntl
 import io
 import json
 import os
@@ -149,16 +148,15 @@ class AnswerFile:
                 raise OutputError(f"{path} is there already. Name another file, or --fresh to replace it.")
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = open(self._text, "ab")  # noqa: SIM115 - closed in `close`
+        busy = f"{path} is being written by another run. Wait for it, or choose another --out."
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            atomic_files.lock(self._file.fileno(), busy=busy)
             # Between opening and locking, the other run may have ended: the file opened here is then its answers.
             if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._text)):
                 raise FileNotFoundError
-        except OSError:
+        except (FileNotFoundError, OutputError):
             self._file.close()
-            raise OutputError(
-                f"{path} is being written by another run. Wait for it, or choose another --out."
-            ) from None
+            raise OutputError(busy) from None
         journal = {} if fresh else self._journal_before()
         with _explained(path):
             self._file.truncate(journal.get("bytes", 0))

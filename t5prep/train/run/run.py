@@ -11,7 +11,6 @@ RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import math
 import os
@@ -404,14 +403,8 @@ def held(out: str) -> Iterator[None]:
     except OSError as error:
         raise OutputError(f"The run {out} cannot be written ({error.strerror}). Choose another --out.") from error
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OutputError(
-                f"{out} is being written by another process. Wait until it ends, or choose another --out."
-            ) from None
-        except OSError:
-            pass  # a file system without locks
+        busy = f"{out} is being written by another process. Wait until it ends, or choose another --out."
+        atomic_files.lock(handle, busy=busy)
         atomic_files.remove_left(Path(out), SETTINGS, SHAPE, *TOKENIZERS, "manifest-*", "metrics.jsonl")
         yield
     finally:

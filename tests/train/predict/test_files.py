@@ -1,5 +1,6 @@
 """Two runs that write the same file of answers: neither loses what the other has written."""
 
+import errno
 import fcntl
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,17 @@ def test_a_run_that_ends_between_opening_and_locking_keeps_its_answers(
         AnswerFile(out, identity={"model": 1})
     assert out.read_text() == "one\ntwo\n"
     assert [path.name for path in tmp_path.iterdir()] == ["answers.txt"]
+
+
+def test_on_a_file_system_without_locks_answers_are_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    AnswerFile(tmp_path / "answers.txt", identity={}).finish("one\n")
+    assert (tmp_path / "answers.txt").read_text() == "one\n"
 
 
 @pytest.mark.parametrize("place", ["/", "."])
