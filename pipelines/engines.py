@@ -14,7 +14,6 @@ import shlex
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 
 from t5prep import errors
 from t5prep.errors import OutputError, T5prepError, UsageError, did_you_mean
-from t5prep.io import gcs, store
+from t5prep.io import atomic_files, gcs, store
 from t5prep.io.installation import install_command
 from t5prep.version import __version__
 
@@ -183,8 +182,9 @@ def _package() -> list[str]:
     setup = Path(__file__).parents[1] / "setup.py"
     if setup.exists():
         return [f"--setup_file={setup}"]
-    folder = tempfile.mkdtemp(prefix="t5prep-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    until_exit = contextlib.ExitStack()
+    folder = until_exit.enter_context(atomic_files.temporary_folder())
+    atexit.register(until_exit.close)
     wanted = Path(folder) / "requirements.txt"
     wanted.write_text(f"t5prep=={__version__}\n")
     return [f"--requirements_file={wanted}"]
@@ -229,7 +229,7 @@ def started_quietly() -> Iterator[None]:
     this process starts later finds the `python` that it found before.
     """
     before = os.environ.get("PATH")
-    with tempfile.TemporaryDirectory(prefix="t5prep-python-") as folder:
+    with atomic_files.temporary_folder() as folder:
         script = Path(folder) / "python"
         script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P "$@" 2>/dev/null\n')
         script.chmod(0o755)

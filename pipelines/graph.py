@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +26,7 @@ from pipelines.stages import Prepared
 from pipelines.steps import EarlierShard, Hashed, Piece, PrepareBlock, WriteShard
 from t5prep.dataset import shard_files
 from t5prep.errors import OutputError
-from t5prep.io import paths
+from t5prep.io import atomic_files, paths
 from t5prep.prepare import shards, spills
 from t5prep.prepare.near_duplicates.clusters import Repeats
 from t5prep.prepare.near_duplicates.sketches import Sketch
@@ -390,7 +389,7 @@ def write_group(group: tuple[str, Iterable[Any]], *, work: WriteShard, kept: Kep
 def _write_group(elements: Iterable[Any], work: WriteShard) -> Iterator[Any]:
     """Write a shard from its ShardSpec, Stored rows and Repeats, as the shuffle brings them; a large one over the worker's disk."""
     spec, repeats, stored = None, list[Repeats](), list[Stored]()
-    with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
+    with atomic_files.temporary_folder() as folder:
         held = _Held(Path(folder))
         for element in elements:
             if isinstance(element, ShardSpec):

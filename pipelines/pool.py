@@ -11,6 +11,7 @@ import concurrent.futures
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import gc
 import itertools
 import logging
@@ -19,17 +20,19 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 
 from t5prep.errors import T5prepError
+from t5prep.io import atomic_files
 from t5prep.reading.blocks import Block
 
 # Twice as many elements are being worked on, or wait for a worker, as there are workers: none of these waits.
@@ -205,6 +208,7 @@ def begin_loading(tokenizer: str = "") -> None:
     They are not forked from this one: a forked copy of a lock that another thread of it holds is held for ever. A file
     of a `tokenizer` is loaded too.
     """
+    _place_sockets()
     with _environment_of_children(_OF_CHILDREN | ({TOKENIZER: tokenizer} if tokenizer else {})):
         resource_tracker.ensure_running()  # before the mask, because it lets SIGINT through again
         # Ctrl-C reaches every process of a terminal: it is for this one, which ends the workers; they inherit the mask.
@@ -216,9 +220,34 @@ def begin_loading(tokenizer: str = "") -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
+@functools.cache
+def _place_sockets() -> None:
+    """Let multiprocessing place its sockets in a temporary folder that the next run removes where this process is killed."""
+    until_exit = contextlib.ExitStack()
+    is_long = len(os.fsencode(tempfile.gettempdir())) > _MOST_BYTES_OF_FOLDER
+    folder = until_exit.enter_context(atomic_files.temporary_folder(_SHORT_FOLDER if is_long else ""))
+    util.Finalize(None, until_exit.close, exitpriority=_AFTER_SOCKETS)
+    before, tempfile.tempdir = tempfile.tempdir, folder
+    try:
+        util.get_temp_dir()
+    finally:
+        tempfile.tempdir = before
+
+
+# The path of a socket has at most 103 bytes on macOS and 107 on Linux, of which 60 follow the folder for temporary files.
+_SHORT_FOLDER, _MOST_BYTES_OF_FOLDER = "/tmp", 43
+# multiprocessing removes its own folder with the priority -100.
+_AFTER_SOCKETS = -101
+
+
 # What a process that workers are forked from starts with. Files of the current folder are never imported: a `random.py` of
 # the user's would be executed. NumPy's BLAS has one thread, not one a core: workers multiply no matrix.
-_OF_CHILDREN = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
+# A second Ctrl-C ends the process at once: multiprocessing's tracker then removes semaphores, and warns that it does.
+_OF_CHILDREN = {
+    "PYTHONSAFEPATH": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONWARNINGS": "ignore::UserWarning:multiprocessing.resource_tracker",
+}
 # The tokenizer that this process loads.
 TOKENIZER = "T5PREP_TOKENIZER_OF_WORKERS"
 

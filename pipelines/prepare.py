@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from t5prep import sources
 from t5prep.dataset.manifest import Manifest, load
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.io import byte_sizes, paths, store, trusted_code
+from t5prep.io import atomic_files, byte_sizes, paths, store, trusted_code
 from t5prep.prepare import earlier_datasets, evaluation_sets, memory_budget, output_folder, shards, task_settings
 from t5prep.prepare.earlier_datasets import EarlierTexts
 from t5prep.prepare.memory_budget import DEFAULT, Budget
@@ -364,7 +363,7 @@ def forecast(
         )
         if not overwrite:
             output_folder.refuse_another(out, same=decided.same)
-        with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
+        with atomic_files.temporary_folder() as folder:
             made = estimates.forecast(PrepareBlock(_staged(decided, definition, folder=folder)), source=decided.source)
         shared, bytes_given = _budget(decided.source, workers=workers, memory=byte_sizes.parse(memory, name="--memory"))
     return made.text(

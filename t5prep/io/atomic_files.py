@@ -6,8 +6,9 @@ import glob
 import os
 import secrets
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,10 +19,11 @@ UNFINISHED = ".unfinished-"
 
 
 @contextlib.contextmanager
-def whole(path: Path, *, option: str = "--out") -> Iterator[BinaryIO]:
+def whole(path: Path, *, option: str = "--out", sweep: bool = True) -> Iterator[BinaryIO]:
     """Open a file to write; it takes its name only when all of it is on disk, and on any error nothing is left.
 
-    `option` is the command-line option that named the place.
+    `option` is the command-line option that named the place. `sweep` removes what killed processes left of this file; who
+    writes thousands of files into one folder sweeps that once.
     A path that is not a regular file, such as /dev/null or a pipe, is written directly, because others use it by its name.
     Raises OutputError if the disk is full or the place cannot be written.
     """
@@ -32,9 +34,10 @@ def whole(path: Path, *, option: str = "--out") -> Iterator[BinaryIO]:
                 yield file
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f"{UNFINISHED}{path.name}-", dir=path.parent)
+        if sweep:
+            remove_left(path.parent, glob.escape(path.name))
+        handle, temporary = _make_locked(lambda: tempfile.mkstemp(prefix=f"{UNFINISHED}{path.name}-", dir=path.parent))
         with os.fdopen(handle, "wb") as file:
-            lock(file.fileno(), busy=f"{path} is being written by another process.")
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -92,13 +95,45 @@ def check_writable(path: Path, *, begins: bytes, option: str = "--out") -> None:
         raise OutputError(explain(error, path, option=option)) from error
 
 
+def _make_locked(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
+    """Make a temporary file or folder with `make`, and lock it as long as its handle is open.
+
+    Another process that sweeps may remove it before it is locked: then another one is made.
+    """
+    while True:
+        handle, path = make()
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.lexists(path):
+            return handle, path
+        os.close(handle)
+
+
 def remove_left(folder: Path, *names: str) -> None:
-    """Remove what killed processes left of files with these names (patterns). What a living process writes is locked, and stays."""
+    """Remove what killed processes left of files and folders with these names (patterns).
+
+    What a living process writes is locked, and stays; so does what another user left.
+    """
     for name in names:
-        for left in filter(Path.is_file, folder.glob(f"{UNFINISHED}{name}-????????")):  # opening a pipe would wait
-            with contextlib.suppress(OSError), open(left, "rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                left.unlink()
+        for left in folder.glob(f"{UNFINISHED}{name}-????????"):
+            with contextlib.suppress(OSError):
+                # Not what a link names; and opening a pipe would wait.
+                handle = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    _remove_unlocked(left, handle)
+                finally:
+                    os.close(handle)
+
+
+def _remove_unlocked(path: Path, handle: int) -> None:
+    """Remove a file or folder of this user that is open and that nobody has locked. Raises OSError."""
+    status = os.fstat(handle)
+    if status.st_uid == os.geteuid():
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISDIR(status.st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        elif stat.S_ISREG(status.st_mode):
+            path.unlink()
 
 
 def explain(error: OSError, path: Path, *, option: str = "--out") -> str:
@@ -121,17 +156,37 @@ def whole_directory(out: Path) -> Iterator[Path]:
     """Yield a directory beside `out` to fill; rename it to `out` at the end. Raises OutputError if `out` exists."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already. Choose another --out, or delete it.")
-    place = out.with_name(f"{UNFINISHED}{out.name}-{os.getpid()}")
     try:
-        place.mkdir(parents=True)
-        yield place
-        if out.exists():
-            out.rmdir()
-        os.replace(place, out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_folder(str(out.parent), name=out.name) as folder:
+            yield Path(folder)
+            os.chmod(folder, 0o777 & ~_umask())  # mkdtemp makes private folders
+            if out.exists():
+                out.rmdir()
+            os.replace(folder, out)
     except OSError as error:
         raise OutputError(explain(error, out)) from error
+
+
+@contextlib.contextmanager
+def temporary_folder(parent: str = "", *, name: str = "t5prep") -> Iterator[str]:
+    """Yield a new folder in `parent` (by default the system's for temporary files), which is removed at the end.
+
+    One that a killed process left is removed by the next process that makes one with this `name`. Raises OSError.
+    """
+    parent = parent or tempfile.gettempdir()
+    remove_left(Path(parent), glob.escape(name))
+
+    def make() -> tuple[int, str]:
+        folder = tempfile.mkdtemp(prefix=f"{UNFINISHED}{name}-", dir=parent)
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY), folder
+
+    handle, folder = _make_locked(make)
+    try:
+        yield folder
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
 
 
 def write_scratch(path: Path, data: bytes) -> None:

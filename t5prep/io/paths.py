@@ -36,13 +36,16 @@ def names(place: str | Path) -> set[str]:
 
 @contextlib.contextmanager
 def whole(path: str) -> Iterator[BinaryIO]:
-    """Open a file or object to write; it takes its name only when all of it is written. Raises OutputError."""
+    """Open a file or object to write; it takes its name only when all of it is written. Raises OutputError.
+
+    Its folder is a dataset's: who claims that sweeps it.
+    """
     if gcs.is_gs(path):
         with tempfile.SpooledTemporaryFile(max_size=_BUFFERED) as spooled:
             yield cast(BinaryIO, spooled)
             _send(path, cast(BinaryIO, spooled))
     else:
-        with atomic_files.whole(Path(path)) as file:
+        with atomic_files.whole(Path(path), sweep=False) as file:
             yield file
 
 

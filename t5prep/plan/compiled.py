@@ -10,12 +10,11 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from t5prep.errors import T5prepError, UsageError
-from t5prep.io import byte_sizes
+from t5prep.io import atomic_files, byte_sizes
 from t5prep.io.installation import install_command
 from t5prep.plan.chips import GIB, Chip
 from t5prep.plan.compiler import ENVIRONMENT
@@ -77,7 +76,7 @@ def planned_memory(step: dict[str, Any], *, chip: Chip, devices: int) -> Compile
 
     Of the figures `fits` and `temp_bytes` are right; if it does not fit, `hbm_bytes`. Raises as `compile_module`.
     """
-    with tempfile.TemporaryDirectory(prefix="t5prep-plan-") as dump:
+    with atomic_files.temporary_folder() as dump:
         return compile_for({"step": step, "dump": dump}, chip=chip, devices=devices)
 
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -90,7 +89,7 @@ def scratch(out: str | Path) -> Iterator[str]:
     if not gcs.is_gs(out):
         yield str(Path(out) / SPOOL)
         return
-    with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
+    with atomic_files.temporary_folder() as folder:
         yield folder
 
 

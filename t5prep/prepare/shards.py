@@ -23,7 +23,7 @@ import numpy as np
 from t5prep.dataset import rejected_rows, shard_files
 from t5prep.dataset.shard_files import Shard
 from t5prep.errors import UsageError
-from t5prep.io import paths
+from t5prep.io import atomic_files, paths
 from t5prep.prepare import placement, record_counts, spills
 from t5prep.prepare.near_duplicates import clusters as near_duplicates
 from t5prep.prepare.near_duplicates.clusters import Repeats, precedence
@@ -300,7 +300,7 @@ class _LeftOut:
 
         They are sorted in files, so that some of them are in memory at a time.
         """
-        with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
+        with atomic_files.temporary_folder() as folder:
             paths_of = []
             for number, rows in enumerate(map(Rows.alone, parts)):
                 ids, places = rows.columns().ids, ragged.begins(rows.entries["size"].astype(np.int64)).tolist()

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from t5prep.dataset.settings import OF_HEADS, Settings, row_counts
 from t5prep.errors import SourceError, TokenizerError, UsageError
+from t5prep.io import atomic_files
 from t5prep.prepare import earlier_datasets, placement, row_limit, source_files
 from t5prep.prepare.block_tokenizer import BlockExamples
 from t5prep.prepare.row_limit import LimitedFile
@@ -417,7 +417,7 @@ def with_counted_splits(settings: Settings, task: ChosenTask, *, source: Resolve
     if held_out and "validation" in own.values():
         return dataclasses.replace(settings, held_out=None)
     wanted = {**asked, "train": 1.0} if held_out else asked
-    with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
+    with atomic_files.temporary_folder() as folder:
         draws = _draws(settings, task, source=source, own_splits=own, folder=Path(folder))
         shares = exact_shares(wanted, draws)  # type: ignore[arg-type]
     if held_out:

@@ -140,15 +140,19 @@ def digest(file: RawFile, number: int, *, columns: Sequence[str]) -> bytes:
     """Return the digest of the stored bytes of some columns of a row group (of all, where none is named). Raises SourceError."""
     with _group(file, number) as group:
         if (known := tuple(columns)) not in group.digests:
-            hasher, metadata = hashlib.blake2b(digest_size=20), group.reader.metadata.row_group(number)
+            hasher, metadata = hashlib.blake2b(digest_size=20), group.reader.metadata
             needed = tuple(f"{name}." for name in rows.roots(columns))  # a name may have dots of its own
-            for chunk in map(metadata.column, range(metadata.num_columns)):
-                if columns and not f"{chunk.path_in_schema}.".startswith(needed):
+            for place in range(metadata.num_columns):
+                # Arrow finds the chunk of a column by its place; the name that the chunk itself repeats may be any bytes.
+                name, chunk = metadata.schema.column(place).path, metadata.row_group(number).column(place)
+                if columns and not f"{name}.".startswith(needed):
                     continue
                 group.opened.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
-                hasher.update(f"{chunk.path_in_schema} {chunk.physical_type} {chunk.compression} ".encode())
-                for begin in range(0, chunk.total_compressed_size, _READ_BYTES):
-                    hasher.update(group.opened.read(min(_READ_BYTES, chunk.total_compressed_size - begin)))
+                hasher.update(f"{name} {chunk.physical_type} {chunk.compression} ".encode())
+                left = chunk.total_compressed_size
+                while left > 0 and (piece := group.opened.read(min(_READ_BYTES, left))):
+                    hasher.update(piece)
+                    left -= len(piece)
             group.digests[known] = hasher.digest()
         return group.digests[known]
 

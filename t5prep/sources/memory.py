@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
@@ -14,6 +13,7 @@ from uuid import UUID
 import numpy as np
 
 from t5prep.errors import UsageError
+from t5prep.io import atomic_files
 from t5prep.sources import RawFile, Resolved
 from t5prep.sources.arrow_floats import with_shortest_floats
 
@@ -27,7 +27,7 @@ def written(rows: Any, *, name: str, text_column: str) -> Iterator[tuple[Resolve
 
     A text is a row with one column, `text_column`. Raises UsageError for what is no rows, or none.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with atomic_files.temporary_folder() as folder:
         path, count, texts = Path(folder) / "rows.jsonl", 0, 0
         with open(path, "w", encoding="utf-8") as file:
             for row in _rows(rows):
@@ -55,7 +55,7 @@ def table(rows: Any) -> Iterator[Resolved]:
 @contextlib.contextmanager
 def piped(stream: BinaryIO, *, name: str) -> Iterator[Resolved]:
     """Yield a stream as a source of this `name`, copied to a temporary file: it may be compressed, or Parquet."""
-    with tempfile.TemporaryDirectory() as folder:
+    with atomic_files.temporary_folder() as folder:
         path = Path(folder) / "stdin"
         with open(path, "wb") as file:
             shutil.copyfileobj(stream, file, 1 << 20)

@@ -8,9 +8,7 @@ import contextlib
 import dataclasses
 import math
 import os
-import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.errors import OutputError, T5prepError
+from t5prep.io import atomic_files
 from t5prep.io import signals as io_signals
 from t5prep.train.evaluate.validation import Validation
 from t5prep.train.log import CURVES, RunLog, say
@@ -232,12 +231,13 @@ class StepProfile:
         self._place = f"{run.rstrip('/')}/{CURVES}"
         self._begin, self._end = (first + WARM, first + WARM + steps) if steps else (-1, -1)
         self._folder = ""  # of the trace that is being recorded
+        self._stack = contextlib.ExitStack()
 
     def step(self, number: int, variables: Any) -> None:
         """Begin or end the trace after step `number` was started, whose results are `variables`."""
         if number == self._begin:
             jax.block_until_ready(variables)
-            self._folder = tempfile.mkdtemp(prefix="t5prep-profile-")
+            self._folder = self._stack.enter_context(atomic_files.temporary_folder())
             options = jax.profiler.ProfileOptions()
             options.python_tracer_level = 0  # it ends the process where other threads run Python, as the input does
             jax.profiler.start_trace(self._folder, profiler_options=options)
@@ -255,7 +255,7 @@ class StepProfile:
         except (OSError, tf.errors.OpError) as error:
             raise OutputError(f"The profile cannot be written to {self._place} ({error}).") from error
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._stack.close()
             self._folder = ""
         say(f"The profile is written. See it: tensorboard --logdir {self._place} (it needs tensorboard-plugin-profile)")
 

@@ -392,6 +392,13 @@ def test_rejected_rows_have_their_reasons_and_the_texts_they_had(data: Path, tmp
     assert "no predictions" in refused("table", data, tmp_path / "t.csv", "--rejected", "--split", "train")
 
 
+def test_a_table_removes_what_a_killed_one_left(data: Path, tmp_path: Path) -> None:
+    (tmp_path / ".unfinished-t.csv-abcdefgh").write_bytes(b"half")
+    (tmp_path / ".unfinished-other.csv-abcdefgh").write_bytes(b"half")
+    table.write(table.records(data), tmp_path / "t.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".unfinished-other.csv-abcdefgh", "t.csv"]
+
+
 def test_the_source_is_not_replaced(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "rows.csv", questions(10))
     prepared(source, tmp_path / "d", tokenizer="sample:")

@@ -1,7 +1,10 @@
 """Files appear whole, and what is not a file keeps its place."""
 
+import fcntl
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -55,3 +58,66 @@ def test_what_a_killed_process_left_of_a_file_is_removed_and_what_a_living_one_w
         assert not left.exists()
     assert path.read_bytes() == b"all"
     assert {*tmp_path.iterdir()} == {path, other}
+
+
+def test_writing_a_file_anew_removes_what_a_killed_process_left_of_it_and_nothing_else(tmp_path: Path) -> None:
+    path, prefix = tmp_path / "model.json", f"{atomic_files.UNFINISHED}model.json-"
+    (tmp_path / "elsewhere").write_bytes(b"kept")
+    (tmp_path / f"{prefix}linked00").symlink_to("elsewhere")
+    (tmp_path / f"{prefix}twelvesigns").write_bytes(b"another name")
+    os.mkfifo(tmp_path / f"{prefix}pipe0000")
+    others = {*tmp_path.iterdir()}
+    (tmp_path / f"{prefix}abcdefgh").write_bytes(b"half")
+    atomic_files.write_whole(path, b"all")
+    assert {*tmp_path.iterdir()} == {path, *others}
+    assert (tmp_path / "elsewhere").read_bytes() == b"kept"
+
+
+KILLED = """
+import os, sys
+from t5prep.io import atomic_files
+with atomic_files.{how} as place:
+    print(place, flush=True)
+    open(os.path.join(place, "big"), "w").close()
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    "how", ["temporary_folder({0!r})", "whole_directory(__import__('pathlib').Path({0!r}, 'out'))"]
+)
+def test_a_folder_that_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path, how: str) -> None:
+    """A folder in which a living process works stays."""
+    code = KILLED.format(how=how.format(str(tmp_path)))
+    start = [sys.executable, "-c", code]
+    killed, living = (
+        subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    )
+    try:
+        folders = [Path(process.stdout.readline().strip()) for process in (killed, living)]  # type: ignore[union-attr]
+        killed.kill(), killed.wait()
+        assert folders[0].is_dir()
+        name = folders[0].name.removeprefix(atomic_files.UNFINISHED).rpartition("-")[0]
+        with atomic_files.temporary_folder(str(tmp_path), name=name) as own:
+            assert {path for path in tmp_path.iterdir() if path.is_dir()} == {folders[1], Path(own)}
+        living.communicate("", timeout=60)
+        assert [path.name for path in tmp_path.iterdir()] == (["out"] if name == "out" else [])
+    finally:
+        living.kill(), living.wait()
+
+
+def test_a_temporary_file_that_is_swept_before_it_is_locked_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, lock = [], fcntl.flock
+
+    def sweep_first(handle: int, how: int) -> None:
+        if not made:
+            made.extend(tmp_path.iterdir())
+            made[0].unlink()
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", sweep_first)
+    atomic_files.write_whole(tmp_path / "file", b"all")
+    assert (tmp_path / "file").read_bytes() == b"all"
+    assert len(made) == 1

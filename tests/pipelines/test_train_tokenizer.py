@@ -7,7 +7,11 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -240,3 +244,31 @@ def test_ctrl_c_ends_training_at_once_and_leaves_nothing() -> None:
     with pytest.raises(KeyboardInterrupt):
         train_tokenizer._trained_apart(lines, vocab_size=32_000)
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("name", ["a b", pytest.param("long" * 30, marks=pytest.mark.slow)])
+def test_a_killed_training_leaves_no_temporary_folder_after_the_next_one(text: Path, tmp_path: Path, name: str) -> None:
+    """All its processes are killed while it trains. Paths that are too long for sockets are no hindrance."""
+    line = [sys.executable, "-m", "t5prep.cli", "tokenizer", "train", "--source", str(text), "--workers", "1"]
+    line += ["--out", str(tmp_path / "out"), "--vocab-size", "400"]
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        temporary = Path(short, name)
+        temporary.mkdir()
+        environment = {**os.environ, "TMPDIR": str(temporary), "T5PREP_CACHE": str(tmp_path / "cache")}
+        where = Path("/tmp") if len(name) > 40 else temporary
+
+        def folders() -> set[Path]:
+            return {path.parent.parent for path in where.glob(".unfinished-t5prep-*/pymp-*/listener-*")}
+
+        before = folders()
+        killed = subprocess.Popen(line, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
+        while not (left := folders() - before):
+            assert killed.poll() is None
+            time.sleep(0.02)
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait()
+        assert all(folder.is_dir() for folder in left)
+        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        assert not any(folder.exists() for folder in left)
+        assert not list(temporary.iterdir())

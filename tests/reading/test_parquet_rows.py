@@ -76,3 +76,18 @@ def test_a_damaged_group_is_named(tmp_path: Path) -> None:
     (file,) = sources.resolve(str(path)).files
     with pytest.raises(SourceError, match=r"rows\.parquet cannot be read"):
         numbers_of(file, part)
+
+
+def test_names_that_column_chunks_repeat_may_be_any_bytes(tmp_path: Path) -> None:
+    """Arrow reads such a file: its columns are named by the schema."""
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"text": ["a", "b"], "other": ["c", "d"]}), path)
+    content = path.read_bytes()
+    begin = content.rindex(b"text")
+    assert begin > content.index(b"text")
+    path.write_bytes(content[:begin] + b"\xff\xfext" + content[begin + 4 :])
+    file = RawFile("rows.parquet", str(path), path.stat().st_size)
+    (part,) = parts_of(file)
+    assert numbers_of(file, part, "text") == ["a", "b"]
+    digests = [parquet_rows.digest(file, 0, columns=[name]) for name in ("text", "other")]
+    assert len({*digests, parquet_rows.digest(file, 0, columns=[])}) == 3

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -459,7 +458,7 @@ def grouped(links: Iterable[np.ndarray], *, plan: Plan, folder: str) -> Iterator
     A sketch may come several times. A group has about `plan.most` rows, or one component. What does not fit into memory waits in
     the folder.
     """
-    with tempfile.TemporaryDirectory(prefix="groups-", dir=folder or None) as place:
+    with atomic_files.temporary_folder(folder, name="groups") as place:
         placed = SortedPairs(Path(place) / "rows")
         for number, nodes in components.grouped(components.components(links, folder=place), most=plan.most):
             placed.add(np.stack([nodes, np.full(len(nodes), number, np.uint64)], axis=1))

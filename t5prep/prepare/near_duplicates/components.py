@@ -7,12 +7,12 @@ chain as rounds, each of them a sort. A number of links is in memory at a time, 
 """
 
 import itertools
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
+from t5prep.io import atomic_files
 from t5prep.prepare.sorted_pairs import HELD, SortedPairs
 
 
@@ -22,7 +22,7 @@ def components(links: Iterable[np.ndarray], *, folder: str = "", held: int = HEL
     The root of a component is a node of it too, and comes first. The order of the links does not matter. What is more than
     `held` links waits in temporary files of a folder. Raises OutputError if they cannot be written.
     """
-    with tempfile.TemporaryDirectory(prefix="links-", dir=folder or None) as place:
+    with atomic_files.temporary_folder(folder, name="links") as place:
         edges, both = SortedPairs(Path(place) / "edges", held), SortedPairs(Path(place) / "both", held)
         for part in _contracted(links, held):
             edges.add(part)

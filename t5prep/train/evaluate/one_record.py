@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import hashlib
 import json
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.shard_files import Shard
 from t5prep.dataset.tfrecord import PLACE, Records
 from t5prep.errors import UsageError
-from t5prep.io import paths
+from t5prep.io import atomic_files, paths
 from t5prep.train.data import device_feed, opening
 from t5prep.train.data.batches import Host, Reading
 from t5prep.train.data.opening import Opened
@@ -60,7 +59,7 @@ def record_in_run(
         ]
         opened = opening.open_all(places, split=split)
         told["steps"] = steps_of(opened, settings, of_record=of_record, shard=shard, number=number, steps=state.step)
-    with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
+    with atomic_files.temporary_folder() as folder:
         with paths.opened(paths.at(data, shard)) as file:
             file.seek(byte)
             framed = file.read(size)

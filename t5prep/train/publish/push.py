@@ -5,12 +5,11 @@ It needs no TensorFlow.
 
 import json
 import shutil
-import tempfile
 from pathlib import Path
 
 from t5prep.dataset.card import literal
 from t5prep.errors import UsageError
-from t5prep.io import uploads
+from t5prep.io import atomic_files, uploads
 
 WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
 TOKENIZERS = ("spiece.model", "tokenizer.json")
@@ -35,7 +34,7 @@ def push(directory: str, *, repo: str, private: bool = False, message: str = "Mo
             f"{directory} is not an exported model (it has no model.safetensors), nor a tokenizer with a config.json. Export a "
             "run into a folder of its own, and push that: t5prep export --model RUN --out FOLDER"
         )
-    with tempfile.TemporaryDirectory() as folder:
+    with atomic_files.temporary_folder() as folder:
         for name in names.intersection(UNTRAINED):
             shutil.copy(place / name, folder)
         if "README.md" not in names:

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import itertools
-import tempfile
 import types
 from collections.abc import Collection
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Self
 import tensorflow as tf
 
 from t5prep.errors import OutputError, T5prepError, UsageError
-from t5prep.io import gcs, paths, uploads
+from t5prep.io import atomic_files, gcs, paths, uploads
 from t5prep.train.log import CURVES, say
 from t5prep.train.publish.export import export_hf
 from t5prep.train.publish.push import push
@@ -95,7 +94,7 @@ class CheckpointPushes:
 
 def _push(name: str, step: int, *, repo: str, private: bool, logs: bool) -> str:
     """Export the checkpoint of a step into a folder that is pushed, and return the page's address."""
-    with tempfile.TemporaryDirectory() as folder:
+    with atomic_files.temporary_folder() as folder:
         out = Path(folder) / repo.rpartition("/")[2]
         export_hf(name, out=str(out), which=str(step))
         if logs:
