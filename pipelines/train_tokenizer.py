@@ -20,7 +20,7 @@ from t5prep.prepare import source_files
 from t5prep.reading import blocks
 from t5prep.reading import columns as text_columns
 from t5prep.reading.blocks import Block
-from t5prep.reading.formats import FileOptions
+from t5prep.reading.file_options import FileOptions
 from t5prep.sources import Resolved
 from t5prep.tokens import huggingface_files, training
 from t5prep.tokens.tokenizer import Tokenizer

@@ -2,24 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from t5prep.reading.formats import FileOptions
-
-
-def _checked(parser: str) -> Callable[[click.Context, click.Parameter, str], str]:
-    """Return a callback that parses a value as `prepare` does, by the name of its function in `dataset/settings.py`."""
-
-    def parse(context: click.Context, option: click.Parameter, value: str) -> str:
-        from t5prep.dataset import settings
-
-        parsed: str = getattr(settings, parser)(value)
-        return parsed
-
-    return parse
+from t5prep.reading import file_options
+from t5prep.reading.file_options import FileOptions
 
 
 def options(*, of_data: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -45,17 +33,20 @@ def options(*, of_data: bool = False) -> Callable[[Callable[..., Any]], Callable
         click.option(
             "--delimiter",
             default="",
-            callback=_checked("parse_delimiter"),
+            callback=lambda context, option, text: file_options.parse_delimiter(text),
             help=f"Delimiter of CSV columns: a character, or tab  [default: {delimiter}].",
         ),
         click.option(
-            "--escape", default="", callback=_checked("parse_escape"), help="Escape character of CSV files, as \\."
+            "--escape",
+            default="",
+            callback=lambda context, option, text: file_options.parse_escape(text),
+            help="Escape character of CSV files, as \\.",
         ),
         click.option(
             "--columns",
             "column_names",
             default="",
-            callback=_checked("parse_columns"),
+            callback=lambda context, option, text: file_options.parse_columns(text),
             help=f"Column names of a table that does not begin with them, as in text,label  [default: {columns}].",
         ),
         click.option("--records", default="", help="Path to the rows of JSON documents, as in data[].items[]."),
@@ -69,8 +60,6 @@ def options(*, of_data: bool = False) -> Callable[[Callable[..., Any]], Callable
     return add
 
 
-def taken(given: dict[str, Any]) -> "FileOptions":
+def taken(given: dict[str, Any]) -> FileOptions:
     """Take these options out of those of a command, and return them."""
-    from t5prep.reading.formats import FileOptions
-
     return FileOptions(**{field.name: given.pop(field.name) for field in dataclasses.fields(FileOptions)})

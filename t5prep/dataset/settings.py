@@ -2,15 +2,13 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from t5prep.errors import UsageError
 from t5prep.io.addresses import Address
+from t5prep.reading.file_options import FileOptions, parse_columns, parse_delimiter, parse_escape
 from t5prep.tasks.example import is_split_name
 from t5prep.tasks.options import check, flag, option, spelled
-
-if TYPE_CHECKING:
-    from t5prep.reading.formats import FileOptions
 
 TARGETS = ("text", "class", "tags", "labels", "number", "tokens")
 # What the head of an encoder tells of a text or its words.
@@ -58,37 +56,6 @@ def parse_splits(text: str) -> dict[str, float]:
     if twice or abs(sum(rest) - 1) > 1e-6:
         raise UsageError(f'--splits "{text}": each name once, and the shares must add up to 1. {_EXAMPLE}')
     return splits
-
-
-def parse_delimiter(text: str) -> str:
-    """Return the one character that divides columns; "" stays. Raises UsageError.
-
-    >>> parse_delimiter(";"), parse_delimiter("tab")
-    (';', '\\t')
-    """
-    delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
-    if len(delimiter) > 1 or not delimiter.isascii() or delimiter.isalnum() or (delimiter and delimiter in '"\r\n '):
-        raise UsageError(f'--delimiter "{text}": it is one character, as ; or |, or the word tab')
-    return delimiter
-
-
-def parse_escape(text: str) -> str:
-    """Return the one character that escapes another; "" stays. Raises UsageError."""
-    if len(text) > 1 or not text.isascii() or text.isalnum() or (text and text in '",; \t\r\n'):
-        raise UsageError(f"--escape {text!r}: it is one character, as \\")
-    return text
-
-
-def parse_columns(text: str) -> str:
-    """Return some names with commas between them, without spaces around; "" stays. Raises UsageError.
-
-    >>> parse_columns("text, label")
-    'text,label'
-    """
-    names = [name.strip() for name in text.split(",")] if text else []
-    if not all(names) or len(set(names)) < len(names):
-        raise UsageError(f'--columns "{text}": it is the name of each column once, as in text,label')
-    return ",".join(names)
 
 
 def parse_held_out(text: str) -> float:
@@ -306,10 +273,8 @@ class Settings:
         return self.splits is not None and not self.group_column and self.dedup != "exact"
 
     @property
-    def file_options(self) -> "FileOptions":
+    def file_options(self) -> FileOptions:
         """Return how the files of the source are read."""
-        from t5prep.reading.formats import FileOptions  # which loads Arrow
-
         return FileOptions(self.format, self.encoding, self.delimiter, self.escape, self.columns, self.records)
 
     def token_choices(self) -> dict[str, Any]:

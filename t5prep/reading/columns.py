@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from t5prep.errors import SourceError
 from t5prep.reading import blocks, parquet_rows, text_rows
 from t5prep.reading.blocks import Block
-from t5prep.reading.formats import FileOptions
+from t5prep.reading.file_options import FileOptions
 from t5prep.reading.parquet_rows import Part
 from t5prep.reading.rows import Record, Row, root
 from t5prep.sources import Resolved

@@ -69,23 +69,6 @@ class Format:
         return self.kind in ("csv", "tsv") and not self.columns
 
 
-@dataclasses.dataclass(frozen=True)
-class FileOptions:
-    """Hold what a user says of files; each text may be empty. `column_names` are names with commas between them."""
-
-    format: str = ""
-    encoding: str = "utf-8"
-    delimiter: str = ""
-    escape: str = ""
-    column_names: str = ""
-    records: str = ""
-
-    @property
-    def names(self) -> list[str]:
-        """Return the names of columns, in order."""
-        return [name.strip() for name in self.column_names.split(",") if name]
-
-
 def detect(
     name: str,
     *,

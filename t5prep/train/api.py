@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from t5prep.reading.formats import FileOptions
+from t5prep.reading.file_options import FileOptions
 from t5prep.sources import memory
 from t5prep.train import need_tensorflow
 from t5prep.train.predict.rows import INPUT, STDIN, Reading

@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from t5prep import sources
-from t5prep.dataset.settings import parse_columns, parse_escape
 from t5prep.errors import SourceError, UsageError
 from t5prep.reading import blocks, columns, text_rows
-from t5prep.reading.formats import FileOptions
+from t5prep.reading.file_options import FileOptions, parse_columns, parse_escape
 from t5prep.reading.rows import Record
 
 
@@ -277,3 +276,11 @@ def test_a_column_of_parquet_whose_name_is_not_utf_8_is_a_sentence(tmp_path: Pat
 def test_what_names_no_dialect_is_a_sentence(parse: Any, text: str) -> None:
     with pytest.raises(UsageError, match="--"):
         parse(text)
+
+
+def test_options_of_files_are_checked_wherever_they_come_from() -> None:
+    options = FileOptions(delimiter="tab", column_names="text, label")
+    assert (options.delimiter, options.names, FileOptions().names) == ("\t", ["text", "label"], [])
+    for wrong in ({"delimiter": "ab"}, {"escape": "ab"}, {"column_names": "a,,b"}):
+        with pytest.raises(UsageError, match="it is"):
+            FileOptions(**wrong)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from t5prep import sources
 from t5prep.dataset.manifest import Manifest
-from t5prep.dataset.settings import Settings, parse_columns, parse_delimiter, parse_escape
+from t5prep.dataset.settings import Settings
 from t5prep.errors import Reject, SourceError, T5prepError, UsageError
 from t5prep.io import trusted_code
 from t5prep.reading import blocks, encodings, formats, rows
 from t5prep.reading.blocks import Block
-from t5prep.reading.formats import FileOptions
+from t5prep.reading.file_options import FileOptions
 from t5prep.reading.rows import Record, Row
 from t5prep.sources import RawFile, Resolved, unpacked_name
 from t5prep.tasks import registry
@@ -42,13 +42,6 @@ class Reading:
     as_text: bool = False
     files: FileOptions = FileOptions(encoding="")  # noqa: RUF009 - frozen
     limit: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raise UsageError for a value that `prepare` would not take."""
-        parse_escape(self.files.escape)
-        parse_columns(self.files.column_names)
-        files = dataclasses.replace(self.files, delimiter=parse_delimiter(self.files.delimiter))
-        object.__setattr__(self, "files", files)
 
 
 @dataclasses.dataclass(frozen=True)

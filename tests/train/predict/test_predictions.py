@@ -20,7 +20,7 @@ from t5prep import cli
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import OutputError, SourceError, UsageError
 from t5prep.io import signals
-from t5prep.reading.formats import FileOptions
+from t5prep.reading.file_options import FileOptions
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict import files, predictions, predictor
 from t5prep.train.predict.predictions import Reading
