@@ -38,7 +38,7 @@ class UnknownTexts:
         self._is_unknown: dict[str, bool] = {}
         self._known = b""  # the characters of ASCII that need no look, once they were looked at
 
-    def __call__(self, inputs: Inputs, targets: pa.LargeStringArray | None, ids: Ragged, labels: Ragged | None) -> str:
+    def __call__(self, inputs: Inputs, targets: pa.LargeStringArray, ids: Ragged, labels: Ragged | None) -> str:
         """Return the counts of some rows as JSON, "" if none holds an unknown token; without labels, targets are no texts."""
         in_inputs = np.flatnonzero(ids.occurrences(self._tokenizer.unk_id))
         in_targets = (
@@ -46,25 +46,10 @@ class UnknownTexts:
         )
         if not len(in_inputs) and not len(in_targets):
             return ""
-        counts = self._of_inputs(inputs, in_inputs)
-        texts: pa.LargeStringArray = pa.array([], pa.large_string())
-        if targets is not None and len(in_targets):
-            texts = targets.take(pa.array(in_targets))
-            counts.update(self._characters(texts))
-        spelled = {} if len(texts.unique()) > MOST_LABELS else collections.Counter(texts.to_pylist())
-        is_whole = bool(spelled) or not len(texts)
-        return json.dumps({"characters": counts, "targets": spelled if is_whole else None}, sort_keys=True)
-
-    def _of_inputs(self, inputs: Inputs, rows: np.ndarray) -> collections.Counter[str]:
-        """Return how often each unknown character stands in some rows, int64[n]: all less the others, if most are meant."""
-        others = np.ones(len(inputs.starts) - 1, bool)
-        others[rows] = False
-        if 2 * len(rows) < len(others):
-            return self._characters(inputs.taken(rows).parts)
-        counts = self._characters(inputs.parts)
-        if others.any():
-            counts.subtract(self._characters(inputs.taken(np.flatnonzero(others)).parts))
-        return +counts
+        texts = targets.take(pa.array(in_targets))
+        counts = self._characters(inputs.taken(in_inputs).parts) + self._characters(texts)
+        spelled = None if len(texts.unique()) > MOST_LABELS else collections.Counter(texts.to_pylist())
+        return json.dumps({"characters": counts, "targets": spelled}, sort_keys=True)
 
     def _characters(self, texts: pa.LargeStringArray) -> collections.Counter[str]:
         """Return how often each unknown character stands in some texts."""
