@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from t5prep.dataset import rejected_rows
 from t5prep.dataset.settings import Settings
-from t5prep.prepare import placement, records, spills
+from t5prep.prepare import placement, records, spills, text_counts
 from t5prep.prepare.near_duplicates import clusters
 from t5prep.prepare.near_duplicates import sketches as sketch
 from t5prep.prepare.near_duplicates.sketches import Sketch
 from t5prep.prepare.placement import SplitDraw
 from t5prep.prepare.spills import ENTRY, TOKENS, Columns, Spill
-from t5prep.prepare.text_counts import TextCounts, digests
+from t5prep.prepare.text_counts import TextCounts
 from t5prep.reading.blocks import Block
 from t5prep.tasks.task import Task
 from t5prep.tokens.ragged import Names, Ragged
@@ -186,10 +186,10 @@ class BlockSorter:
         counts.inputs_unknown = int(np.count_nonzero(entries["unknown"]))
         if self._settings.target == "text":
             counts.targets_unknown = int(np.count_nonzero(labels.occurrences(self._unk_id)))
-        counts.add_unknown([text for text in table["unknown"].drop_null().to_pylist() if text])
+        counts.add_unknown(table["unknown"].drop_null().to_pylist())
         if self._settings.dedup == "none":
             names, of = split_of
-            found = digests(inputs, labels)
+            found = text_counts.digests(inputs, labels)
             for number, name in enumerate(names):
                 counts.repeats.add(name, found[of == number])
         return counts
