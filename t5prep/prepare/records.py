@@ -211,8 +211,7 @@ class HiddenSpans:
             entries = np.zeros(len(ids), ENTRY)
             entries["inputs"] = entries["tokens"] = inputs.lengths
             entries["targets"] = entries["target_tokens"] = labels.lengths
-            unknown = np.concatenate([[0], np.cumsum(inputs.ids == self.unk_id)])
-            entries["unknown"] = unknown[inputs.starts[1:]] - unknown[inputs.starts[:-1]]
+            entries["unknown"] = inputs.occurrences(self.unk_id)
             places = []
             for size in sizes:
                 while waiting[0][0] <= begun:
