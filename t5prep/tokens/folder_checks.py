@@ -147,11 +147,8 @@ def _difference(tokenizer: Tokenizer, document: Mapping[str, Any]) -> str:
 
 def _other_steps(model: bytes, document: Mapping[str, Any]) -> str:
     """Return how a Unigram `tokenizer.json` changes or splits texts otherwise than a SentencePiece model; "" if it does not."""
-    try:
-        sentencepiece_json.check_borders(document.get("pre_tokenizer"), [])
-        sentencepiece_json.normalization(document.get("normalizer"), document.get("pre_tokenizer"))
-    except sentencepiece_json.Unlike as error:
-        return f"of tokenizer.json, {error}"
+    if reason := sentencepiece_json.unlike_steps(document):
+        return f"of tokenizer.json, {reason}"
     steps = encoder_tokenizer.steps(document.get("normalizer"), "normalizers")
     maps = [base64.b64decode(step["precompiled_charsmap"] or "") for step in steps if step["type"] == "Precompiled"]
     has_rules = any(step["type"] in ("Nmt", "NFKC") for step in steps)

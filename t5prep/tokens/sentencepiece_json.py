@@ -24,7 +24,7 @@ SPACE = "▁"
 _RUNS_OF_SPACES = ({"Regex": " {2,}"}, {"String": "  "})
 
 
-class Unlike(Exception):  # noqa: N818 - its message is the end of a TokenizerError's sentence
+class _Unlike(Exception):  # noqa: N818 - its message is the end of a TokenizerError's sentence
     """Name the part of a file that SentencePiece does not do in the same way."""
 
 
@@ -36,11 +36,11 @@ def convert(document: Mapping[str, Any], *, name: str) -> bytes:
     try:
         model = document["model"]
         if model.get("type", "Unigram") != "Unigram" or "vocab" not in model:
-            raise Unlike(f"its model is {model.get('type', 'of another kind')}, and T5's tokenizers are Unigram")
+            raise _Unlike(f"its model is {model.get('type', 'of another kind')}, and T5's tokenizers are Unigram")
         pieces = _pieces(model, document.get("added_tokens") or [])
-        check_borders(document.get("pre_tokenizer"), pieces)
-        return build(pieces, normalization(document.get("normalizer"), document.get("pre_tokenizer")))
-    except Unlike as error:
+        _check_borders(document.get("pre_tokenizer"), pieces)
+        return build(pieces, _normalization(document.get("normalizer"), document.get("pre_tokenizer")))
+    except _Unlike as error:
         raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {error}.") from None
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
         raise TokenizerError(f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.") from error
@@ -48,17 +48,24 @@ def convert(document: Mapping[str, Any], *, name: str) -> bytes:
 
 def check_steps(document: Mapping[str, Any], *, name: str) -> None:
     """Raise TokenizerError if a tokenizer.json normalizes or splits texts otherwise than transformers 5 does for a T5."""
+    if reason := unlike_steps(document):
+        raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {reason}.")
+
+
+def unlike_steps(document: Mapping[str, Any]) -> str:
+    """Return how a tokenizer.json normalizes or splits texts otherwise than transformers 5 does for a T5; "" if it does not."""
     try:
-        check_borders(document.get("pre_tokenizer"), [])
-        normalization(document.get("normalizer"), document.get("pre_tokenizer"))
-    except Unlike as error:
-        raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {error}.") from None
+        _check_borders(document.get("pre_tokenizer"), [])
+        _normalization(document.get("normalizer"), document.get("pre_tokenizer"))
+    except _Unlike as error:
+        return str(error)
+    return ""
 
 
 def _pieces(model: Mapping[str, Any], added: Iterable[Mapping[str, Any]]) -> list[Piece]:
     """Return the pieces in the order of their ids, without T5's 100 sentinels where these come last."""
     if model.get("unk_id") is None:
-        raise Unlike("it has no unknown token")
+        raise _Unlike("it has no unknown token")
     by_id = {place: Piece(str(text), float(score)) for place, (text, score) in enumerate(model["vocab"])}
     if model.get("byte_fallback"):
         by_id |= {i: Piece(p.text, p.score, BYTE) for i, p in by_id.items() if re.fullmatch("<0x[0-9A-F]{2}>", p.text)}
@@ -67,19 +74,19 @@ def _pieces(model: Mapping[str, Any], added: Iterable[Mapping[str, Any]]) -> lis
     unknown = int(model["unk_id"])
     by_id[unknown] = Piece(by_id[unknown].text, kind=UNKNOWN)
     if by_id[unknown].text != "<unk>" or sorted(by_id) != list(range(len(by_id))):
-        raise Unlike("its ids are not those of a T5")
+        raise _Unlike("its ids are not those of a T5")
     pieces = [by_id[place] for place in range(len(by_id))]
     places = {piece.text: place for place, piece in enumerate(pieces) if SENTINEL.fullmatch(piece.text)}
     count = len(descending_run(places.get, "<extra_id_{}>", unknown=None))
     if count != len(places):
-        raise Unlike("its <extra_id_…> are not in T5's order, from the last id down")
+        raise _Unlike("its <extra_id_…> are not in T5's order, from the last id down")
     if count == SENTINELS and places["<extra_id_0>"] == len(pieces) - 1:
         return pieces[:-SENTINELS]
     return [Piece(piece.text, kind=CONTROL) if piece.text in places else piece for piece in pieces]
 
 
-def normalization(normalizer: Any, splitter: Any) -> Normalization:
-    """Return the normalization that SentencePiece has to do. Raises Unlike for a step that it does not have."""
+def _normalization(normalizer: Any, splitter: Any) -> Normalization:
+    """Return the normalization that SentencePiece has to do. Raises _Unlike for a step that it does not have."""
     charsmap, rules = b"", []
     for step in encoder_tokenizer.steps(normalizer, "normalizers"):
         kind = step["type"]
@@ -90,11 +97,11 @@ def normalization(normalizer: Any, splitter: Any) -> Normalization:
         elif kind == "Replace" and step["pattern"] in _RUNS_OF_SPACES and step["content"] in (" ", SPACE):
             continue
         elif kind != "Strip":
-            raise Unlike(f"its normalizer {kind} is none of SentencePiece's")
+            raise _Unlike(f"its normalizer {kind} is none of SentencePiece's")
     if rules and charsmap:
-        raise Unlike("it normalizes twice")
+        raise _Unlike("it normalizes twice")
     if not any(step["type"] == "Metaspace" for step in encoder_tokenizer.steps(splitter, "pretokenizers")):
-        raise Unlike(f"it does not write spaces as {SPACE} (Metaspace)")
+        raise _Unlike(f"it does not write spaces as {SPACE} (Metaspace)")
     if rules == ["NFKC"]:
         return Normalization("nfkc", rule("nfkc"))
     if rules:
@@ -111,8 +118,8 @@ def rule(name: str) -> bytes:
     return model_proto.charsmap(spec)
 
 
-def check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:
-    """Raise Unlike if the way to split texts would change the ids that the pieces alone give."""
+def _check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:
+    """Raise _Unlike if the way to split texts would change the ids that the pieces alone give."""
     crossed: dict[str, Any] = {
         "Digits": lambda character: character.isnumeric(),
         "Punctuation": lambda character: (
@@ -125,12 +132,12 @@ def check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:
         kind = step["type"]
         if kind == "Metaspace":
             if step.get("replacement") != SPACE or step.get("prepend_scheme", "always") == "never":
-                raise Unlike("it puts no space before a text")
+                raise _Unlike("it puts no space before a text")
             if step.get("add_prefix_space") is False:
-                raise Unlike("it puts no space before a text")
+                raise _Unlike("it puts no space before a text")
         elif kind in crossed and (kind != "Digits" or step.get("individual_digits")):
             across = [text for text in longer if any(map(crossed[kind], text))]
             if across:
-                raise Unlike(f"it splits at {kind.lower()}, and its piece {across[0]!r} goes across")
+                raise _Unlike(f"it splits at {kind.lower()}, and its piece {across[0]!r} goes across")
         elif kind != "WhitespaceSplit":
-            raise Unlike(f"its pre-tokenizer {kind} is not known")
+            raise _Unlike(f"its pre-tokenizer {kind} is not known")
