@@ -19,7 +19,7 @@ from t5prep.tasks import registry
 from t5prep.tasks import task as task_columns
 from t5prep.tasks.example import EOS, Example, Part, Protected
 from t5prep.tasks.filters.chain import Chain
-from t5prep.tasks.task import Column
+from t5prep.tasks.task import ChosenTask, Column
 
 if TYPE_CHECKING:  # `t5prep.train.api` reads this file, and starts without TensorFlow
     from t5prep.train.run.run import Model
@@ -56,7 +56,7 @@ class Question:
     @property
     def text(self) -> str:
         """Return the input as readable text, with a space between its fields."""
-        return text_of(self.example) if self.example else ""
+        return text_of(self.example).strip() if self.example else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,12 +135,11 @@ def asking_of(
     this = definition.choose(manifest.settings.options)
     if this.spans:
         return as_they_stand(filters=filters)
-    make = this.task.to_inputs or this.task.to_example
-    columns = tuple(this.columns.inputs) if this.task.to_inputs else this.columns.all
+    make, columns = _input_maker(this)
     needed = [column for column in columns if isinstance(column, str) or "" not in column]
     line = (needed[0] if isinstance(needed[0], str) else needed[0][-1]) if len(needed) == 1 else ""
     return Asking(
-        to_inputs=lambda record: make(record, this.options),
+        to_inputs=make,
         columns=columns,
         id_column=this.columns.id_name,
         line_column=line,
@@ -152,6 +151,13 @@ def asking_of(
         classes=bool(this.classes),
         filters=filters,
     )
+
+
+def _input_maker(this: ChosenTask) -> tuple[Callable[[Record], Example], tuple[Column, ...]]:
+    """Return what a task makes of a row without a target, and the columns that it needs for that."""
+    make = this.task.to_inputs or this.task.to_example
+    columns = tuple(this.columns.inputs) if this.task.to_inputs else this.columns.all
+    return lambda record: make(record, this.options), columns
 
 
 def _filters(opened: "Model", manifest: Manifest, *, trust_code: bool) -> Chain | None:
@@ -200,15 +206,11 @@ def prompt_of(opened: "Model", manifest: Manifest) -> str:
         definition = None if manifest.task.file else _definition(opened, manifest, trust_code=False)
         if definition is None or opened.tokenizer is None:
             return ""
-        this = definition.choose(manifest.settings.options)
-        columns = this.columns.inputs if this.task.to_inputs else this.columns.all
-        record = {name: f"{{{name}}}" for name in task_columns.names(columns)}
-        inputs = (this.task.to_inputs or this.task.to_example)(record, this.options).inputs
+        make, columns = _input_maker(definition.choose(manifest.settings.options))
+        example = make({name: f"{{{name}}}" for name in task_columns.names(columns)})
     except (Reject, T5prepError, KeyError):
         return ""
-    end = opened.tokenizer.piece(opened.tokenizer.eos_id)
-    parts = (inputs,) if isinstance(inputs, str) else inputs
-    return "".join(end if part is EOS else part.text if isinstance(part, Protected) else str(part) for part in parts)
+    return text_of(example, eos=opened.tokenizer.piece(opened.tokenizer.eos_id))
 
 
 def as_they_stand(column: str = INPUT, *, empty: bool = False, filters: Chain | None = None) -> Asking:
@@ -358,9 +360,7 @@ class Rows:
         return self.asking.question(record, place=place)
 
 
-def text_of(example: Example) -> str:
-    """Return an example's input as readable text: its parts in order, with a space for each EOS."""
+def text_of(example: Example, *, eos: str = " ") -> str:
+    """Return an example's input as readable text: its parts in order, with `eos` for each EOS."""
     parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
-    return "".join(
-        " " if part is EOS else part.text if isinstance(part, Protected) else str(part) for part in parts
-    ).strip()
+    return "".join(eos if part is EOS else part.text if isinstance(part, Protected) else str(part) for part in parts)
