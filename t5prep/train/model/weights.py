@@ -220,15 +220,14 @@ def _of_t5(
         for name, tensor in stored.items()
     }
     shared = next((name for alias in EMBEDDING_ALIASES if (name := f"{inside}{alias}") in tensors), None)
+    copies = {f"{inside}{alias}" for alias in EMBEDDING_ALIASES}
     if not (encoder or config.classes):
         shared = shared or ("lm_head.weight" if "lm_head.weight" in tensors else None)
         tied = "lm_head.weight" not in tensors or shared == "lm_head.weight"
         tied = tied or (config.tie_word_embeddings and _same(tensors, str(shared), "lm_head.weight"))
-        if tied:
-            tensors = {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight" or name == shared}
+        copies |= {"lm_head.weight"} if tied else set()
         config = dataclasses.replace(config, tie_word_embeddings=tied)
     if shared:
-        copies = {f"{inside}{alias}" for alias in EMBEDDING_ALIASES} | ({shared} - {f"{inside}shared.weight"})
         table = tensors[shared]
         tensors = {name: tensor for name, tensor in tensors.items() if name not in copies}
         tensors[f"{inside}shared.weight"] = table
