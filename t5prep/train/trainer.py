@@ -103,9 +103,8 @@ def _train(
 
     pushes = None
     if config.push and hosts.writes():
-        from t5prep.train.publish.pushes import (
-            CheckpointPushes,  # only here: a run that pushes nothing starts without it
-        )
+        # Imported here, so that a run that pushes nothing starts without it.
+        from t5prep.train.publish.pushes import CheckpointPushes
 
         pushes = CheckpointPushes(config.out, repo=config.push)  # before a step is paid for
     say(checkpoints.check_space(config.out, size=checkpoint_bytes(config, shape), keep=config.keep))
