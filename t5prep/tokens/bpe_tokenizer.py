@@ -15,7 +15,7 @@ from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import encoder_tokenizer, special_tokens, words
 from t5prep.tokens.encoder_tokenizer import Cutting, Described, EncoderTokenizer, Missing
 from t5prep.tokens.ragged import Frame
-from t5prep.tokens.special_tokens import ENDS, GEMMA_SPECIAL
+from t5prep.tokens.special_tokens import CONFIG, ENDS, GEMMA_SPECIAL
 from t5prep.tokens.tokenizer import SENTINEL_TEXTS, UNUSED, descending_run, run_of
 
 PADS, UNKNOWNS = ("<pad>",), ("<unk>",)
@@ -66,7 +66,7 @@ def puts_space(whole: Mapping[str, Any]) -> bool:
 def of_pairs(files: ModelFiles) -> bytes:
     """Return the tokenizer.json of a CodeT5's `vocab.json`, `merges.txt` and `added_tokens.json`. Raises TokenizerError."""
     try:
-        config = json.loads(files.read("tokenizer_config.json")) if "tokenizer_config.json" in files.names else {}
+        config = json.loads(files.read(CONFIG)) if CONFIG in files.names else {}
         return encoder_tokenizer.of_pairs(files, config)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(

@@ -10,10 +10,10 @@ import numpy as np
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import encoder_tokenizer, model_proto, sentencepiece_json, special_tokens
+from t5prep.tokens.encoder_tokenizer import JSON
 from t5prep.tokens.special_tokens import CONFIG, SENTINEL
 from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 
-JSON = "tokenizer.json"
 # transformers 5 keeps the vocabulary of these classes' tokenizer.json and builds all steps anew; names without "Fast".
 BERT_CLASSES = ("berttokenizer", "distilberttokenizer", "electratokenizer")
 ROBERTA_CLASSES = ("robertatokenizer",)

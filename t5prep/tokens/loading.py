@@ -23,13 +23,13 @@ from t5prep.tokens import (
     special_tokens,
 )
 from t5prep.tokens.bpe_tokenizer import BpeTokenizer
-from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
+from t5prep.tokens.encoder_tokenizer import JSON, EncoderTokenizer
+from t5prep.tokens.special_tokens import CONFIG
 from t5prep.tokens.tokenizer import Tokenizer
 
 # The file names of a SentencePiece model in directories of Hugging Face layout.
 MODEL_NAMES = ("spiece.model", "sentencepiece.model", "tokenizer.model", "sentencepiece.bpe.model")
-# The file of the `tokenizers` library, read where there is no SentencePiece model, and the one that names ByT5's class
-JSON_NAME, CONFIG_NAME = "tokenizer.json", "tokenizer_config.json"
+# The class that tokenizer_config.json names where a folder holds no vocabulary: ids are bytes.
 BYTES_CLASS = "ByT5Tokenizer"
 
 
@@ -52,7 +52,7 @@ def load(name: str | ModelFiles) -> Tokenizer:
         content = _of_encoder(files)
         if content is not None:
             return of_content(content, name=name)
-    if found.name == CONFIG_NAME:
+    if found.name == CONFIG:
         return _of_bytes(files)
     if found.name == encoder_tokenizer.PAIRS:
         return of_content(bpe_tokenizer.of_pairs(files), name=name)
@@ -71,14 +71,14 @@ def _of_folder(files: ModelFiles) -> Tokenizer:
     content = _of_encoder(files)
     if content is not None:
         return of_content(content, name=name)
-    written = files.read(JSON_NAME) if JSON_NAME in files.names else b""
-    document = folder_checks.parse(written, name=name) if JSON_NAME in files.names else {}
+    written = files.read(JSON) if JSON in files.names else b""
+    document = folder_checks.parse(written, name=name) if JSON in files.names else {}
     file = _file_of(files, document)
-    if file == CONFIG_NAME:
+    if file == CONFIG:
         return _of_bytes(files)
     if file == encoder_tokenizer.PAIRS:
         return of_content(bpe_tokenizer.of_pairs(files), name=name)
-    if file == JSON_NAME:
+    if file == JSON:
         content, document = encoder_tokenizer.with_added(written, document, files)
         folder_checks.check_small_files(files, document)
         return of_content(_of_json(content, document, name=name), name=name)
@@ -88,7 +88,7 @@ def _of_folder(files: ModelFiles) -> Tokenizer:
 def _of_encoder(files: ModelFiles) -> bytes | None:
     """Return an encoder's tokenizer.json, read or made; None if the files are not an encoder's. Raises TokenizerError."""
     content = encoder_tokenizer.tokenizer_json(files)
-    if content is not None and JSON_NAME in files.names:
+    if content is not None and JSON in files.names:
         folder_checks.check_small_files(files, folder_checks.parse(content, name=files.name))
     return content
 
@@ -111,7 +111,7 @@ def _of_sentencepiece(files: ModelFiles, file: str, written: bytes, document: di
         for token in special_tokens.in_small_files(files)
         if not special_tokens.has_role(str(token["content"])) and int(token["id"]) >= tokenizer.vocab_size
     ]
-    if JSON_NAME not in files.names:
+    if JSON not in files.names:
         if users:
             raise TokenizerError(
                 f"{name} adds {users[0]['content']!r} to {file}, and has no tokenizer.json that says how a text is split at"
@@ -130,7 +130,7 @@ def _of_bytes(files: ModelFiles) -> Tokenizer:
     for token in special_tokens.in_small_files(files):
         if not special_tokens.has_role(str(token["content"])):
             raise TokenizerError(
-                f"{files.name} adds {token['content']!r} to ByT5's bytes, which t5prep cannot: leave it out of {CONFIG_NAME}"
+                f"{files.name} adds {token['content']!r} to ByT5's bytes, which t5prep cannot: leave it out of {CONFIG}"
                 " and added_tokens.json, or use a tokenizer with pieces."
             )
     return Tokenizer(model_proto.model(), name=files.name)
@@ -187,8 +187,8 @@ def json_of(name: str) -> bytes | None:
     """Return the `tokenizer.json` that a name is or that lies in its directory or repository. Raises TokenizerError."""
     found = _find(name)
     if isinstance(found, ModelFiles):
-        return found.read(JSON_NAME) if JSON_NAME in found.names else None
-    return paths.read(found) if found.name == JSON_NAME else None
+        return found.read(JSON) if JSON in found.names else None
+    return paths.read(found) if found.name == JSON else None
 
 
 def _file_of(files: ModelFiles, document: Mapping[str, Any]) -> str:
@@ -196,16 +196,16 @@ def _file_of(files: ModelFiles, document: Mapping[str, Any]) -> str:
 
     document: the tokenizer.json among the files, parsed; empty if there is none
     """
-    for name in (*MODEL_NAMES, JSON_NAME, encoder_tokenizer.PAIRS):
+    for name in (*MODEL_NAMES, JSON, encoder_tokenizer.PAIRS):
         if name in files.names and (name != encoder_tokenizer.PAIRS or encoder_tokenizer.MERGES in files.names):
             # Gemma's SentencePiece model does not say whether a text begins with <bos>, as T5Gemma 2's do, and Llama's not how
             # transformers writes the spaces that begin a text; their JSON files do.
             begins = name == "tokenizer.model" and bpe_tokenizer.begins_texts(document)
-            return JSON_NAME if begins or (name in MODEL_NAMES and bpe_tokenizer.puts_space(document)) else name
-    for name in (CONFIG_NAME, "config.json"):
+            return JSON if begins or (name in MODEL_NAMES and bpe_tokenizer.puts_space(document)) else name
+    for name in (CONFIG, "config.json"):
         if special_tokens.read_object(files, name).get("tokenizer_class") == BYTES_CLASS:
-            return CONFIG_NAME
+            return CONFIG
     raise TokenizerError(
-        f"{files.name} holds no tokenizer; one of {', '.join((*MODEL_NAMES, JSON_NAME))} is looked for, or a"
-        f" {CONFIG_NAME} that names {BYTES_CLASS}."
+        f"{files.name} holds no tokenizer; one of {', '.join((*MODEL_NAMES, JSON))} is looked for, or a"
+        f" {CONFIG} that names {BYTES_CLASS}."
     )
