@@ -246,7 +246,6 @@ NEVER = {
     "tpu",
     "gpus",
     "profile",
-    "follow",
     "help",
     "overwrite",
     "bucket",
