@@ -54,7 +54,8 @@ class BlockExamples:
     """Make the examples of blocks of one task; threads may share it. `columns` are the names of those that are read."""
 
     def __init__(self, settings: Settings, task: ChosenTask) -> None:
-        self._task, self._columns, self._template = task, task.columns, task.template
+        self._task, self._columns = task, task.columns
+        self._template = template if (template := task.template) and example_table.can_fill(template) else None
         self._group = settings.group_column
         self._split = settings.split_column
         self._wanted = [*self._columns.all, *filter(None, (self._group, self._split))]

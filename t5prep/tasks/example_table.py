@@ -3,7 +3,8 @@
 Whatever makes examples, a template or a task's own function, gives this table; all that follows works on its columns.
 """
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -233,6 +234,17 @@ _NOTHING = Example(None, "", "")
 
 # What str.strip removes: the last of it is the ideographic space.
 SPACES = "".join(filter(str.isspace, map(chr, range(0x3001))))
+# The changes of a text that Arrow makes of thousands.
+_CHANGES: dict[Callable[[str], str], Callable[[pa.LargeStringArray], pa.LargeStringArray]] = {
+    str.strip: functools.partial(pc.utf8_trim, characters=SPACES),
+    str.lower: pc.utf8_lower,
+}
+
+
+def can_fill(template: Template) -> bool:
+    """Return whether `fill` makes all changes of a template's columns."""
+    words = (*template.input_columns, *template.target)
+    return all(word.change is None or word.change in _CHANGES for word in words if isinstance(word, ColumnText))
 
 
 def fill(
@@ -313,9 +325,9 @@ def _joined(words: Words, columns: Mapping[str, pa.LargeStringArray]) -> pa.Larg
 
 
 def _text(column: ColumnText, columns: Mapping[str, pa.LargeStringArray]) -> pa.LargeStringArray:
-    """Return the text of a column in each row, without white space at the ends where it is stripped."""
+    """Return the text of a column in each row, after its change."""
     texts = columns[column.name]
-    return pc.utf8_trim(texts, characters=SPACES) if column.stripped else texts
+    return _CHANGES[column.change](texts) if column.change else texts
 
 
 def visible(texts: pa.LargeStringArray) -> np.ndarray:

@@ -5,11 +5,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from t5prep.errors import TaskError, did_you_mean
+from t5prep.errors import Reject, TaskError, did_you_mean
 from t5prep.reading import rows
 from t5prep.reading.rows import Record
+from t5prep.tasks import labels
 from t5prep.tasks import options as task_options
-from t5prep.tasks.example import Example, _Eos
+from t5prep.tasks.example import EOS, Example, Part, Protected, _Eos
 
 # A column: its name, or its names in different editions of a corpus, of which the first present one is read; "" at the
 # end means that the column may be missing.
@@ -136,13 +137,15 @@ def _divided_otherwise(there: Sequence[str]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ColumnText:
-    """Name a column whose text is used as it is, or `stripped` of white space at both ends.
+    """Name a column whose text is used, as it is or after a `change`.
 
-    Where the task's column has several names, it is the first of them.
+    `others` are its names in other editions of a corpus, and "" at the end where a row may lack it: JSON lines leave out what
+    others write as null.
     """
 
     name: str
-    stripped: bool = False
+    others: tuple[str, ...] = ()
+    change: Callable[[str], str] | None = None
 
 
 # Texts and columns, to be joined without a space.
@@ -159,18 +162,22 @@ class TemplatePart:
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-    """Describe the examples of most rows: the parts of an input, EOS among them, a `target` (documents have none), an id.
+    """Describe examples by columns: the parts of an input, EOS among them, a `target` (documents have none), an id.
 
-    It must give the same as `to_example` for every row whose columns are texts, with a visible character in at least
-    one column of `inputs`; whose id, where there is an `id` column, is not empty; and whose target has a visible
-    character or, where there are `labels`, stands for one of these (labels.find; their values are then the targets' texts).
-    Other rows go to `to_example`.
+    Where there are `labels`, the target stands for one of them (labels.find), and their values are the targets' texts.
+    `example_table.fill` makes the examples of thousands of rows: of those whose columns are texts, with a visible character
+    in at least one column of `inputs`; whose id, where there is an `id` column, is not empty; and whose target has a visible
+    character or a label. Other rows go to the task's `to_example`, which is `example_of` here if the task is `of_template`.
     """
 
     inputs: tuple[TemplatePart | _Eos, ...]
     target: Words = ()
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     id: str = ""
+    empty: str = "empty input"  # the reason for rejecting a row without a text
+    # Values of the target that are no labels → the reasons for rejecting them; and what to do about an unknown value, {}.
+    hidden: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    advice: str = ""
 
     @property
     def input_columns(self) -> list[ColumnText]:
@@ -189,6 +196,45 @@ class Template:
         targets = [word.name for word in self.target if isinstance(word, ColumnText)]
         inputs = [column.name for column in self.input_columns]
         return tuple(dict.fromkeys([*inputs, *targets, *([self.id] if self.id else [])]))
+
+    def input_of(self, record: Record) -> Example:
+        """Return the example of a row without its target. Raises Reject for a row without a text."""
+        if not any(rows.text(record, column.name, *column.others).strip() for column in self.input_columns):
+            raise Reject(self.empty)
+        parts: list[Part] = []
+        for part in self.inputs:
+            if isinstance(part, TemplatePart):
+                text = filled(part.words, record)
+                parts.append(Protected(text) if part.protected else text)
+            else:
+                parts.append(EOS)
+        id = rows.text(record, self.id, "") if self.id else ""
+        only = parts[0] if len(parts) == 1 and isinstance(parts[0], str) else ""
+        return Example(id or None, only or tuple(parts), targets="")
+
+    def example_of(self, record: Record) -> Example:
+        """Return the example of a row. Raises Reject for one without a text, a known label or an id."""
+        asked, target = self.input_of(record), filled(self.target, record)
+        if self.labels:
+            if target.strip() in self.hidden:
+                raise Reject(self.hidden[target.strip()])
+            if (label := labels.find(target, self.labels)) is None:
+                value = next(record[word.name] for word in self.target if isinstance(word, ColumnText))
+                advice = self.advice.format(target)
+                raise Reject(f"unknown label: {value!r} is not one of {', '.join(self.labels)}{advice}")
+            target = label
+        if self.id and not rows.text(record, self.id):
+            raise Reject("empty id")
+        return dataclasses.replace(asked, targets=target)
+
+
+def filled(words: Words, record: Record) -> str:
+    """Return the text of some words and columns in a row. Raises Reject for what is no text, KeyError for a missing column."""
+    texts = []
+    for word in words:
+        text = word if isinstance(word, str) else rows.text(record, word.name, *word.others)
+        texts.append(word.change(text) if isinstance(word, ColumnText) and word.change else text)
+    return "".join(texts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,6 +320,20 @@ class Task:
     # The target follows the input word by word, so an example that does not fit whole is split (--long): a cut would make
     # its two sides differ.
     never_cut: bool = False
+
+    @classmethod
+    def of_template(
+        cls, template: Callable[[Any], Template], columns: Columns | Callable[[Any], Columns], **fields: Any
+    ) -> "Task":
+        """Return a task whose template makes the examples of all rows; `fields` are its other ones."""
+        make = functools.cache(template)
+        return cls(
+            lambda record, options: make(options).example_of(record),
+            columns,
+            template=make,
+            to_inputs=lambda record, options: make(options).input_of(record),
+            **fields,
+        )
 
     def __post_init__(self) -> None:
         """Raise TypeError for a field that is something else than it should be: the file of a task is anyone's own."""

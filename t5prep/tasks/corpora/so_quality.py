@@ -13,11 +13,9 @@ with `--html strip` for a model that must use the questions' text (and expect a 
 import dataclasses
 import functools
 
-from t5prep.errors import Reject, UsageError
-from t5prep.reading.rows import Record, text
-from t5prep.tasks.example import EOS, Example
+from t5prep.errors import UsageError
+from t5prep.tasks.example import EOS
 from t5prep.tasks.html import strip_html
-from t5prep.tasks.labels import find
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart
 
@@ -35,37 +33,17 @@ class Options:
     labels: str = option("LQ_CLOSE=none,LQ_EDIT=low,HQ=high", "which word stands for which value of Y")
 
 
-def to_inputs(record: Record, options: Options) -> Example:
-    """Return one question without its label. Raises Reject for an empty one."""
-    title, body = text(record, "Title"), text(record, "Body")
-    if not title.strip() and not body.strip():
-        raise Reject("empty text: neither title nor body")
-    if options.html == "strip":
-        body = strip_html(body)
-    id = record.get("Id")
-    return Example(id=None if id in (None, "") else str(id), inputs=(f"quality: {title}", EOS, body), targets="")
-
-
-def to_example(record: Record, options: Options) -> Example:
-    """Return one question with its label. Raises Reject for one without a text, a known label or an id."""
-    asked = to_inputs(record, options)
-    words = _words(options.labels)
-    label = text(record, "Y")
-    if (word := find(label, words)) is None:
-        raise Reject(
-            f"unknown label: {record['Y']!r} is not one of {', '.join(words)}; say which word it is: --labels {label}=WORD"
-        )
-    if record["Id"] in (None, ""):
-        raise Reject("empty id")
-    return Example(id=asked.id, inputs=asked.inputs, targets=word)
-
-
-def template(options: Options) -> Template | None:
-    """Return the same example as columns; None if bodies must be parsed."""
-    if options.html == "strip":
-        return None
-    inputs = (TemplatePart(("quality: ", ColumnText("Title"))), EOS, TemplatePart((ColumnText("Body"),)))
-    return Template(inputs, target=(ColumnText("Y"),), labels=_words(options.labels), id="Id")
+def template(options: Options) -> Template:
+    """Return how columns make a question with its label."""
+    body = ColumnText("Body", change=strip_html if options.html == "strip" else None)
+    return Template(
+        (TemplatePart(("quality: ", ColumnText("Title"))), EOS, TemplatePart((body,))),
+        target=(ColumnText("Y"),),
+        labels=_words(options.labels),
+        id="Id",
+        empty="empty text: neither title nor body",
+        advice="; say which word it is: --labels {}=WORD",
+    )
 
 
 @functools.cache
@@ -76,10 +54,8 @@ def _words(labels: str) -> dict[str, str]:
     return {label.strip(): word.strip() for label, _, word in pairs}
 
 
-TASK = Task(
-    to_example=to_example,
-    template=template,
-    to_inputs=to_inputs,
+TASK = Task.of_template(
+    template,
     columns=Columns(inputs=("Title", "Body"), targets=("Y",), id="Id"),
     options=Options,
     corpus=Corpus(

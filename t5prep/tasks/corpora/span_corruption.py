@@ -11,9 +11,6 @@ row. The hidden spans depend only on the seed and the row's name, `document@offs
 
 import dataclasses
 
-from t5prep.errors import Reject
-from t5prep.reading.rows import Record, text
-from t5prep.tasks.example import Example
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Columns, ColumnText, Corpus, Spans, Task, Template, TemplatePart
 
@@ -34,25 +31,13 @@ class Options(TextOptions):
     mean_span: float = option(3.0, "how many tokens a hidden span has on average")
 
 
-def to_example(record: Record, options: TextOptions) -> Example:
-    """Return one document. Its hidden spans are drawn later, when documents have been cut into rows."""
-    document = text(record, options.text_column)
-    if not document.strip():
-        raise Reject("empty text")
-    id = text(record, options.id_column) if options.id_column else None
-    if id == "":
-        raise Reject("empty id")
-    return Example(id=id, inputs=document, targets="")
-
-
 def template(options: TextOptions) -> Template:
-    """Return the same example as columns."""
-    return Template((TemplatePart((ColumnText(options.text_column),)),), id=options.id_column)
+    """Return how columns make a document. Its hidden spans are drawn later, when documents have been cut into rows."""
+    return Template((TemplatePart((ColumnText(options.text_column),)),), id=options.id_column, empty="empty text")
 
 
-TASK = Task(
-    to_example=to_example,
-    template=template,
+TASK = Task.of_template(
+    template,
     columns=lambda options: Columns(inputs=(options.text_column,), id=options.id_column),
     options=Options,
     corpus=Corpus(

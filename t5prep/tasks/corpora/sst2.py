@@ -10,10 +10,6 @@ Paper    Socher et al. 2013, Recursive Deep Models for Semantic Compositionality
          prefix.
 """
 
-from t5prep.errors import Reject
-from t5prep.reading.rows import Record, text
-from t5prep.tasks.example import Example
-from t5prep.tasks.labels import find
 from t5prep.tasks.task import Columns, ColumnText, Corpus, NoOptions, Task, Template, TemplatePart
 
 CLASSES = ("negative", "positive")
@@ -21,37 +17,19 @@ CLASSES = ("negative", "positive")
 _WORDS = {**{str(number): word for number, word in enumerate(CLASSES)}, **{word: word for word in CLASSES}}
 
 
-def to_inputs(record: Record, options: NoOptions) -> Example:
-    """Return one sentence without its label. Raises Reject for an empty one."""
-    sentence = text(record, "sentence", "text", "").strip()
-    if not sentence:
-        raise Reject("empty text")
-    # GLUE's idx begins at 0 in each split, so the id is the row's position.
-    return Example(id=None, inputs=sentence, targets="")
-
-
-def to_example(record: Record, options: NoOptions) -> Example:
-    """Return one sentence with its label: a word, or GLUE's number, 0, 1, or −1 if it is hidden. Raises Reject."""
-    asked = to_inputs(record, options)
-    label = text(record, "label").strip().lower()
-    if label == "-1":
-        raise Reject("hidden label: -1, as in GLUE's test split")
-    if (word := find(label, _WORDS)) is None:
-        raise Reject(f"unknown label: {record['label']!r} is not one of 0, 1, negative, positive")
-    return Example(id=None, inputs=asked.inputs, targets=word)
-
-
 def template(options: NoOptions) -> Template:
-    """Return the same example as columns."""
+    """Return how columns make a sentence with its label. GLUE's idx begins at 0 in each split, so the id is the row's position."""
     return Template(
-        (TemplatePart((ColumnText("sentence", stripped=True),)),), target=(ColumnText("label"),), labels=_WORDS
+        (TemplatePart((ColumnText("sentence", ("text", ""), change=str.strip),)),),
+        target=(ColumnText("label", change=str.lower),),
+        labels=_WORDS,
+        empty="empty text",
+        hidden={"-1": "hidden label: -1, as in GLUE's test split"},
     )
 
 
-TASK = Task(
-    to_example=to_example,
-    template=template,
-    to_inputs=to_inputs,
+TASK = Task.of_template(
+    template,
     columns=Columns(inputs=(("sentence", "text"),), targets=("label",)),
     corpus=Corpus(
         source="hf:nyu-mll/glue#sst2",

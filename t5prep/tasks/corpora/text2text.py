@@ -14,10 +14,10 @@ from t5prep.errors import Reject, UsageError
 from t5prep.reading import rows
 from t5prep.reading.rows import Record
 from t5prep.tasks import labels
-from t5prep.tasks.example import EOS, Example, Part, Protected
+from t5prep.tasks.example import EOS, Example
 from t5prep.tasks.example_table import BETWEEN, SPACE_IN_WORD
 from t5prep.tasks.options import option
-from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart, Words
+from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart, filled
 
 # What a column of 0 and 1 may have; Parquet has truth values, and pandas writes 1 beside empty cells as 1.0.
 FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
@@ -59,26 +59,13 @@ class Options:
 
 
 def to_inputs(record: Record, options: Options) -> Example:
-    """Return one row without its target. Raises Reject for an empty one.
-
-    Here and in the target a column that the row lacks is an empty one: JSON lines leave out what others write as null.
-    """
+    """Return one row without its target. Raises Reject for an empty one."""
     if options.tags_column:  # the words, a list or a text with spaces, with one space between two
         column = options.inputs_column
         value = record.get(column)
         words = value if isinstance(value, list | tuple) else rows.text(record, column, "").split()
         record = {**record, column: " ".join(SPACE_IN_WORD.join(rows.as_text(word).split()) for word in words)}
-    if not any(rows.text(record, column, "").strip() for column in input_columns(options)):
-        raise Reject("empty input")
-    id = rows.text(record, options.id_column, "") if options.id_column else ""
-    parts: list[Part] = []
-    for part in template(options).inputs:
-        if not isinstance(part, TemplatePart):
-            parts.append(EOS)
-            continue
-        text = _filled(part.words, record)
-        parts.append(Protected(text) if part.protected else text)
-    return Example(id or None, tuple(parts), targets="")
+    return template(options).input_of(record)
 
 
 def to_example(record: Record, options: Options) -> Example:
@@ -90,7 +77,7 @@ def to_example(record: Record, options: Options) -> Example:
     elif kind:
         target = _names(record, options, kind, words)
     elif options.targets:
-        target = _filled(template(options).target, record)
+        target = filled(template(options).target, record)
     else:
         answers = record.get(options.targets_column)
         if isinstance(answers, list | tuple):
@@ -183,26 +170,21 @@ def template(options: Options) -> Template:
     protected = {"", *options.protect} if options.protect else set()
     inputs: list[TemplatePart] = []
     for words, column in _pieces(_inputs(options)):
-        word = ColumnText(column) if column else words
+        word = ColumnText(column, ("",)) if column else words
         if column not in protected:
             inputs.append(TemplatePart((word,)))
         elif inputs and inputs[-1].protected:
             inputs[-1] = TemplatePart((*inputs[-1].words, word), protected=True)
         else:
             inputs.append(TemplatePart((word,), protected=True))
-    second = (EOS, TemplatePart((ColumnText(options.second_column),))) if options.second_column else ()
-    target = tuple(ColumnText(column) if column else words for words, column in _pieces(_targets(options)))
+    second = (EOS, TemplatePart((ColumnText(options.second_column, ("",)),))) if options.second_column else ()
+    target = tuple(ColumnText(column, ("",)) if column else words for words, column in _pieces(_targets(options)))
     return Template((*inputs, *second), target=target, labels=label_words(options), id=options.id_column)
 
 
 def _pieces(side: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return a side's own words and columns, in order and apart: either of each pair is ""."""
     return [piece for words, column in side for piece in ((words, ""), ("", column)) if any(piece)]
-
-
-def _filled(words: Words, record: Record) -> str:
-    """Return the text of some words and columns in a row."""
-    return "".join(rows.text(record, word.name, "") if isinstance(word, ColumnText) else word for word in words)
 
 
 def _inputs(options: Options) -> list[tuple[str, str]]:
