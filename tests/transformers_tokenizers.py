@@ -2,7 +2,9 @@
 
 It imports nothing of t5prep, so that an environment with another transformers can run it. Its input and its output are JSON:
 
-    python transformers_tokenizers.py < {"save": [[folder, out, use_fast, tokens, special tokens]], "encode": {folder: [texts]}}
+    python transformers_tokenizers.py < {"save": [{"folder", "out", "options", "tokens", "special"}], "encode": {folder: [texts]}}
+
+options: those of AutoTokenizer.from_pretrained; tokens, special: texts, or the arguments of an AddedToken
 """
 
 import json
@@ -10,20 +12,22 @@ import sys
 from typing import Any
 
 
-def load(folder: str, *, use_fast: bool = True) -> Any:
+def load(folder: str, **options: Any) -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder, use_fast=use_fast, local_files_only=True)
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, **options)
 
 
-def save(folder: str, out: str, use_fast: bool, tokens: list[str], special: list[str]) -> str:
+def save(folder: str, out: str, options: dict[str, Any], tokens: list[Any], special: list[Any]) -> str:
     """Save a folder's tokenizer with added tokens. Return why it cannot be saved, or ""."""
+    from transformers import AddedToken
+
     try:
-        tokenizer = load(folder, use_fast=use_fast)
-        if tokens:
-            tokenizer.add_tokens(tokens)
-        if special:
-            tokenizer.add_tokens(special, special_tokens=True)
+        tokenizer = load(folder, **options)
+        for added, are_special in ((tokens, False), (special, True)):
+            if added:
+                given = [AddedToken(**token) if isinstance(token, dict) else token for token in added]
+                tokenizer.add_tokens(given, special_tokens=are_special)
         tokenizer.save_pretrained(out)
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
@@ -46,7 +50,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     answer = {
         "version": transformers.__version__,
-        "saved": [save(*arguments) for arguments in request.get("save", [])],
+        "saved": [save(**asked) for asked in request.get("save", [])],
         "encoded": {folder: encode(folder, texts) for folder, texts in request.get("encode", {}).items()},
     }
     json.dump(answer, sys.stdout)

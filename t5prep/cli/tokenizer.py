@@ -170,7 +170,7 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
 def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
     """See what a tokenizer does to a corpus: unknown tokens, lost characters, texts that change.
 
-    Where its folder has a tokenizer.json, the ids are compared with those by this file.
+    The ids are compared with those that transformers gives with the same folder, by its version.
 
     TOKENIZER is a spiece.model, its directory, a Hub name, or sample:
 
@@ -184,9 +184,9 @@ def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
 
     loaded = loading.load(tokenizer)
     texts = text_columns.texts(sources.resolve(source), options=_file_options.taken(given), **given)
-    content = loading.json_of(tokenizer)
-    by_file = audit.encode_by(content, name=tokenizer) if content and importlib.util.find_spec("tokenizers") else None
-    report = audit.examine(texts, loaded, by_file=by_file)
+    documents = loading.as_in_transformers(tokenizer, loaded) if importlib.util.find_spec("tokenizers") else {}
+    in_transformers = {source: audit.encode_by(document, name=tokenizer) for source, document in documents.items()}
+    report = audit.examine(texts, loaded, in_transformers=in_transformers)
     if as_json:
         _output.print_json({"tokenizer": tokenizer, "source": source, **report.to_json()})
     else:
@@ -204,13 +204,13 @@ def _tell(report: Any) -> None:
         ("come back", f"{report.returned:,}", "texts decode to exactly themselves"),
         ("changed", f"{report.changed:,}", "texts differ in more than white space"),
     ]
-    if (agreement := report.agreement) is not None:
+    for source, agreement in report.agreements.items():
         share = f"{agreement.equal / max(agreement.texts, 1):.2%}"
         reasons = (
             f"{agreement.ties:,} have two equally likely splits, {agreement.spelled:,} spell a special token,"
             f" {agreement.unexplained:,} differ otherwise"
         )
-        rows.append(("same ids", share, f"of texts by the folder's tokenizer.json; {reasons}"))
+        rows.append(("same ids", share, f"of texts by {source}; {reasons}"))
     for name, value, meaning in rows:
         click.echo(f"  {name:<13} {value:>12}  {meaning}")
     if report.lost:

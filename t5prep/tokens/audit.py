@@ -1,4 +1,4 @@
-"""Measure what a tokenizer does to a corpus: unknown tokens, lost characters, changed texts, ids by its own tokenizer.json.
+"""Measure what a tokenizer does to a corpus: unknown tokens, lost characters, changed texts, other ids in transformers.
 
 T5's own vocabulary has no piece for `{`, `}`, `<`, `~`, a backslash, a caret or a newline, and gives no warning:
 the model then learns from text that differs from the code or markup it was given.
@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from t5prep.io.progress import number_of
@@ -24,7 +24,7 @@ BATCH = 1000
 Encode = Callable[[list[str]], Sequence[Sequence[int]]]
 
 _RUN = re.compile(r"  +")
-_SPECIAL = re.compile(r"</s>|<pad>|<unk>|<extra_id_\d+>|<0x[0-9A-F]{2}>")
+_SPECIAL = re.compile(r"</?s>|<pad>|<unk>|<mask>|<extra_id_\d+>|<0x[0-9A-F]{2}>|\[(PAD|UNK|CLS|SEP|MASK)\]")
 
 
 @dataclasses.dataclass
@@ -48,11 +48,11 @@ class Lost:
 
 @dataclasses.dataclass
 class Agreement:
-    """Count how the ids by a `tokenizer.json` compare with those that a dataset gets, text by text.
+    """Count how the ids that transformers gives compare with those that a dataset gets, text by text.
 
     `ties`: segmentations with the same probability, within the rounding of SentencePiece's float32. `spelled`: the text
-    contains the spelling of a special token, which `tokenizer.json` encodes as the token. `unexplained`: every other
-    difference. See tests/prepare/test_identity.py.
+    contains the spelling of a special token, which transformers encodes as the token. `unexplained`: every other
+    difference (`class_steps` says which there are); `examples`: the first of these texts.
     """
 
     texts: int = 0
@@ -68,7 +68,7 @@ class Report:
     """The results of a tokenizer on a corpus.
 
     `returned` counts texts that decode to themselves; `changed` counts those that differ even when white space is
-    ignored. `agreement` compares the ids with those by the folder's own `tokenizer.json`; None if it has none.
+    ignored. `agreements` compare the ids with those of transformers, by what transformers takes (`as_in_transformers`).
     """
 
     texts: int = 0
@@ -79,7 +79,7 @@ class Report:
     returned: int = 0
     changed: int = 0
     lost: list[Lost] = dataclasses.field(default_factory=list)
-    agreement: Agreement | None = None
+    agreements: dict[str, Agreement] = dataclasses.field(default_factory=dict)
 
     @property
     def unk_rate(self) -> float:
@@ -107,9 +107,12 @@ class Report:
         return dataclasses.asdict(self) | rates | {"lost": lost, "advice": advice(self)}
 
 
-def examine(texts: Iterable[str], tokenizer: Tokenizer, *, by_file: Encode | None = None) -> Report:
-    """Tokenize texts and count the losses. `by_file` encodes by the folder's own `tokenizer.json`."""
-    report = Report(agreement=Agreement() if by_file else None)
+def examine(
+    texts: Iterable[str], tokenizer: Tokenizer, *, in_transformers: Mapping[str, Encode] | None = None
+) -> Report:
+    """Tokenize texts and count the losses. `in_transformers` encode as transformers does, each under words for it."""
+    encoders = in_transformers or {}
+    report = Report(agreements={source: Agreement() for source in encoders})
     characters: collections.Counter[str] = collections.Counter()
     seen: dict[str, str] = {}
     ahead = iter(texts)
@@ -127,8 +130,8 @@ def examine(texts: Iterable[str], tokenizer: Tokenizer, *, by_file: Encode | Non
             decoded = _decoded(ids, tokenizer)
             report.returned += decoded == text
             report.changed += decoded.split() != text.split()
-        if by_file and report.agreement:
-            _compare(batch, encoded, by_file(batch), tokenizer, report.agreement)
+        for source, encode in encoders.items():
+            _compare(batch, encoded, encode(batch), tokenizer, report.agreements[source])
         report.texts += len(batch)
     spaces = characters.pop("  ", 0)
     report.characters = characters.total()
@@ -160,11 +163,12 @@ def advice(report: Report) -> list[str]:
             f"{report.tokens_per_word:.1f} tokens per word: this vocabulary was made for other text. "
             "Train one for yours, or use a model whose tokenizer knows your language."
         )
-    if report.agreement and report.agreement.unexplained:
-        sentences.append(
-            f"The folder's tokenizer.json gives other ids for {number_of(report.agreement.unexplained, 'text')}. Remove the"
-            " file that the model was not trained with."
-        )
+    for source, agreement in report.agreements.items():
+        if agreement.unexplained:
+            sentences.append(
+                f"By {source}, {number_of(agreement.unexplained, 'text')} would get other ids, for example"
+                f" {agreement.examples[0]!r}. Train and predict with the same tokenizer, this one or that."
+            )
     return sentences
 
 
@@ -214,6 +218,8 @@ def tied(a: Sequence[int], b: Sequence[int], tokenizer: Tokenizer) -> bool:
     """
     if isinstance(tokenizer, EncoderTokenizer) or max(*a, *b, 0, 0) >= tokenizer.vocab_size:
         return False
+    if len({"".join(map(tokenizer.processor.id_to_piece, ids)) for ids in (a, b)}) > 1:
+        return False  # a character in bytes, or unknown: other pieces, each with a score of 0
     first, second = (sum(sorted(map(tokenizer.processor.get_score, ids))) for ids in (a, b))
     return bool(abs(first - second) <= abs(first) * 2**-20)
 

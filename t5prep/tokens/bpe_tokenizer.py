@@ -16,7 +16,7 @@ from t5prep.tokens import encoder_tokenizer, special_tokens, words
 from t5prep.tokens.encoder_tokenizer import Cutting, Described, EncoderTokenizer, Missing
 from t5prep.tokens.ragged import Frame
 from t5prep.tokens.special_tokens import CONFIG, ENDS, GEMMA_SPECIAL
-from t5prep.tokens.tokenizer import SENTINEL_TEXTS, UNUSED, descending_run, run_of
+from t5prep.tokens.tokenizer import SENTINEL_TEXTS, UNUSED, run_of, sentinel_run
 
 PADS, UNKNOWNS = ("<pad>",), ("<unk>",)
 SPACE = "▁"
@@ -86,7 +86,7 @@ class BpeTokenizer(EncoderTokenizer):
         whole = json.loads(model)
         pieces = special_tokens.vocabulary(whole)
         ids = {**pieces, **{str(token["content"]): int(token["id"]) for token in whole["added_tokens"]}}
-        run = descending_run(ids.get, "<extra_id_{}>", unknown=None) or run_of(ids.get, UNUSED, unknown=None)[::-1]
+        run = sentinel_run(ids.get, unknown=None) or run_of(ids.get, UNUSED, unknown=None)[::-1]
         self._first_sentinel, self.sentinels = (run[0] if run else -1), len(run)
         # A model may have fewer embeddings than its tokenizer has tokens: those of images and of dialogues stand last.
         used = [*pieces.values(), *(id for text, id in ids.items() if text not in GEMMA_SPECIAL)]
@@ -107,6 +107,11 @@ class BpeTokenizer(EncoderTokenizer):
                 raise Missing(f"no {' or '.join(texts)}")
         (end, *_), (pad, *_), (unknown, *_) = found
         frame = encoder_tokenizer.around(whole)
+        if (
+            whole["model"]["type"] == "Unigram"
+        ):  # mT5's sentinels are pieces, which a text that spells them would become
+            pieces = special_tokens.vocabulary(whole)
+            ids |= {text: id for text, id in pieces.items() if special_tokens.has_role(text)}
         special = {id: text for text, id in ids.items() if special_tokens.has_role(text) or id in frame.first}
         return Described(Frame(frame.first, (end,), (end,)), pad, unknown, special)
 

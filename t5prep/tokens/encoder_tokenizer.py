@@ -225,8 +225,8 @@ def byte_pairs(ids: Mapping[str, int], merges: Sequence[str], config: Mapping[st
 def sentence_pieces(content: bytes) -> bytes:
     """Return the `tokenizer.json` of a DeBERTa-v3's SentencePiece model, which has all special tokens but [MASK].
 
-    Texts are normalized, and spaces at their ends removed, in SentencePiece's order. Raises KeyError if a special token is
-    not there, ValueError for what is no model of this kind.
+    The spaces at the ends of a text are removed before its characters are mapped, as in transformers 4. Raises KeyError if a
+    special token is not there, ValueError for what is no model of this kind.
     """
     import sentencepiece
 
@@ -242,11 +242,16 @@ def sentence_pieces(content: bytes) -> bytes:
     return _dumped(
         {"type": "Unigram", "unk_id": ids["[UNK]"], "vocab": pieces, "byte_fallback": False},
         special={text: ids[text] for text in BERT_SPECIAL},
-        normalizer=normalizer(content),
+        normalizer=_stripped_first(normalizer(content)),
         pre_tokenizer=SPACES,
         post_processor=template({"[CLS]": ids["[CLS]"]}, {"[SEP]": ids["[SEP]"]}),
         decoder=SPACES,
     )
+
+
+def _stripped_first(sequence: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the steps of `normalizer` with the one that removes spaces at the ends of a text first."""
+    return {**sequence, "normalizers": sorted(sequence["normalizers"], key=lambda step: step["type"] != "Strip")}
 
 
 def _dumped(model: Mapping[str, Any], *, special: Mapping[str, int], **parts: Any) -> bytes:
@@ -450,7 +455,7 @@ class EncoderTokenizer(Tokenizer):
         )
         self.frame_of_targets = Frame((), (), (self.eos_id,))
         self.vocab_size = self.size = self.padded_size = self._fast.get_vocab_size()
-        self._special = around.special
+        self._special = {id: text.removeprefix("▁") for id, text in around.special.items()}
         # The id of what stands in place of a hidden token; None if the vocabulary has none.
         self.mask_id = next((id for id, text in around.special.items() if text in MASKS), None)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
-from t5prep.tokens import encoder_tokenizer, model_proto, sentencepiece_json, special_tokens
+from t5prep.tokens import class_steps, encoder_tokenizer, model_proto, sentencepiece_json, special_tokens
 from t5prep.tokens.encoder_tokenizer import JSON
 from t5prep.tokens.special_tokens import CONFIG, SENTINEL
 from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
@@ -18,6 +18,12 @@ from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 BERT_CLASSES = ("berttokenizer", "distilberttokenizer", "electratokenizer")
 ROBERTA_CLASSES = ("robertatokenizer",)
 LLAMA_CLASSES = ("llamatokenizer",)
+# The classes of models whose files name none. The other way round, transformers 5 takes no class for what is in _ANY_CLASS.
+_CLASSES_OF_MODELS = {
+    **{kind: f"{kind}tokenizer" for kind in ("bert", "distilbert", "electra", "roberta", "t5", "albert", "camembert")},
+    **{"mt5": "t5tokenizer", "xlm-roberta": "xlmrobertatokenizer", "deberta-v2": "debertav2tokenizer"},
+}
+_ANY_CLASS = ("umt5", "modernbert")
 _BERT_STEPS = (["BertNormalizer"], ["BertPreTokenizer"])
 # What BertTokenizer's arguments are called in tokenizer_config.json, and in a BertNormalizer; their defaults.
 _BERT_OPTIONS = (
@@ -44,11 +50,13 @@ def parse(content: bytes, *, name: str) -> dict[str, Any]:
 
 def class_of(files: ModelFiles) -> str:
     """Return the tokenizer class that transformers takes for a folder, in small letters and without "Fast"; "" if none is known."""
+    kind = str(special_tokens.read_object(files, "config.json").get("model_type") or "")
+    if kind in _ANY_CLASS and JSON in files.names:
+        return ""
     for file in (CONFIG, "config.json"):
         if named := special_tokens.read_object(files, file).get("tokenizer_class"):
             return str(named).lower().removesuffix("fast")
-    kind = str(special_tokens.read_object(files, "config.json").get("model_type") or "")
-    return f"{kind}tokenizer" if f"{kind}tokenizer" in (*BERT_CLASSES, *ROBERTA_CLASSES) else ""
+    return _CLASSES_OF_MODELS.get(kind, "")
 
 
 def check_class(files: ModelFiles) -> None:
@@ -167,6 +175,7 @@ def check_small_files(files: ModelFiles, document: Mapping[str, Any]) -> None:
     _check_prefix_space(config, document, name=files.name, is_known=CONFIG in files.names)
     _check_bert(config, document, named, name=files.name)
     _check_llama(config, document, named, name=files.name)
+    _check_class_steps(config, document, named, name=files.name)
     _check_added(document, name=files.name)
 
 
@@ -206,10 +215,7 @@ def _check_bert(config: Mapping[str, Any], document: Mapping[str, Any], named: s
         extra = next(
             (kind for kind in (*types[0], *types[1]) if kind not in (*_BERT_STEPS[0], *_BERT_STEPS[1])), "none"
         )
-        raise TokenizerError(
-            f"{name}: tokenizer.json splits texts by steps ({extra}) that transformers 5 replaces by those of"
-            f' {config.get("tokenizer_class", "its class")}. Write "tokenizer_class": "PreTrainedTokenizerFast" in {CONFIG}.'
-        )
+        raise _replaced(f"splits texts by steps ({extra})", config, name=name)
     if named not in BERT_CLASSES:
         return
     for option, field, default in _BERT_OPTIONS:
@@ -229,10 +235,25 @@ def _check_llama(config: Mapping[str, Any], document: Mapping[str, Any], named: 
     schemes = ("never",) if config.get("add_prefix_space") is False else ("first", "always")
     is_known = splitter.get("type") == "Metaspace" and splitter.get("prepend_scheme") in schemes
     if document.get("normalizer") or not is_known or splitter.get("split") is not False:
-        raise TokenizerError(
-            f"{name}: tokenizer.json writes spaces by steps that transformers 5 replaces by those of"
-            f' {config.get("tokenizer_class", "its class")}. Write "tokenizer_class": "PreTrainedTokenizerFast" in {CONFIG}.'
-        )
+        raise _replaced("writes spaces by steps", config, name=name)
+
+
+def _check_class_steps(config: Mapping[str, Any], document: Mapping[str, Any], named: str, *, name: str) -> None:
+    """Raise TokenizerError if the steps that transformers 5 builds for a class split ordinary texts otherwise than the file.
+
+    Where only odd characters make the difference, `tokenizer check` says the share of texts.
+    """
+    other = class_steps.rebuilt(document, config, named)
+    if other is not None and not class_steps.splits_alike(document, other, name=name):
+        raise _replaced("splits texts by steps", config, name=name)
+
+
+def _replaced(what: str, config: Mapping[str, Any], *, name: str) -> TokenizerError:
+    """Return the error of a file whose steps transformers 4 takes, and transformers 5 does not."""
+    return TokenizerError(
+        f"{name}: tokenizer.json {what} that transformers 5 replaces by those of {config.get('tokenizer_class', 'its class')}."
+        f' Write "tokenizer_class": "PreTrainedTokenizerFast" in {CONFIG}.'
+    )
 
 
 def _check_added(document: Mapping[str, Any], *, name: str) -> None:

@@ -7,6 +7,7 @@ a text, by its version or by which file it reads, the directory is refused (`fol
 
 import difflib
 import functools
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from t5prep.io import model_files, paths
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import (
     bpe_tokenizer,
+    class_steps,
     encoder_tokenizer,
     folder_checks,
     model_proto,
@@ -183,12 +185,30 @@ def _find(name: str) -> Path | ModelFiles:
         ) from None
 
 
-def json_of(name: str) -> bytes | None:
-    """Return the `tokenizer.json` that a name is or that lies in its directory or repository. Raises TokenizerError."""
+def as_in_transformers(name: str, tokenizer: Tokenizer) -> dict[str, bytes]:
+    """Return the `tokenizer.json`s by which transformers encodes with this folder, under words for each; none if it is no folder.
+
+    tokenizer: what `load` returned for the name. Raises TokenizerError.
+    """
     found = _find(name)
-    if isinstance(found, ModelFiles):
-        return found.read(JSON) if JSON in found.names else None
-    return paths.read(found) if found.name == JSON else None
+    if not isinstance(found, ModelFiles):
+        return {"the file": paths.read(found)} if found.name == JSON else {}
+    named, documents = folder_checks.class_of(found), {}
+    if JSON in found.names:
+        content = found.read(JSON)
+        content, document = encoder_tokenizer.with_added(content, folder_checks.parse(content, name=name), found)
+        documents["the folder's tokenizer.json"] = content
+    elif isinstance(tokenizer, EncoderTokenizer):
+        document = json.loads(tokenizer.model)  # made as transformers makes it
+    elif tokenizer.is_bytes:
+        return {}
+    else:
+        document = class_steps.converted(tokenizer)
+        documents["transformers 4"] = json.dumps(document).encode()
+    config = special_tokens.read_object(found, CONFIG)
+    if (rebuilt := class_steps.rebuilt(document, config, named)) is not None:
+        documents["transformers 5"] = json.dumps(rebuilt).encode()
+    return documents
 
 
 def _file_of(files: ModelFiles, document: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ GEMMA_SPECIAL = (
 LLAMA_SPECIAL = ("<|begin_of_text|>", "<|mask|>", "<|padding|>", "<|endoftext|>")
 _ROLES = frozenset((*PADS, *UNKNOWNS, *MASKS, *BERT_SPECIAL, *ROBERTA_SPECIAL, *ENDS, *GEMMA_SPECIAL, *LLAMA_SPECIAL))
 SENTINEL = re.compile(r"<extra_id_(\d+)>")
-_NUMBERED = re.compile(rf"{SENTINEL.pattern}|<unused\d+>")
+_NUMBERED = re.compile(rf"▁?{SENTINEL.pattern}|<unused\d+>")  # mT5's are pieces with a space before them
 CONFIG, ADDED, SPECIAL_MAP = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
 
 

@@ -45,6 +45,12 @@ def run_of(id_of: Callable[[str], int | None], text: str, *, unknown: int | None
     return _run(id_of, text, unknown=unknown, step=1, limit=SENTINELS)
 
 
+def sentinel_run(id_of: Callable[[str], int | None], *, unknown: int | None) -> list[int]:
+    """Return the ids of the sentinels that are tokens of a vocabulary, from `<extra_id_0>` on; mT5's are `▁<extra_id_0>`."""
+    runs = (descending_run(id_of, text, unknown=unknown) for text in ("▁<extra_id_{}>", "<extra_id_{}>"))
+    return next(filter(None, runs), [])
+
+
 def descending_run(id_of: Callable[[str], int | None], text: str, *, unknown: int | None) -> list[int]:
     """Return the ids of "<extra_id_0>", "<extra_id_1>" and so on, as long as each id is one less than the id before."""
     return _run(id_of, text, unknown=unknown, step=-1, limit=None)
@@ -101,11 +107,7 @@ class Tokenizer:
             )
         self.frame = Frame((), (self.eos_id,), (self.eos_id,))
         self.frame_of_targets = Frame((), (), (self.eos_id,))
-        runs = (
-            descending_run(self.processor.piece_to_id, text, unknown=self.unk_id)
-            for text in ("▁<extra_id_{}>", "<extra_id_{}>")
-        )
-        inside = next(filter(None, runs), [])
+        inside = sentinel_run(self.processor.piece_to_id, unknown=self.unk_id)
         self.is_bytes: bool = self.processor.is_byte(self.vocab_size - 1)
         unused = [] if inside else run_of(self.processor.piece_to_id, UNUSED, unknown=self.unk_id)
         above = 0 if inside or unused or self.is_bytes else SENTINELS

@@ -143,7 +143,7 @@ def test_train_and_check_on_the_command_line(tmp_path: Path):
     code, said = run("check", str(out), *columns, "--limit", "200", "--json")
     report = json.loads(said)
     assert report["texts"] == 398  # one row has neither title nor body
-    assert report["agreement"]["unexplained"] == 0
+    assert report["agreements"]["the folder's tokenizer.json"]["unexplained"] == 0
     code, said = run("check", "sample:", *columns, "--limit", "100")
     assert "newline" in said
     assert "advice" in said

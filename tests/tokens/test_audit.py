@@ -80,16 +80,17 @@ def test_the_advice_is_what_one_types(t5):
     ("text", "theirs", "field"),
     [
         ("fine", lambda ids: ids, "equal"),
-        ("- --- --", lambda ids: ids[::-1], "ties"),
+        ("----", lambda ids: [ids[0], *ids[:0:-1]], "ties"),
         ("a <unk> b", lambda ids: [5], "spelled"),
         ("other", lambda ids: [5], "unexplained"),
     ],
 )
 def test_why_a_tokenizer_json_has_other_ids(t5, text, theirs, field):
     by_file = lambda texts: [theirs(ids) for ids in t5.processor.encode(texts)]  # noqa: E731
-    report = audit.examine([text], t5, by_file=by_file)
-    assert any("tokenizer.json gives other ids for 1 text" in one for one in audit.advice(report)) == (text == "other")
-    found = report.agreement
+    report = audit.examine([text], t5, in_transformers={"transformers 4": by_file})
+    advice = "By transformers 4, 1 text would get other ids, for example 'other'"
+    assert any(advice in one for one in audit.advice(report)) == (text == "other")
+    found = report.agreements["transformers 4"]
     assert (found.texts, getattr(found, field)) == (1, 1)
     assert found.equal + found.ties + found.spelled + found.unexplained == 1
 
@@ -136,8 +137,9 @@ def test_padding_and_truncation_are_not_compared(t5):
     truncation = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
     whole = {**huggingface_files.tokenizer_json(t5), "truncation": truncation}
     content = json.dumps({**whole, "padding": {**padding, "pad_to_multiple_of": None}}).encode()
-    found = audit.examine(["The quick brown fox."], t5, by_file=audit.encode_by(content, name="it")).agreement
-    assert found == audit.Agreement(texts=1, equal=1)
+    by_file = {"the file": audit.encode_by(content, name="it")}
+    report = audit.examine(["The quick brown fox."], t5, in_transformers=by_file)
+    assert report.agreements == {"the file": audit.Agreement(texts=1, equal=1)}
 
 
 @pytest.mark.parametrize("has_json", [False, True])
@@ -153,13 +155,15 @@ def test_check_reads_the_folders_of_google(tmp_path: Path, has_json: bool) -> No
     arguments = ["tokenizer", "check", str(tmp_path), "--source", str(tmp_path / "rows.csv"), "--column", "text"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
-    assert ("same ids           100.00%  of texts by the folder's tokenizer.json" in result.output) == has_json
+    sources = ["the folder's tokenizer.json" if has_json else "transformers 4", "transformers 5"]
+    assert [f"same ids           100.00%  of texts by {source};" in result.output for source in sources] == [True, True]
+    assert "advice" not in result.output
 
 
 def test_a_tokenizer_json_is_examined_too(tmp_path):
     bert = loading.load(str(encoders.bert(tmp_path / "bert")))
     by_file = audit.encode_by(bert.model, name="bert")
-    report = audit.examine(["a charming film .", "A movie {"], bert, by_file=by_file)
+    report = audit.examine(["a charming film .", "A movie {"], bert, in_transformers={"the file": by_file})
     assert lost(report) == {"A U+0041 LATIN CAPITAL LETTER A": (1, "a"), "{": (1, "<unk>")}
     assert (report.texts, report.returned) == (2, 0)  # "film." comes back
-    assert report.agreement == audit.Agreement(texts=2, equal=2)
+    assert report.agreements == {"the file": audit.Agreement(texts=2, equal=2)}

@@ -102,7 +102,7 @@ def with_added(folder: Path, *tokens: dict[str, Any]) -> Path:
     whole = huggingface_files.tokenizer_json(SAMPLE)
     whole["added_tokens"] += [{**token, "id": SAMPLE.size + place} for place, token in enumerate(tokens)]
     write_json(folder, "tokenizer.json", whole)
-    write_json(folder, "tokenizer_config.json", {"tokenizer_class": "T5Tokenizer"})
+    write_json(folder, "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
     return folder
 
 

@@ -1,0 +1,125 @@
+"""Return a `tokenizer.json` as transformers uses it for a class: with the steps of the file, or with those of the class.
+
+transformers 4 normalizes and splits a text by the steps of the file, which it makes of a SentencePiece model where there is
+none. transformers 5 keeps the vocabulary of the file, and builds the steps of some classes anew. For ordinary texts both give
+SentencePiece's ids, which T5 was trained with and t5prep gives; for these they do not:
+
+- A map of characters (`Precompiled`) is looked up by `tokenizers` for a whole grapheme of at most 5 bytes, whose shortest mapped
+  beginning then stands for all of it (`e`, U+0301, U+0323 becomes `é`), and for each character of a longer one (`か`, U+3099 is
+  not joined). SentencePiece maps the longest run of characters.
+- Blanks that are no spaces: the classes of transformers 5 split at them, or replace them.
+- Characters without a piece: SentencePiece spells them in bytes where the model has these (mT5, umT5), transformers does not.
+- DeBERTa: transformers 5 leaves the map of characters out, and composes characters (NFC). t5prep has the ids of transformers 4.
+- ALBERT: transformers 5 has no piece for a space at the end of a text.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from t5prep.tokens import encoder_tokenizer, huggingface_files, model_proto
+from t5prep.tokens.tokenizer import Tokenizer
+
+SPACE = "▁"
+_STRIP_RIGHT = {"type": "Strip", "strip_left": False, "strip_right": True}
+
+
+def rebuilt(document: Mapping[str, Any], config: Mapping[str, Any], named: str) -> dict[str, Any] | None:
+    """Return a `tokenizer.json` as transformers 5 uses it; None if it reads the file as it is, or the class is not known.
+
+    config: its tokenizer_config.json; named: its class, as `folder_checks.class_of` says it
+    """
+    steps = _STEPS.get(named)
+    if steps is None or document["model"].get("type", "Unigram") != "Unigram":
+        return None
+    normalizers, splitters = steps(_maps(document), config)
+    return {
+        **document,
+        "normalizer": {"type": "Sequence", "normalizers": normalizers} if normalizers else None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": splitters},
+        "model": {**document["model"], "byte_fallback": False},
+    }
+
+
+def converted(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the `tokenizer.json` that transformers 4 makes of a T5's SentencePiece model, which spells no character in bytes."""
+    document = huggingface_files.tokenizer_json(tokenizer)
+    if document["model"]["type"] != "Unigram":
+        return document
+    charsmap = base64.b64encode(model_proto.charsmap(tokenizer.model)).decode()
+    mapped = [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []
+    squeeze = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": SPACE}
+    normalizer = {"type": "Sequence", "normalizers": [*mapped, _STRIP_RIGHT, squeeze]}
+    return {**document, "normalizer": normalizer, "model": {**document["model"], "byte_fallback": False}}
+
+
+def splits_alike(document: Mapping[str, Any], other: Mapping[str, Any], *, name: str) -> bool:
+    """Check whether two files with the same vocabulary split ordinary texts alike: letters and spaces, with added tokens or without.
+
+    No text that is tried ends in a space (ALBERT's). The files get a vocabulary of the characters of these texts, so this takes
+    a millisecond.
+    """
+    tokens = [str(token["content"]) for token in encoder_tokenizer.users(document)]
+    pairs = (f for token in tokens for f in (f"a {token} b", f"a{token}b", f"{token} a", f"a {token}"))
+    texts = ["a b", " a", "  a  b", "A b", "``a''", "é", *pairs]
+    first, second = (_tried(one, tokens, texts, name=name) for one in (document, other))
+    return first == second
+
+
+def _tried(document: Mapping[str, Any], tokens: Sequence[str], texts: Sequence[str], *, name: str) -> list[list[int]]:
+    characters = sorted({*"".join(texts), SPACE, *map(chr, range(0x21, 0x7F))} - {" "})
+    vocabulary = ["<unk>", *characters]
+    users = encoder_tokenizer.users(document)
+    added = [{**token, "id": len(vocabulary) + place} for place, token in enumerate(users)]
+    model = {"type": "Unigram", "unk_id": 0, "vocab": [[text, -1.0] for text in vocabulary], "byte_fallback": False}
+    plain = {**document, "added_tokens": added, "model": model, "post_processor": None}
+    fast = encoder_tokenizer.read_fast(json.dumps(plain).encode(), name=name)
+    with encoder_tokenizer.failures(name):
+        return [fast.encode(text).ids for text in texts]
+
+
+def _maps(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the step of a file that maps characters, the only one that a class of transformers 5 keeps, if there is one."""
+    steps = encoder_tokenizer.steps(document.get("normalizer"), "normalizers")
+    return [dict(step) for step in steps if step["type"] == "Precompiled"][:1]
+
+
+def _metaspace(scheme: str) -> dict[str, Any]:
+    return {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
+
+
+Steps = tuple[list[dict[str, Any]], list[dict[str, Any]]]  # normalizers, pre-tokenizers
+
+
+def _t5(maps: list[dict[str, Any]], config: Mapping[str, Any]) -> Steps:
+    return maps, [{"type": "WhitespaceSplit"}, _metaspace("always")]
+
+
+def _xlm_roberta(maps: list[dict[str, Any]], config: Mapping[str, Any]) -> Steps:
+    scheme = "always" if config.get("add_prefix_space", True) else "never"
+    return maps, [{"type": "WhitespaceSplit"}, _metaspace(scheme)]
+
+
+def _albert(maps: list[dict[str, Any]], config: Mapping[str, Any]) -> Steps:
+    quotes = [{"type": "Replace", "pattern": {"String": text}, "content": '"'} for text in ("``", "''")]
+    accents = [] if config.get("keep_accents", False) else [{"type": "NFKD"}, {"type": "StripAccents"}]
+    letters = [{"type": "Lowercase"}] if config.get("do_lower_case", True) else []
+    return [*quotes, *accents, *letters, *maps], _xlm_roberta(maps, config)[1]
+
+
+def _deberta(maps: list[dict[str, Any]], config: Mapping[str, Any]) -> Steps:
+    letters = [{"type": "Lowercase"}] if config.get("do_lower_case", False) else []
+    blanks = {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "}
+    borders = [{"type": "Punctuation", "behavior": "Isolated"}] if config.get("split_by_punct", False) else []
+    scheme = "always" if config.get("add_prefix_space", True) else "first"
+    return [*letters, blanks, {"type": "NFC"}, _STRIP_RIGHT], [*borders, _metaspace(scheme)]
+
+
+_STEPS: dict[str, Callable[[list[dict[str, Any]], Mapping[str, Any]], Steps]] = {
+    "t5tokenizer": _t5,
+    "xlmrobertatokenizer": _xlm_roberta,
+    "camemberttokenizer": _xlm_roberta,
+    "alberttokenizer": _albert,
+    "debertav2tokenizer": _deberta,
+}
