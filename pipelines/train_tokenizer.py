@@ -17,7 +17,7 @@ from t5prep.errors import OutputError, SourceError, T5prepError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
 from t5prep.prepare import source_files
-from t5prep.reading import blocks
+from t5prep.reading import blocks, formats
 from t5prep.reading import columns as text_columns
 from t5prep.reading.blocks import Block
 from t5prep.reading.file_options import FileOptions
@@ -204,7 +204,8 @@ def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local",
     cores.done = lambda block, _: progress.add(bytes=block.size, rows=block.rows)
     drawing, totals = Drawing(settings.lines, seed=settings.seed), collections.Counter[str]()
     work = DrawBlock(columns, settings.lines, settings.seed)
-    scanned = (block for file in source.files for block in blocks.scan_element(file, settings.files))
+    files = formats.with_card(settings.files, source)
+    scanned = (block for file in source.files for block in blocks.scan_element(file, files))
     try:
         with engines.explained(runner, out="the sample of lines"):
             for drawn in pool.each(cores.name, work, scanned):

@@ -7,15 +7,17 @@ of each split, the files of its most common format.
 import collections
 import dataclasses
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.reading import formats
+from t5prep.reading.file_options import FileOptions
 from t5prep.sources import RawFile, Resolved, split_names
 from t5prep.sources.raw import glob_pattern
 from t5prep.tasks.example import is_split_name
-from t5prep.tasks.options import flag
+from t5prep.tasks.options import spelled
 from t5prep.tasks.task import ChosenTask
 
 # In a draw of two formats, `datasets` takes the first of these, and else the last in the alphabet.
@@ -110,24 +112,21 @@ def select_for_task(source: Resolved, task: ChosenTask, given: Mapping[str, Any]
     )
 
 
-# What a card may say of reading its files, and the option that says it here.
-_OPTIONS = {"sep": "delimiter", "delimiter": "delimiter", "encoding": "encoding", "field": "records"}
+def with_card_options(source: Resolved, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return some fields of Settings, with those that the card of a source gives and the user does not; these are said on stderr.
 
-
-def check_parameters(source: Resolved, given: Mapping[str, Any]) -> None:
-    """Raise SourceError if a card says how files are read, and the fields of Settings that are given do not say the same."""
-    for name, value in source.parameters.items():
-        option = _OPTIONS.get(name, "")
-        if not option:
-            raise SourceError(
-                f"{source.uri}: its card says {name}={value!r:.60}, which cannot be obeyed. To read the files without it: "
-                "--split-files train=GLOB"
-            )
-        asked = {"\t": "tab"}.get(value, value) if option == "delimiter" else value
-        if not given.get(option) and not (option == "encoding" and str(value).lower() in ("utf-8", "utf8")):
-            raise SourceError(
-                f'{source.uri}: its card says {name}={value!r}. Say it here too: {flag(option)} "{asked}"'
-            )
+    Raises SourceError for what a card says and no field can say.
+    """
+    names = {field.name: field.name for field in dataclasses.fields(FileOptions)} | {"column_names": "columns"}
+    options = FileOptions(**{own: given[name] for own, name in names.items() if given.get(name)})
+    completed = formats.with_card(options, source)
+    fields = dict(given)
+    for own, name in names.items():
+        if (value := getattr(completed, own)) != getattr(options, own):
+            fields[name] = value
+            shown_value = "tab" if value == "\t" else value
+            print(f"as the card says: {spelled(name, shown_value)}", file=sys.stderr)
+    return fields
 
 
 def _without_skipped(source: Resolved, patterns: Sequence[str]) -> list[RawFile]:

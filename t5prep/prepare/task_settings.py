@@ -61,8 +61,9 @@ def decide(
 
     Raises UsageError, SourceError or TokenizerError if they do not go together.
     """
+    given = source_files.with_card_options(source, given)
     source = with_labelled_files(with_splits(source, task, given), task, given)
-    task = with_label_names(definition, task, source=source)
+    task = with_label_names(definition, task, source=source, given=given)
     settings = whole(task, source=source, **given)
     if (tokenizer.is_encoders or settings.target != "text") and task.target != "number" and not task.classes:
         task = with_found_classes(definition, task, settings, source=source)
@@ -289,8 +290,12 @@ def _column_of_classes(options: Mapping[str, Any]) -> str:
     return next(filter(None, columns), "")
 
 
-def with_label_names(definition: Definition, task: ChosenTask, *, source: Resolved) -> ChosenTask:
-    """Return the task with the words that the source gives its numbered classes, where the user gave none.
+def with_label_names(
+    definition: Definition, task: ChosenTask, *, source: Resolved, given: Mapping[str, Any]
+) -> ChosenTask:
+    """Return the task with the words that the source gives its classes, where the user gave none.
+
+    given: some fields of Settings. The source's values are the numbers of the classes, or these words already.
 
     A task takes part that has the options `label_map` and `targets_column`.
     """
@@ -301,11 +306,23 @@ def with_label_names(definition: Definition, task: ChosenTask, *, source: Resolv
     names = formats.of_source(source, column)
     if not names:
         return task
-    label_map = formats.label_map(names)
+    label_map = formats.label_map(
+        names, are_named=_has_names(source, column, names, whole(task, source=source, **given), task)
+    )
     if not label_map:
         print(f"{column} has names with a comma or =, so its numbers stay: {', '.join(names)}", file=sys.stderr)
         return task
     return definition.choose({**options, "label_map": label_map})
+
+
+def _has_names(source: Resolved, column: str, names: Sequence[str], settings: Settings, task: ChosenTask) -> bool:
+    """Check whether the first rows of a source have the names of classes in a column, and not their numbers."""
+    element = blocks.match(source.files, task.pairs)[0]
+    if formats.family(source.files[0].name) == "parquet":  # whose type says that they are numbers
+        return False
+    block = next(row_limit.scan(LimitedFile(element), settings, task.task.corpus), None)
+    values = [row.record.get(column) for row in blocks.read(block, columns=[column]) if row.record] if block else []
+    return any(leaf in names for value in values for leaf in (value if isinstance(value, list) else [value]))
 
 
 def with_found_classes(definition: Definition, task: ChosenTask, settings: Settings, *, source: Resolved) -> ChosenTask:
@@ -355,7 +372,6 @@ def with_splits(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) ->
 
     Raises UsageError or SourceError if splits cannot be told.
     """
-    source_files.check_parameters(source, given)
     selected = source_files.select_for_task(source, task, given)
     for message in selected.messages:
         print(message, file=sys.stderr)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep.errors import SourceError
-from t5prep.reading import blocks, parquet_rows, text_rows
+from t5prep.reading import blocks, formats, parquet_rows, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.file_options import FileOptions
 from t5prep.reading.parquet_rows import Part
@@ -219,7 +219,7 @@ def texts(
     Raises SourceError for a missing column.
     """
     check(source, columns=columns, options=options)
-    left = math.inf if limit is None else limit
+    left, options = math.inf if limit is None else limit, formats.with_card(options, source)
     for block in (block for file in source.files for block in blocks.scan_element(file, options)):
         if left < block.rows:
             block = block.head(int(left))
@@ -235,7 +235,7 @@ def check(source: Resolved, *, columns: Sequence[str], options: FileOptions) -> 
     if not source.files:
         raise SourceError(f"{source.uri} has no files.")
     first = source.files[0]
-    block = next(blocks.scan_element(first, options), None)
+    block = next(blocks.scan_element(first, formats.with_card(options, source)), None)
     if block is None:
         raise SourceError(f"{first.name} is empty.")
     names = blocks.column_names(block)

@@ -4,13 +4,15 @@ import dataclasses
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
 from t5prep import sources
 from t5prep.errors import SourceError, UsageError
+from t5prep.reading.file_options import FileOptions
 from t5prep.sources import Resolved, card
+from t5prep.sources.raw import METADATA
+from t5prep.sources.split_names import ADVICE
 
 SUFFIXES = {
     ".csv": "csv",
@@ -25,13 +27,7 @@ SUFFIXES = {
     ".conll": "conll",
 }
 KINDS = ("csv", "tsv", "jsonl", "parquet", "text", "conll", "document")
-# Documents that lie beside data.
-_ABOUT = re.compile(
-    r"(^|/)(licen[cs]e|copying|notice|readme|citation|changelog|authors|contributing|(sha\d+|md5)sums?)(\.txt)?$"
-    r"|(^|/)dataset_infos?\.json$"
-    r"|\.(md|rst|pdf|bib|cff|html?)$",
-    re.IGNORECASE,
-)
+_PAPERS = re.compile(r"\.(md|rst|pdf|bib|cff|html?)$", re.IGNORECASE)
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 
@@ -67,6 +63,45 @@ class Format:
     def headed(self) -> bool:
         """Check whether the first row names the columns."""
         return self.kind in ("csv", "tsv") and not self.columns
+
+
+# What a card may say of reading its files, as `datasets` takes it, and the field of FileOptions for it.
+_CARD_FIELDS = {
+    "sep": "delimiter",
+    "delimiter": "delimiter",
+    "encoding": "encoding",
+    "escapechar": "escape",
+    "names": "column_names",
+    "column_names": "column_names",
+    "field": "records",
+}
+
+
+def options_of_card(source: Resolved) -> dict[str, str]:
+    """Return the fields of FileOptions that the card of a source gives. Raises SourceError for what no field can say."""
+    parameters, found = dict(source.parameters), dict[str, str]()
+    has_names = any(parameters.get(name) for name in ("names", "column_names"))
+    if "header" in parameters and parameters["header"] in ((None, "infer") if has_names else (0, "infer")):
+        del parameters["header"]
+    tables = {_kind(file.name) for file in source.files}
+    for name, value in parameters.items():
+        field = _CARD_FIELDS.get(name, "")
+        if field == "delimiter" and value == "\t" and tables == {"tsv"}:
+            continue
+        if field == "column_names" and isinstance(value, list) and not any("," in str(each) for each in value):
+            found[field] = ",".join(map(str, value))
+        elif field and isinstance(value, str) and field != "column_names":
+            found[field] = f"{value}[]" if field == "records" else value
+        else:
+            raise SourceError(f"{source.uri}: its card says {name}={value!r:.60}, which cannot be obeyed. {ADVICE}")
+    return found
+
+
+def with_card(options: FileOptions, source: Resolved) -> FileOptions:
+    """Return the options, those that are left to their defaults as the card of a source gives them (`options_of_card`)."""
+    default, given = FileOptions(), options_of_card(source)
+    left = {name: value for name, value in given.items() if getattr(options, name) == getattr(default, name)}
+    return dataclasses.replace(options, **left)
 
 
 def detect(
@@ -118,7 +153,7 @@ def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str
     >>> without_documents(["LICENSE", "a.csv", "README.txt", "notes"])
     (['a.csv', 'notes'], ['LICENSE', 'README.txt'])
     """
-    documents = [name for name in names if _ABOUT.search(name)] if not kind else []
+    documents = [name for name in names if METADATA.search(name) or _PAPERS.search(name)] if not kind else []
     known = set(documents)
     rows = [name for name in names if name not in known]
     return (rows, documents) if any(_kind(name) for name in rows) else (list(names), [])
@@ -171,7 +206,7 @@ def of_source(source: Resolved, column: str) -> list[str]:
 
     Raises SourceError for a file that cannot be opened.
     """
-    first = source.files[0]
+    first, path = source.files[0], column.replace("[]", "")
     if unpacked(first.name).endswith(".parquet"):
         import pyarrow.parquet
 
@@ -180,34 +215,41 @@ def of_source(source: Resolved, column: str) -> list[str]:
                 schema = pyarrow.parquet.read_schema(file)
             except (pa.ArrowException, OSError, UnicodeDecodeError):
                 return []  # what is wrong with it is said where it is read
-        if column not in schema.names or not pa.types.is_integer(_inner(schema.field(column).type)):
+        if not pa.types.is_integer(_type_at(schema, path)):
             return []
-        if names := of_schema(schema, column):
+        if names := of_schema(schema, path):
             return names
-    return list(source.class_names.get(column, ()))
+    return list(source.class_names.get(path, ()))
 
 
 def of_schema(schema: pa.Schema, column: str) -> list[str]:
     """Return the names of a column's classes that the schema's metadata has; [] if it has none."""
     try:
-        feature: Any = json.loads((schema.metadata or {})[_KEY])["info"]["features"][column]
+        return list(card.classes_of(json.loads((schema.metadata or {})[_KEY])["info"]["features"]).get(column, ()))
     except (KeyError, TypeError, ValueError, RecursionError):
         return []
-    return card.names_of_feature(feature)
 
 
-def _inner(type: pa.DataType) -> pa.DataType:
-    """Return the type of the values in a list, or the type itself."""
+def _type_at(schema: pa.Schema, path: str) -> pa.DataType:
+    """Return the type of the values that a path leads to, of those in lists; pa.null() where it leads nowhere."""
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return type.value_type if any(is_kind(type) for is_kind in lists) else type
+    found: pa.DataType = pa.struct(list(schema))
+    for step in [path] if path in schema.names else path.split("."):
+        place = found.get_field_index(step) if pa.types.is_struct(found) else -1
+        found = found.field(place).type if place >= 0 else pa.null()
+        while any(is_list(found) for is_list in lists):
+            found = found.value_type
+    return found
 
 
-def label_map(names: Sequence[str]) -> str:
+def label_map(names: Sequence[str], *, are_named: bool = False) -> str:
     """Return `0=World,1=Sports`, as the option --label-map takes it; "" if a name cannot be written so.
+
+    are_named: the values are not the numbers of classes, but their names
 
     >>> label_map(["World", "Sports"])
     '0=World,1=Sports'
     """
     if any("," in name or "=" in name or not name.strip() for name in names) or len(set(names)) != len(names):
         return ""
-    return ",".join(f"{number}={name.strip()}" for number, name in enumerate(names))
+    return ",".join(f"{name.strip() if are_named else number}={name.strip()}" for number, name in enumerate(names))

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, cast
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.io.ranges import RangedFile
-from t5prep.sources.raw import RawFile, wanted
+from t5prep.sources.raw import RawFile, is_set_aside, wanted
 
 MAX_BYTES = "T5PREP_MAX_UNPACKED_BYTES"
 MAX_RATIO = "T5PREP_MAX_UNPACKED_RATIO"
@@ -82,7 +82,6 @@ def _number(variable: str, default: float) -> float:
 
 _TAR = re.compile(r"\.(tar|tar\.gz|tgz|tar\.bz2|tbz2?|tar\.xz|txz)$", re.IGNORECASE)
 ENCRYPTED = 0x1  # general purpose flag, bit 0 (APPNOTE.TXT 4.4.4)
-_NOISE = re.compile(r"(^|/)(__MACOSX/|\._[^/]*$|\.DS_Store$|Thumbs\.db$)")
 _CLIMBS = re.compile(r"(^|[/\\])\.\.([/\\]|$)")
 _ABSOLUTE = re.compile(r"^([/\\]|[A-Za-z]:)")
 
@@ -123,7 +122,7 @@ def members(
     """
     found: dict[str, RawFile] = {}
     for file, packed, is_encrypted in (_in_tar if is_tar(name) else _in_zip)(archive, path, name):
-        if _NOISE.search(file.name):
+        if all(is_set_aside(file.name, pattern) for pattern in include or [""]) or file.name.endswith("Thumbs.db"):
             continue
         full = prefix + file.name
         if full in found:

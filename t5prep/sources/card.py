@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import SourceError, did_you_mean
-from t5prep.sources.raw import glob_pattern
+from t5prep.sources.raw import glob_pattern, is_set_aside
 from t5prep.sources.split_names import ADVICE
 
 STANDALONE = ".huggingface.yaml"
@@ -41,10 +41,11 @@ class Config:
         found = dict.fromkeys(names, "") if not self.patterns else {}
         for split, patterns in self.patterns.items():
             for pattern in patterns:
-                shape = glob_pattern(prefix + pattern.removeprefix("./"))
-                matched = [name for name in names if shape.fullmatch(name)]
+                pattern = prefix + pattern.removeprefix("./")
+                matches = glob_pattern(pattern).fullmatch
+                matched = [name for name in names if matches(name) and not is_set_aside(name, pattern)]
                 if not matched and not set(pattern) & set("*?["):
-                    raise SourceError(f"{source}: its card names {prefix}{pattern}, which is not there. {ADVICE}")
+                    raise SourceError(f"{source}: its card names {pattern}, which is not there. {ADVICE}")
                 for name in matched:
                     if found.setdefault(name, split) != split:
                         raise SourceError(
@@ -119,23 +120,14 @@ def with_infos(card: Mapping[str, Any], path: Path) -> dict[str, Any]:
     As in `datasets`, the only config of such a file is the default one, whatever its name.
     """
     try:
-        configs = {str(name): info["features"] for name, info in json.loads(_text(path)).items()}
-        names_of = {name: _names_of_classes(features or {}) for name, features in configs.items()}
+        described = {str(config): dict(info["features"] or {}) for config, info in json.loads(_text(path)).items()}
+        classes_of(described)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SourceError(f"{path} cannot be read ({error!r:.80}), and it may name classes. Remove it.") from None
-    if len(names_of) == 1:
-        names_of = {"default": next(iter(names_of.values()))}
+    if len(described) == 1:
+        described = {"default": next(iter(described.values()))}
     own = _infos(card)
-    infos = [
-        {
-            "config_name": config,
-            "features": [
-                {"name": column, "dtype": {"class_label": {"names": names}}} for column, names in found.items()
-            ],
-        }
-        for config, found in names_of.items()
-        if config not in own
-    ]
+    infos = [{"config_name": config, "features": each} for config, each in described.items() if config not in own]
     return {**card, "dataset_info": [*infos, *own.values()]}
 
 
@@ -146,25 +138,43 @@ def _infos(card: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {str(info.get("config_name", "default")): info for info in infos if isinstance(info, Mapping)}
 
 
-def _names_of_classes(features: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the class names of the columns that `datasets` describes, as it writes them in JSON."""
-    found = {column: names_of_feature(feature) for column, feature in features.items()}
-    return {column: names for column, names in found.items() if names}
+def classes_of(features: Any, name: str = "") -> dict[str, tuple[str, ...]]:
+    """Return the names of the classes in features of `datasets`, as it writes them in JSON, by the path of their column.
 
+    What stands in a list has the path of the list, and what stands in an object that of the object and its own name.
 
-def names_of_feature(feature: Any) -> list[str]:
-    """Return the class names of a column, or of what stands in its lists, as `datasets` describes it; [] if there are none.
-
-    >>> names_of_feature([{"names": ["neg", "pos"], "_type": "ClassLabel"}])
-    ['neg', 'pos']
+    >>> classes_of({"meta": {"kind": [{"names": ["neg", "pos"], "_type": "ClassLabel"}]}})
+    {'meta.kind': ('neg', 'pos')}
     """
-    # A list of classes is described by what stands in it: as [{…}], or as {"feature": {…}, "_type": "List"}.
+    # A list of something is described as [{…}], or as {"feature": {…}, "_type": "List"}.
+    if isinstance(features, list):
+        return classes_of(features[0], name) if features else {}
+    if not isinstance(features, Mapping):
+        return {}
+    if not isinstance(kind := features.get("_type"), str):
+        inner = [classes_of(feature, f"{name}.{field}" if name else str(field)) for field, feature in features.items()]
+        return {path: names for found in inner for path, names in found.items()}
+    if "feature" in features:
+        return classes_of(features["feature"], name)
+    names = features.get("names")
+    return {name: tuple(map(str, names))} if name and names and kind == "ClassLabel" and isinstance(names, list) else {}
+
+
+def _as_json(feature: Any) -> Any:
+    """Return features, or one of them, of a card as `classes_of` wants them; {} for what is described in another way."""
     if isinstance(feature, list):
-        feature = feature[0] if feature else None
-    if isinstance(feature, Mapping):
-        feature = feature.get("feature", feature)
-    names = feature.get("names") if isinstance(feature, Mapping) and feature.get("_type") == "ClassLabel" else None
-    return [str(name) for name in names] if isinstance(names, list) else []
+        return {each["name"]: _as_json(each) for each in feature if isinstance(each, Mapping) and "name" in each}
+    if not isinstance(feature, Mapping):
+        return {}
+    if isinstance(label := feature.get("class_label"), Mapping):
+        names = label.get("names")
+        if isinstance(names, Mapping) and all(str(number).isdecimal() for number in names):
+            names = [name for _, name in sorted(names.items(), key=lambda item: int(item[0]))]
+        return {"names": names, "_type": "ClassLabel"}
+    inner = next(
+        (feature[key] for key in ("dtype", "list", "sequence", "large_list", "struct") if feature.get(key)), None
+    )
+    return _as_json(inner)
 
 
 def _text(path: Path) -> str:
@@ -193,20 +203,10 @@ def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[st
     if not config and len(by_config) == 1:
         config = next(iter(by_config))
     info = by_config.get(config or "default", {})
-    names_of: dict[str, tuple[str, ...]] = {}
     listed = [each for each in card.get("configs") or [] if isinstance(each, Mapping) and "features" in each]
     own = [each["features"] for each in listed if str(each.get("config_name")) == (config or "default")]
-    for feature in (own[0] if own else info.get("features")) or []:
-        kinds = [feature.get(key) for key in ("dtype", "list", "sequence")] if isinstance(feature, Mapping) else []
-        kind = next(filter(None, kinds), None)
-        label = kind.get("class_label") if isinstance(kind, Mapping) else None
-        names = label.get("names") if isinstance(label, Mapping) and "name" in feature else None
-        if isinstance(names, Mapping) and all(str(number).isdecimal() for number in names):
-            ordered = sorted(names.items(), key=lambda item: int(item[0]))
-            names_of[str(feature["name"])] = tuple(str(name) for _, name in ordered)
-        elif isinstance(names, list):
-            names_of[str(feature["name"])] = tuple(map(str, names))
-    return names_of
+    features = (own[0] if own else info.get("features")) or []
+    return classes_of(features if isinstance(features, Mapping) else _as_json(features))
 
 
 def _patterns(listed: Any, *, source: str) -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ from t5prep.errors import SourceError
 from t5prep.io.ranges import RangedFile
 from t5prep.sources import archives, card, local, split_names
 from t5prep.sources.http import STATUSES, Broken, Download, Refused, Retries, connection_errors, digests, fetch, get
-from t5prep.sources.raw import Place, RawFile, Resolved, checked, wanted
+from t5prep.sources.raw import METADATA, Place, RawFile, Resolved, checked, is_set_aside, wanted
 
 T = TypeVar("T")
 PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps its Parquet conversions, mainly of script datasets
@@ -31,8 +31,9 @@ _WHERE = (
 )
 
 
-_DATA = re.compile(r"\.(parquet|csv|tsv|jsonl?|ndjson|txt|source|target)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
-_ABOUT = re.compile(r"(^|/)(\.|README|LICEN[CS]E|dataset_infos?\.json|requirements)", re.IGNORECASE)
+_DATA = re.compile(
+    r"\.(parquet|csv|tsv|tab|jsonl?|ndjson|txt|text|conll|source|target)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,7 +233,8 @@ def choose(
 
     Raises SourceError, with the names of the configs, when the config does not exist or one must be chosen.
     """
-    data = [file for file in files if not _ABOUT.search(file.name) and (named or _is_data(file.name))]
+    visible = [file for file in files if not (is_set_aside(file.name) or METADATA.search(file.name))]
+    data = [file for file in visible if named or _is_data(file.name)]
     config = card.choose(facts, place.part, source=place.uri)
     if config is not None:
         splits = config.files([file.name for file in (files if config.patterns else data)], source=place.uri)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from t5prep.errors import OutputError, SourceError
 from t5prep.io import atomic_files, paths, store
 from t5prep.sources import archives, card
-from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
+from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, is_set_aside, wanted
 
 
 def resolve(place: Place, *, include: Sequence[str], ignore_card: bool = False) -> Resolved:
@@ -175,11 +175,10 @@ def _named(source: str) -> Iterator[tuple[Path | str, str]]:
 
 
 def _below(root: Path, pattern: str) -> Iterator[tuple[str, str]]:
-    """Yield files below a directory that match; hidden ones (`.git`, `.DS_Store`) only when the pattern names them.
+    """Yield files below a directory that match, and are not set aside (`.git`, `.DS_Store`, `__pycache__`).
 
     Raises SourceError for a folder that cannot be read and for a broken link: their content would silently be missing.
     """
-    hidden = any(part.startswith(".") for part in pattern.split("/"))
     shape, depth = glob_pattern(pattern), pattern.count("/")
     anywhere = "**" in pattern
     walked = []
@@ -194,12 +193,12 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[str, str]]:
         here = Path(folder)
         within = here.relative_to(root)
         place, prefix = ("" if here == Path() else str(here)), ("" if here == root else f"{within.as_posix()}/")
-        folders[:] = [name for name in folders if hidden or not name.startswith(".")]
+        folders[:] = [name for name in folders if not is_set_aside(f"{name}/", pattern)]
         if not anywhere and len(within.parts) >= depth:
             folders.clear()
         for name in names:
             known = prefix + name
-            if not shape.fullmatch(known) or not (hidden or not name.startswith(".")):
+            if not shape.fullmatch(known) or is_set_aside(name, pattern):
                 continue
             path = os.path.join(place, name)
             if os.path.isfile(path):

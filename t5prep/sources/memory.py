@@ -14,7 +14,7 @@ import numpy as np
 
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files
-from t5prep.sources import RawFile, Resolved
+from t5prep.sources import RawFile, Resolved, card
 from t5prep.sources.arrow_floats import with_shortest_floats
 
 _MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PAR1": ".parquet"}
@@ -69,11 +69,7 @@ def piped(stream: BinaryIO, *, name: str) -> Iterator[Resolved]:
 def _class_names(rows: Any) -> dict[str, tuple[str, ...]]:
     """Return the names of the numbered classes in a dataset of the library `datasets`, also of those in lists."""
     features = getattr(rows, "features", None)
-    names: dict[str, tuple[str, ...]] = {}
-    for name, feature in features.items() if isinstance(features, Mapping) else ():
-        if isinstance(listed := getattr(getattr(feature, "feature", feature), "names", None), list):
-            names[name] = tuple(listed)
-    return names
+    return card.classes_of(features.to_dict()) if features is not None and hasattr(features, "to_dict") else {}
 
 
 def as_json(value: Any) -> Any:

@@ -190,6 +190,29 @@ def wanted(name: str, include: Sequence[str]) -> bool:
     return not include or any(fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}") for pattern in include)
 
 
+# Files that lie beside data and hold no rows, whatever their format.
+METADATA = re.compile(
+    r"(^|/)(licen[cs]e|copying|notice|readme|citation|changelog|authors|contributing|requirements|(sha\d+|md5)sums?)(\.txt)?$"
+    r"|(^|/)(readme\.md|config\.json|dataset_dict\.json|dataset_infos?\.json|dummy_data\.zip)$",
+    re.IGNORECASE,
+)
+
+
+def is_set_aside(name: str, pattern: str = "") -> bool:
+    """Check whether a file is hidden, or lies in a folder as `.git` or `__pycache__`, and its pattern does not say so.
+
+    `datasets` passes over the same files.
+
+    >>> is_set_aside(".cache/a.csv"), is_set_aside("__MACOSX/a.csv"), is_set_aside("__a.csv"), is_set_aside(".a.csv", ".*.csv")
+    (True, True, False, False)
+    """
+    marks = tuple(mark for mark in (".", "__") if f"/{mark}" not in f"/{pattern}")
+    *folders, base = name.split("/")
+    return any(folder.startswith(marks) and folder != "." for folder in folders) or (
+        base.startswith(".") and "." in marks
+    )
+
+
 def glob_pattern(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a glob over whole names: `*` stays inside a folder, `**` does not.
 
@@ -199,12 +222,15 @@ def glob_pattern(pattern: str) -> re.Pattern[str]:
     True
     >>> bool(glob_pattern("*.csv").fullmatch("a/b.csv")), bool(glob_pattern("**/*.csv").fullmatch("b.csv"))
     (False, True)
+    >>> bool(glob_pattern("[!a]*.csv").fullmatch("b.csv")), bool(glob_pattern("[!a]*.csv").fullmatch("a.csv"))
+    (True, False)
     """
     special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", pattern)
     is_set = re.compile(r"\[[^\]]+\]").fullmatch
+    sets = {part: "(?!/)" + re.sub(r"^\[!", "[^", part.replace("\\", r"\\")) for part in parts if is_set(part)}
     try:
-        return re.compile("".join(special.get(part, part if is_set(part) else re.escape(part)) for part in parts))
+        return re.compile("".join({**special, **sets}.get(part) or re.escape(part) for part in parts))
     except re.error as error:
         raise SourceError(f"{pattern} is not a glob ({error}).") from None
 

@@ -2,17 +2,19 @@
 
 import dataclasses
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from preparing import by_id, rejected
+from preparing import by_id, byt5, pairs, rejected
 from servers.internet import Internet
 
 import t5prep
 from t5prep import sources
 from t5prep.errors import SourceError, T5prepError, UsageError
 from t5prep.prepare import source_files
+from t5prep.reading import columns
 
 HOW: dict[str, Any] = {"tokenizer": "sample:", "inputs_column": "text", "targets_column": "label", "workers": 0}
 HOW |= {"input_length": 32, "target_length": 8}
@@ -203,7 +205,7 @@ def test_a_config_may_name_the_classes_itself(internet: Internet, tmp_path: Path
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"data_files": "data.csv", "sep": ";"}, '--delimiter ";"'),
+        ({"data_files": "data.csv", "header": 0, "names": ["a", "b"]}, "header=0, which cannot be obeyed"),
         ({"data_files": "data.csv", "skiprows": 2}, "skiprows=2, which cannot be obeyed"),
         ({"data_files": "gone.csv"}, r"names gone\.csv, which is not there"),
         (
@@ -221,6 +223,71 @@ def test_what_a_card_says_and_cannot_be_obeyed_is_refused(
     source = internet.hub.publish("me/odd", {name: text.encode() for name, text in FILES.items()}, card=card)
     with pytest.raises((SourceError, UsageError), match=said):
         prepared(source, tmp_path)
+
+
+ROWS = [(f"caf\xe9 {row}", ["good", "bad"][row % 2]) for row in range(6)]
+WRITTEN = "".join(f"{text}|{label}\n" for text, label in ROWS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parameters"),
+    [
+        ("data.csv", f"text|label\n{WRITTEN}".encode(), {"sep": "|"}),
+        ("data.csv", f"text|label\n{WRITTEN}".encode("latin-1"), {"delimiter": "|", "encoding": "latin-1"}),
+        ("data.csv", WRITTEN.encode(), {"sep": "|", "names": ["text", "label"], "header": None}),
+        ("data.csv", WRITTEN.replace("|", ",").encode(), {"column_names": ["text", "label"]}),
+        ("data.csv", f"text,label\n{WRITTEN.replace('|', ',')}".replace("caf", "ca\\f").encode(), {"escapechar": "\\"}),
+        ("data.tsv", f"text\tlabel\n{WRITTEN}".replace("|", "\t").encode(), {"sep": "\t", "header": "infer"}),
+        (
+            "data.json",
+            json.dumps({"a": 1, "rows": [{"text": text, "label": label} for text, label in ROWS]}).encode(),
+            {"field": "rows"},
+        ),
+    ],
+)
+def test_what_a_card_says_of_reading_is_obeyed(
+    name: str, content: bytes, parameters: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Rows are those of `datasets`, and of each command that reads texts."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    card = {"configs": [{"config_name": "default", "data_files": name, **parameters}]}
+    (folder / "README.md").write_text(f"---\n{json.dumps(card)}\n---\n")
+    made = prepared(folder, tmp_path, tokenizer=str(byt5(tmp_path / "byt5")))
+    assert sorted(pairs(tmp_path / "out")) == sorted(ROWS)
+    assert ("as the card says: --" in capsys.readouterr().err) == (name != "data.tsv")
+    assert prepared(folder, tmp_path, tokenizer=str(tmp_path / "byt5"), overwrite=True) == made
+    assert list(columns.texts(sources.resolve(str(folder)))) == [text for text, _ in ROWS]
+    datasets = pytest.importorskip("datasets")
+    read = datasets.load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache"))
+    assert [(row["text"], row["label"]) for row in read] == ROWS
+
+
+def test_an_option_counts_more_than_a_card(tmp_path: Path) -> None:
+    card = {"configs": [{"config_name": "default", "data_files": "*.csv", "sep": ";"}]}
+    folder = folder_of(tmp_path, {"a.csv": WRITTEN, "README.md": f"---\n{json.dumps(card)}\n---\n"})
+    made = prepared(folder, tmp_path, delimiter="|", columns="text,label")
+    assert (made.settings.delimiter, made.rows["a.csv"].read) == ("|", 6)
+
+
+@pytest.mark.parametrize("place", ["hub", "folder", "archive"])
+def test_files_that_are_set_aside_are_not_read(place: str, internet: Internet, tmp_path: Path) -> None:
+    """`datasets` passes over hidden files, `__pycache__` and its own descriptions, also where a card's glob matches them."""
+    others = [".a.csv", ".git/a.csv", "__pycache__/a.csv", "x/__old/a.csv", "config.json", "dataset_dict.json"]
+    files = {name: table(name) for name in ("a.csv", "x/_b.csv", "__c.csv", *others)}
+    card = {"configs": [{"config_name": "default", "data_files": "**"}]}
+    if place == "hub":
+        source = internet.hub.publish("me/aside", {name: text.encode() for name, text in files.items()}, card=card)
+    elif place == "folder":
+        source = str(folder_of(tmp_path, {**files, "README.md": f"---\n{json.dumps(card)}\n---\n"}))
+    else:
+        source = str(tmp_path / "a.zip")
+        with zipfile.ZipFile(source, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+    made = prepared(source, tmp_path)
+    assert [name.removeprefix("a.zip/") for name in sorted(made.rows)] == ["__c.csv", "a.csv", "x/_b.csv"]
 
 
 def test_class_names_are_those_of_the_config_that_is_read(internet: Internet, tmp_path: Path) -> None:

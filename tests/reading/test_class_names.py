@@ -8,6 +8,7 @@ import pyarrow.parquet
 import pytest
 from preparing import prepared
 
+import t5prep
 from t5prep.errors import SourceError
 from t5prep.reading import formats
 from t5prep.sources import card
@@ -82,6 +83,66 @@ def test_a_card_names_the_classes_of_a_config() -> None:
 )
 def test_a_card_that_somebody_wrote_otherwise_names_none(feature: dict) -> None:
     assert card.class_names({"dataset_info": {"features": [feature]}}) == {}
+
+
+CLASSES = {"names": NAMES, "_type": "ClassLabel"}
+IN_CARD = {"class_label": {"names": {str(number): name for number, name in enumerate(NAMES)}}}
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "feature", "described"),
+    [
+        ({"kind": 1}, "label.kind", {"kind": CLASSES}, {"struct": [{"name": "kind", "dtype": IN_CARD}]}),
+        ([1, 2], "label", {"feature": CLASSES, "_type": "List"}, {"list": IN_CARD}),
+        ([1], "label[]", [CLASSES], {"sequence": IN_CARD}),
+        ([{"kind": 1}], "label.kind", {"feature": {"kind": CLASSES}, "_type": "List"}, {"list": [{"name": "kind", "dtype": IN_CARD}]}),
+        (
+            {"a": {"b": [1]}},
+            "label.a.b[]",
+            {"a": {"b": {"feature": CLASSES, "_type": "LargeList"}}},
+            {"struct": [{"name": "a", "struct": [{"name": "b", "large_list": IN_CARD}]}]},
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", ["parquet", "card", "infos", "python"])
+def test_classes_inside_of_a_column_have_their_names(
+    place: str, value: object, column: str, feature: object, described: dict, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    rows = [{"text": f"news {n}", "label": value} for n in range(9)]
+    features = {"text": {"dtype": "string", "_type": "Value"}, "label": feature}
+    given: object = str(source)
+    if place == "parquet":
+        table = pa.Table.from_pylist(rows)
+        facts = json.dumps({"info": {"features": features}})
+        pyarrow.parquet.write_table(table.replace_schema_metadata({"huggingface": facts}), source / "a.parquet")
+    elif place == "python":
+        datasets = pytest.importorskip("datasets")
+        given = datasets.Dataset.from_list(rows, features=datasets.Features.from_dict(features))
+    else:
+        (source / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        if place == "infos":
+            (source / "dataset_infos.json").write_text(json.dumps({"me--news": {"features": features}}))
+        else:
+            facts = json.dumps({"dataset_info": {"features": [{"name": "label", **described}]}})
+            (source / "README.md").write_text(f"---\n{facts}\n---\n")
+    options = {**COLUMNS, "targets_column": column, **{name: HOW[name] for name in ("tokenizer", "target_length")}}
+    made = t5prep.prepare("text2text", source=given, out=tmp_path / "out", workers=0, **options)
+    assert made.settings.options["label_map"] == "0=World,1=Sports,2=Sci/Tech"
+    assert made.rejected == {}
+
+
+def test_a_text_file_may_have_the_names_themselves(tmp_path: Path) -> None:
+    """The classes are numbered as the card names them, not as the alphabet has them."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a.csv").write_text("text,label\n" + "".join(f"news {n},{NAMES[n % 3]}\n" for n in range(9)))
+    facts = json.dumps({"dataset_info": {"features": [{"name": "label", "dtype": IN_CARD}]}})
+    (source / "README.md").write_text(f"---\n{facts}\n---\n")
+    made = prepared(source, tmp_path / "out", options=COLUMNS, **HOW)
+    assert (made.task.classes, made.rejected) == (NAMES, {})
+    assert sum(made.splits["train"].labels.values()) == 9
 
 
 def test_papers_beside_data_are_not_rows(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
