@@ -6,6 +6,7 @@ import numpy as np
 
 from t5prep.dataset.settings import OF_HEADS, Settings
 from t5prep.tasks.example_table import BETWEEN
+from t5prep.tasks.trace import Trace
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.featurizer import Featurizer
 from t5prep.tokens.target_numbers import numbers_of
@@ -13,7 +14,12 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 def featurizer_of(
-    settings: Settings, tokenizer: Tokenizer, *, classes: Sequence[str], documents: bool = False
+    settings: Settings,
+    tokenizer: Tokenizer,
+    *,
+    classes: Sequence[str],
+    documents: bool = False,
+    trace: Trace | None = None,
 ) -> Featurizer:
     """Return what turns examples into the features of a dataset; of `documents`, where spans are hidden later."""
     return Featurizer(
@@ -26,6 +32,7 @@ def featurizer_of(
         target=settings.target,
         classes=classes if settings.target in OF_HEADS else None,
         documents=documents,
+        trace=trace,
     )
 
 

@@ -44,6 +44,7 @@ from t5prep.tasks.example import Example, is_split_name, problem
 from t5prep.tasks.example_table import Inputs
 from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.task import ChosenTask
+from t5prep.tasks.trace import Trace
 from t5prep.tokens.featurizer import Features
 from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.splitting import Splitter
@@ -211,7 +212,8 @@ class TokenizedBlock(NamedTuple):
 class BlockTokenizer:
     """Tokenize blocks of one task; threads may share it. With a `cache`, tables are kept for the next run.
 
-    `leaks` are the evaluation sets that no row may share a text with, `earlier` the texts that no row may repeat.
+    `leaks` are the evaluation sets that no row may share a text with, `earlier` the texts that no row may repeat; a `trace` notes
+    what is done to one row.
     """
 
     def __init__(
@@ -223,10 +225,11 @@ class BlockTokenizer:
         cache: TokenCache | None = None,
         leaks: Leaks | None = None,
         earlier: EarlierTexts | None = None,
+        trace: Trace | None = None,
     ) -> None:
-        self._examples, self._cache = BlockExamples(settings, task), cache
+        self._examples, self._cache, self._trace = BlockExamples(settings, task), cache, trace
         self._featurize = targets.featurizer_of(
-            settings, tokenizer, classes=task.classes, documents=task.spans is not None
+            settings, tokenizer, classes=task.classes, documents=task.spans is not None, trace=trace
         )
         self._unknown = UnknownTexts(tokenizer)
         self._writes_texts = settings.target == "text" and task.spans is None
@@ -285,7 +288,7 @@ class BlockTokenizer:
 
     def features(self, examples: pa.Table) -> pa.Table:
         """Return the table of features (SCHEMA) of a table of examples, in their order."""
-        examples, reasons, changed = self._filters.of_table(examples)
+        examples, reasons, changed = self._filters.of_table(examples, self._trace)
         inputs = example_table.inputs_of(examples)
         if self._leaks is not None:
             leaks = dict(enumerate(self._leaks.find(inputs.lines().to_pylist())))

@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 from t5prep import sources
 from t5prep.dataset import manifest, rejected_rows, shard_files, targets, tfrecord
 from t5prep.dataset.prepared import Dataset
-from t5prep.dataset.settings import OF_HEADS
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, SourceError, T5prepError
 from t5prep.io import addresses, paths, trusted_code
@@ -40,8 +39,8 @@ from t5prep.tasks.example import EOS, Example, Protected, text_of
 from t5prep.tasks.filters import rules
 from t5prep.tasks.filters.chain import Chain, code_files
 from t5prep.tasks.registry import Definition
+from t5prep.tasks.trace import Trace
 from t5prep.tokens import tokenizer as newlines
-from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
 # What a record's id may have behind the id of its row: the number of a part, the digest of one of several answers, the
@@ -523,7 +522,6 @@ class _Steps:
         self._settings, self._task, self._tokenizer = settings, task, tokenizer
         self.examples = BlockExamples(settings, task)
         self._own_splits = {} if settings.splits else source_files.splits_of(files)
-        self._tokenize = BlockTokenizer(settings, task, tokenizer)
         names = [file.name for file in files]
         self._sort = BlockSorter(settings, task.task, tokenizer, files=names, own_splits=self._own_splits)
 
@@ -541,10 +539,11 @@ class _Steps:
             life["example"] = {"reason": example}
             return here(left="reading" if row.record is None else "task")
         life["example"] = _told_example(example, group=examples["group"][0].as_py())
-        life["filters"], passed = self._filtered(example)
-        if not passed:
+        trace = Trace()
+        table = BlockTokenizer(self._settings, self._task, self._tokenizer, trace=trace).features(examples)
+        life["filters"] = [_told_filter(*each) for each in trace.filters]
+        if life["filters"] and "reason" in life["filters"][-1]:
             return here(left="filters")
-        table = self._tokenize.features(examples)
         kept = table.filter(table["reason"].is_null()).combine_chunks()
         if not len(kept):
             life["tokens"] = _counted(table, 0)
@@ -557,7 +556,7 @@ class _Steps:
         sizes |= {name: kept[name].to_numpy()[at : at + 1] for name in ("tokens", "target_tokens")}
         lost = record_counts.tokens_lost(sizes, marked=self._settings.marked)
         life["tokens"] |= {name: int(number) for name, (number,) in zip(_CUT, lost, strict=True)}
-        life["tokens"] |= self._cut(examples, kept, at)
+        life["tokens"] |= {"cut_input": self._texts(trace.inputs), "cut_target": self._texts(trace.targets)}
         split = placed.names[placed.of[at]]
         life["split"] = self._drawn(kept, placed.drawn_by, at, split=split, file=block.file.name)
         mine = wanted is None or wanted == placed.record_ids[at] or wanted.startswith(f"{placed.record_ids[at]}@")
@@ -568,39 +567,18 @@ class _Steps:
             ids=(inputs, labels),
         )
 
-    def _filtered(self, example: Example) -> tuple[list[dict[str, Any]], bool]:
-        """Return what each filter did to an example, and whether it passed all of them that look at texts."""
-        told: list[dict[str, Any]] = []
-        for text in self._settings.filter:
-            before = example
-            example, reason, changed = Chain([text])(before)
-            one: dict[str, Any] = {"filter": text, "changed": bool(changed)}
-            if changed:
-                one |= {"before": text_of(before.inputs), "after": text_of(example.inputs)}
-                if example.targets != before.targets:
-                    one |= {"target_before": before.targets, "target_after": example.targets}
-            if reason:
-                return [*told, one | {"reason": reason}], False
-            told.append(one)
-        return told, True
-
-    def _cut(self, examples: pa.Table, kept: pa.Table, at: int) -> dict[str, Any]:
-        """Return the texts that were cut out of the input and the target.
-
-        The same steps make the row once more with tokens that are numbered: a number that is gone was cut.
-        """
-        whole = all(
-            kept[side][at].as_py() == len(kept[ids][at])
-            for side, ids in (("tokens", "inputs"), ("target_tokens", "labels"))
+    def _texts(self, runs: list[list[int]]) -> list[str]:
+        """Return the texts of runs of ids, without the special tokens between texts and lines."""
+        between = {id for part in self._tokenizer.frame for id in part}
+        if self._settings.keep_newlines:
+            between.add(self._tokenizer.sentinel(newlines.NUMBER))
+        parts = (
+            list(part)
+            for run in runs
+            for of_text, part in itertools.groupby(run, lambda id: id not in between)
+            if of_text
         )
-        if whole or self._task.spans is not None or kept["part"][at].as_py():
-            return {"cut_input": [], "cut_target": []}
-        numbered = _Numbered(self._tokenizer)
-        plain = dataclasses.replace(self._settings, dedup="none", dedup_against=())
-        table = BlockTokenizer(plain, self._task, numbered).features(examples)  # type: ignore[arg-type]
-        sides = [] if self._settings.target in OF_HEADS else ["labels"]
-        texts = {name: numbered.missing(table[name][0].as_py()) for name in ("inputs", *sides)}
-        return {"cut_input": texts["inputs"], "cut_target": texts.get("labels", [])}
+        return [self._tokenizer.decode(part) for part in parts]
 
     def _drawn(self, kept: pa.Table, digests: np.ndarray, at: int, *, split: str, file: str) -> dict[str, Any]:
         """Return how the split of a row was decided."""
@@ -616,38 +594,6 @@ class _Steps:
         by = "group" if group else "id"
         ranges = {name: list(pair) for name, pair in zip(shares, itertools.pairwise(edges), strict=True)}
         return told | {"by": by, "number": number, "ranges": ranges} | ({"group": group} if group else {})
-
-
-class _Numbered:
-    """A tokenizer whose tokens are numbered, from -1 downwards, in place of their ids: so one sees which of them are left."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer, self._calls = tokenizer, list[tuple[int, Ragged]]()
-        self._next = 1
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tokenizer, name)
-
-    def encode_block(self, texts: Any) -> Ragged:
-        """Return numbers for the tokens of texts."""
-        made = self._tokenizer.encode_block(texts)
-        self._calls.append((self._next, made))
-        numbers = -np.arange(self._next, self._next + len(made.ids), dtype=np.int32)
-        self._next += len(made.ids)
-        return Ragged(numbers, made.starts)
-
-    def missing(self, left: Sequence[int]) -> list[str]:
-        """Return the texts of the tokens that are not left, those that stood together in one text."""
-        numbers = {-one for one in left if one < 0}
-        texts = []
-        for first, made in self._calls:
-            if not numbers & set(range(first, first + len(made.ids))):
-                continue
-            for begin, end in itertools.pairwise(made.starts.tolist()):
-                gone = [at for at in range(begin, end) if first + at not in numbers]
-                for _, run in itertools.groupby(enumerate(gone), key=lambda pair: pair[1] - pair[0]):
-                    texts.append(self._tokenizer.decode([int(made.ids[at]) for _, at in run]))
-        return texts
 
 
 def _counted(table: pa.Table, at: int) -> dict[str, Any]:
@@ -669,6 +615,16 @@ def _told_example(example: Example, *, group: str | None) -> dict[str, Any]:
         for part in parts
     ]
     return {"inputs": told, **named, "split": example.split, "group": group}
+
+
+def _told_filter(filter: str, before: Example, after: Example, reason: str) -> dict[str, Any]:
+    """Return what a filter did to an example."""
+    told: dict[str, Any] = {"filter": filter, "changed": after != before}
+    if after != before:
+        told |= {"before": text_of(before.inputs), "after": text_of(after.inputs)}
+    if after.targets != before.targets:
+        told |= {"target_before": before.targets, "target_after": after.targets}
+    return told | ({"reason": reason} if reason else {})
 
 
 def _told_source(block: Block, row: Row) -> dict[str, Any]:

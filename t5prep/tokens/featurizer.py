@@ -18,6 +18,7 @@ from t5prep.errors import Reject, TokenizerError
 from t5prep.tasks import example_table
 from t5prep.tasks.example import Example
 from t5prep.tasks.example_table import END, PROTECTED, Inputs, visible
+from t5prep.tasks.trace import Trace
 from t5prep.tokens import ragged
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.ragged import Frame, Ragged
@@ -46,11 +47,12 @@ def ends(length: int, *, policy: str, marked: bool, closed: bool = True) -> tupl
 
 
 class Truncation(NamedTuple):
-    """Cut inputs: by a policy, to `length` ids, with the id `marker` at the cut, or None."""
+    """Cut inputs: by a policy, to `length` ids, with the id `marker` at the cut, or None; `removed` gets each run that is cut out."""
 
     policy: str
     length: int
     marker: int | None = None
+    removed: list[list[int]] | None = None
 
     def whole(self, rows: Ragged) -> Ragged:
         """Return rows, which end in EOS, each cut as a whole."""
@@ -86,6 +88,9 @@ class Truncation(NamedTuple):
         rooms, which = np.unique(room[long], return_inverse=True)
         kept = [ends(one, policy=self.policy, marked=bool(marks.any()), closed=closed) for one in rooms.tolist()]
         heads[long], tails[long] = np.array(kept, np.int64)[which].T
+        if self.removed is not None:
+            edges = zip(lists.apart(), heads.tolist(), (lengths - tails).tolist(), strict=True)
+            self.removed.extend(ids[begin:end].tolist() for ids, begin, end in edges if begin < end)
         return ragged.ends_kept(lists, heads, tails, marked=marks, middle=self.marker or 0)
 
 
@@ -161,7 +166,8 @@ class Featurizer:
     """Turn examples into features with one tokenizer, two lengths and one truncation policy. Threads may share it.
 
     `classes` are the words whose numbers are the labels instead of a text, and `target` says how (`Settings.target`).
-    `documents` are texts without a target, which are not cut: a later stage cuts them into rows.
+    `documents` are texts without a target, which are not cut: a later stage cuts them into rows. A `trace` notes what is cut
+    out of the one row that is turned.
     """
 
     def __init__(
@@ -176,6 +182,7 @@ class Featurizer:
         target: str = "text",
         classes: Sequence[str] | None = None,
         documents: bool = False,
+        trace: Trace | None = None,
     ) -> None:
         self._tokenizer, self._frame = tokenizer, tokenizer.frame
         self._end = Frame((), (), (tokenizer.eos_id,))
@@ -185,14 +192,19 @@ class Featurizer:
         # The second sentinel marks the cut, as in the tutorial of so_quality: the first would look like a span to
         # fill in. A classification has no marker.
         marked = policy == "head_tail" and marker == "extra_id_1" and classes is None
-        self._cut = Truncation(policy, input_length, tokenizer.sentinel(1) if marked else None)
-        self._cut_target = Truncation("head", target_length)
+        sides = (trace.inputs, trace.targets) if trace else (None, None)
+        self._cut = Truncation(policy, input_length, tokenizer.sentinel(1) if marked else None, sides[0])
+        self._cut_target = Truncation("head", target_length, removed=sides[1])
 
     def __call__(self, inputs: Inputs, targets: pa.LargeStringArray | None) -> Features:
         """Return the features of the rows of these inputs; a row without parts has none, and no reason.
 
         Without targets, the labels of words are their numbers.
         """
+        for removed in filter(
+            None, (self._cut.removed, self._cut_target.removed)
+        ):  # a row that is split is turned twice
+            removed.clear()
         if self._documents:
             made = self._of_documents(inputs)
         else:
@@ -280,7 +292,7 @@ class Featurizer:
         if not long.any():
             return whole, {}
         reasons: dict[int, str] = {}
-        made = whole if self._classes is not None else self._cut.whole(whole)
+        made = whole if self._classes is not None or protected.all() else self._cut.whole(whole)
         if self._classes is not None and len(which := np.flatnonzero(long & ~protected)):
             lengths = np.diff(rows)[which]
             edges = ragged.begins(lengths)
@@ -338,10 +350,11 @@ class Featurizer:
             np.flatnonzero(np.diff(rows) > 1).tolist(), "tags are for the words of one text, not of a pair"
         )
         nowhere = Frame(*((IGNORED,) * len(part) for part in self._frame))
-        sides = [(texts, self._frame), (Ragged(labels, texts.starts), nowhere)]
+        unseen = self._cut._replace(removed=None)
+        sides = [(self._cut, texts, self._frame), (unseen, Ragged(labels, texts.starts), nowhere)]
         whole, nothing = np.arange(len(fields) + 1), np.zeros(len(fields), bool)
         inputs_, marks = (
-            self._cut.apart(side, protected=nothing, fields=whole, rows=rows, frame=frame)[0] for side, frame in sides
+            cut.apart(side, protected=nothing, fields=whole, rows=rows, frame=frame)[0] for cut, side, frame in sides
         )
         tokens = ragged.framed(texts, rows, self._frame).lengths
         return Features(inputs_, marks, tokens, marks.lengths, _with_markup(fields, rows), wrong)

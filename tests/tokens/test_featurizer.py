@@ -6,15 +6,19 @@ Of a classification, special tokens stay, pairs are cut as transformers cuts the
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from t5prep.errors import Reject
 from t5prep.sources import sample
+from t5prep.tasks import example_table
 from t5prep.tasks.example import EOS, Example, Protected
+from t5prep.tasks.trace import Trace
 from t5prep.tokens import loading
+from t5prep.tokens.featurizer import Features, Featurizer
 from t5prep.tokens.tokenizer import Tokenizer
 from tests import encoders
 from tests.featurizing import One, featurized, featurizer
@@ -216,3 +220,36 @@ def test_a_class_is_its_number_and_tokens_count_special_ones(folder):
 def test_an_unknown_class_and_an_empty_text_are_rejected(folder):
     assert "unknown class: 'neutral'" in str(encode(folder, SHORT, length=64, target="neutral"))
     assert str(encode(folder, " ", length=64)) == "empty input"
+
+
+@pytest.mark.parametrize("keep_newlines", [False, True])
+@settings(max_examples=40, deadline=None)
+@given(
+    TEXT,
+    TEXT,
+    st.integers(12, 60),
+    st.sampled_from(["head_tail", "head", "tail"]),
+    st.sampled_from(["pair", "protected", "tags"]),
+)
+def test_what_is_cut_out_of_a_row_is_what_its_ids_lack(
+    keep_newlines: bool, first: str, second: str, length: int, policy: str, kind: str
+) -> None:
+    words = " ".join(f"{first} {second}".split())
+    inputs = {"pair": (first, EOS, second), "protected": (Protected("q: "), second), "tags": (words,)}[kind]
+    how: dict[str, Any] = {"policy": policy, "marker": "none", "keep_newlines": keep_newlines}
+    tags = {"target": "tags", "classes": ["a"]} if kind == "tags" else {}
+    targets = " ".join("a" for _ in words.split()) if tags else first
+
+    def features(room: int, trace: Trace | None = None) -> Features:
+        table = example_table.made_of([0], [Example("1", inputs, targets)])
+        make = Featurizer(WORDS, input_length=room, target_length=room, trace=trace, **how, **tags)
+        return make(example_table.inputs_of(table), table["target"].combine_chunks())
+
+    trace = Trace()
+    whole, made = features(10_000), features(length, trace)
+    assume(not whole.reasons and not made.reasons)
+    removed = [token for run in trace.inputs for token in run]
+    assert sorted([*made.inputs.ids.tolist(), *removed]) == sorted(whole.inputs.ids.tolist())
+    if not tags:
+        ids = whole.labels.ids.tolist()
+        assert [ids[length - 1 : -1]] == trace.targets if len(ids) > length else not trace.targets

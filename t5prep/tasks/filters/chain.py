@@ -14,6 +14,7 @@ from t5prep.errors import Reject, T5prepError, UsageError, did_you_mean
 from t5prep.tasks import example_table
 from t5prep.tasks.example import Example, Part, Protected, text_of
 from t5prep.tasks.filters import rules
+from t5prep.tasks.trace import Trace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,7 +237,7 @@ class Chain:
 
     def __init__(self, texts: Sequence[str]) -> None:
         """Raise UsageError for what is not a filter."""
-        self._filters = [parse(text) for text in texts]
+        self._texts, self._filters = texts, [parse(text) for text in texts]
         self.judges_tokens = any(hasattr(filter, "judge_tokens") for _, filter in self._filters)
 
     @classmethod
@@ -249,28 +250,33 @@ class Chain:
         with rules.reading(files):
             return cls(chosen) if chosen else None
 
-    def __call__(self, example: Example) -> Filtered:
-        """Return the example as it goes on, and why it is rejected or who changed it.
+    def __call__(self, example: Example, trace: Trace | None = None) -> Filtered:
+        """Return the example as it goes on, and why it is rejected or who changed it; a `trace` notes each filter.
 
         An example of several parts is judged as one text, its parts in lines of their own. What changes a text changes
         each part by itself; what masks changes targets and references too.
         """
         changed: list[str] = []
-        for name, filter in self._filters:
+        for text, (name, filter) in zip(self._texts, self._filters, strict=True):
+            before, reason = example, ""
             try:
-                before, example = example, _applied(filter, example)
+                example = _applied(filter, example)
             except Reject as reject:
-                return Filtered(example, f"{name} {reject}")
+                reason = f"{name} {reject}"
+            if trace is not None:
+                trace.filters.append((text, before, example, reason))
+            if reason:
+                return Filtered(example, reason)
             if example != before:
                 changed.append(name)
         return Filtered(example, changed=tuple(changed))
 
-    def of_table(self, examples: pa.Table) -> FilteredTable:
+    def of_table(self, examples: pa.Table, trace: Trace | None = None) -> FilteredTable:
         """Return a table of examples as it goes on; rows that made no example stay as they are."""
         if not self._filters:
             return FilteredTable(examples, example_table.reasons_of(examples), None)
         before = example_table.examples_of(examples)
-        filtered = [None if isinstance(one, str) else self(one) for one in before]
+        filtered = [None if isinstance(one, str) else self(one, trace) for one in before]
         after = [old if new is None else new.example for old, new in zip(before, filtered, strict=True)]
         if after != before:
             others = {name: examples[name].to_pylist() for name in ("record_id", "group")}
