@@ -6,11 +6,10 @@ Otherwise answers are generated. Only ids and one loss for each row leave the de
 """
 
 import dataclasses
-import enum
 import functools
 import hashlib
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,8 @@ from t5prep.errors import UsageError
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.data import batches, eval_batches, opening
-from t5prep.train.evaluate import metrics, target_metrics
+from t5prep.train.evaluate import metrics
+from t5prep.train.evaluate.scorers import NumberScorer, OneTokenScorer, Results, Scorer, TextMetrics, TextScorer
 from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig
 from t5prep.train.model.entries import class_order
 from t5prep.train.model.forward import forward, with_mask
@@ -31,18 +31,6 @@ from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.rows import Rows, each, on_rows
 from t5prep.train.settings.padding import Padding
 from t5prep.train.step.step import losses_of_numbers, token_losses
-
-SEVERAL = ("tags", "labels", "number")  # targets that are neither texts nor one class
-MOST_CLASSES = 100  # with more different words than this, a confusion matrix is no help
-
-
-class Kind(enum.Enum):
-    """The kind of answers that a split wants: none at all, one token each, or generated texts."""
-
-    NONE = enum.auto()
-    ONE_TOKEN = enum.auto()
-    TEXTS = enum.auto()
-    NUMBERS = enum.auto()  # tags, labels or a number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,20 +100,26 @@ class Evaluator:
         self._opened = opening.open_split(data, split=split, tokenizer=tokenizer.sha256)
         dataset = self._opened.manifest
         batch = min(batch, -(-sum(self._opened.counts) // replicas) * replicas)  # no more rows than the split has
-        self._labels = dataset.splits[split].labels
-        self._tokenizer, self._bootstrap = tokenizer, bootstrap
+        self._tokenizer = tokenizer
         # Encoded and decoded by the tokenizer, so that they compare equal to decoded targets and answers.
         words = [tokenizer.decode(tokenizer.encode(word)) for word in dataset.task.classes]
         self._names = dataset.class_names  # of an encoder's targets, which are numbers
-        self._classes = self._names or words
-        self._given = metrics.check(wanted)
+        asked = metrics.check(wanted)
         of_task = metrics.of_answers(dataset)
-        self._wanted = self._given or of_task or list(metrics.DEFAULT_METRICS)
-        self._wanted += metrics.also_scored(metric, of_task)
-        has_answers = bool(self._given or of_task)  # a task such as span corruption has none to score
-        self.kind = _kind(
-            self._opened, limit=limit, generating=generating and has_answers, single_tokens=generates_single_tokens
-        )
+        names = (asked or of_task or list(metrics.DEFAULT_METRICS)) + metrics.also_scored(metric, of_task)
+        texts = TextMetrics(names, self._names or words, bootstrap)
+        self._is_labelled = bool(dataset.splits[split].labels)
+        has_answers = bool(asked or of_task)  # a task such as span corruption has none to score
+        self._scorer: Scorer | None = None
+        if dataset.settings.target in metrics.OF_TARGETS:
+            self._scorer = NumberScorer(dataset.settings.target, self._names)
+        elif _are_single_tokens(
+            self._opened, limit=limit, generates=generating and generates_single_tokens and has_answers
+        ):
+            self._scorer = OneTokenScorer(self._names, texts, tokenizer, is_asked=bool(asked))
+        elif generating and has_answers and dataset.settings.layout != "packed":
+            self._scorer = TextScorer(texts, self._decode, self._is_labelled)
+        self.generates = self._scorer is not None and self._scorer.generates
         padding = Padding.of_dataset(dataset)
         self._separator = padding.separator if metrics.ranks(dataset) else None
         self._batches = functools.partial(eval_batches, self._opened, batch=batch, limit=limit)
@@ -139,7 +133,7 @@ class Evaluator:
         longest = generation.max_length or max(self._opened.target_length, generation.min_length)
         self._generation = dataclasses.replace(generation, max_length=longest)
         self._score = on_rows("score", score, shape=config, layout=layout, dtype=dtype, place=place)
-        if self.kind is Kind.TEXTS and isinstance(config, ModelConfig) and not config.classes:
+        if self.generates and isinstance(config, ModelConfig) and not config.classes:
             self._generate = answers_on_rows(
                 config, self._generation, layout=layout, dtype=dtype, place=place, padding=padding
             )
@@ -152,58 +146,24 @@ class Evaluator:
         `worst` and `sample` are the most wrong answers to keep: those with the highest losses, and random ones. With
         `score_each` a prediction has the `scores` of its own.
         """
-        references: list[list[str]]
-        rows = ScoredRows(worst, sample, by_class=bool(self._labels or self._names), separator=self._separator)
-        generated: list[Any] = []
-        program = self._score_and_generate if self.kind is Kind.TEXTS else self._score
-        for batch, scored in each(program, weights, self._batches()):
-            rows.add(batch, scored)
-            if self.kind is Kind.TEXTS:
-                generated += list(scored["answers"][is_record(batch)])
-        labels, ids = np.concatenate(rows.labels), np.concatenate(rows.predicted)
-        values: dict[str, Any] = metrics.perplexity(rows.losses, (labels != IGNORED_LABEL).sum(axis=1))
-        values |= metrics.token_accuracy(labels, ids) | {"records": len(labels)}
-        if self.kind is Kind.NONE:
+        rows = ScoredRows(worst, sample, by_class=self._is_labelled or bool(self._names), separator=self._separator)
+        program = self._score_and_generate if self.generates else self._score
+        for batch, of_batch in each(program, weights, self._batches()):
+            rows.add(batch, of_batch)
+        results = rows.results()
+        values: dict[str, Any] = metrics.perplexity(rows.losses, (results.labels != IGNORED_LABEL).sum(axis=1))
+        values |= metrics.token_accuracy(results.labels, results.predicted) | {"records": len(results.labels)}
+        if self._scorer is None:
             return Evaluation(values, [], [])
-        names = self._wanted
-        if self.kind is Kind.NUMBERS:
-            dataset = self._opened.manifest
-            target = dataset.settings.target
-            own_values, right, answers = target_metrics.score(
-                target, labels, ids, classes=self._names, queries=rows.queries
-            )
-            has = metrics.possible(dataset, split=self._opened.name, generate=False)
-            values = {name: value for name, value in values.items() if name in (*has, "records")} | own_values
-            names = []
-            references = [[one] for one in right]
-        elif self.kind is Kind.ONE_TOKEN:
-            text = (
-                (lambda number: self._names[int(number)])
-                if self._names
-                else words_of(labels[:, 0], tokenizer=self._tokenizer)
-            )
-            answers, right = [text(token) for token in ids[:, 0]], [text(token) for token in labels[:, 0]]
-            references = [[one] for one in right]
-            if len(set(right)) <= MOST_CLASSES and not self._given:
-                names = ["classification"]
-                values |= metrics.classification(right, answers, classes=self._classes)
-            else:  # short answers, but no classes, or other metrics were asked for
-                values |= self._of_texts(references, answers)
-        else:
-            answers = [self._decode(row) for row in generated]
-            references = [given or [self._decode(row)] for given, row in zip(rows.references, labels, strict=True)]
-            values |= self._of_texts(references, answers)
-            if (
-                self._labels and all(len(given) == 1 for given in references) and "classification" not in names
-            ):  # classes whose names are several tokens
-                names = [*names, "classification"]
-                values |= metrics.classification([given[0] for given in references], answers, classes=self._classes)
+        scored = self._scorer.score(results)
+        values = {name: value for name, value in values.items() if name not in self._scorer.unfit} | scored.values
+        answers, references = scored.answers, scored.references
         predictions: list[dict[str, Any]] = [
             {"id": id, "prediction": answer, "references": given, "loss": loss}
             for id, answer, given, loss in zip(rows.ids, answers, references, rows.losses, strict=True)
         ]
         if score_each:
-            scores = metrics.of_each(names, references=references, predictions=answers)
+            scores = metrics.of_each(scored.metrics, references=references, predictions=answers)
             predictions = [one | {"scores": row_scores} for one, row_scores in zip(predictions, scores, strict=True)]
 
         def wrong(kept: Sequence[tuple[Any, int, list[int]]]) -> list[Wrong]:
@@ -232,30 +192,20 @@ class Evaluator:
             ids, tokenizer=self._tokenizer, keep_newlines=self._opened.manifest.settings.keep_newlines
         )
 
-    def _of_texts(self, references: list[list[str]], answers: list[str]) -> dict[str, Any]:
-        values = metrics.compute(self._wanted, references=references, predictions=answers, classes=self._classes)
-        if self._bootstrap:
-            asked = [name for name in self._wanted if "rouge" in name] or ["rouge"]
-            for name in asked:
-                values |= metrics.METRICS[name].compute(references, answers, bootstrap=True)
-        return values
 
+def _are_single_tokens(opened: opening.Opened, *, limit: int, generates: bool) -> bool:
+    """Check whether all targets of a split (of its first `limit` records) are one token and EOS, or the number of a class.
 
-def _kind(opened: opening.Opened, *, limit: int, generating: bool, single_tokens: bool = False) -> Kind:
-    """Return what the answers of a split (of its first `limit` records) are, by the lengths that stand beside its index.
-
-    `single_tokens`: answers of one token are generated too.
+    By the lengths that stand beside its index. generates: whether answers of one token are generated too, where they are texts.
     """
-    if opened.manifest.settings.target in SEVERAL:
-        return Kind.NUMBERS
-    if opened.manifest.settings.layout == "packed":
-        return Kind.NONE
-    if single_tokens and generating and opened.manifest.settings.target == "text":
-        return Kind.TEXTS
-    single = opened.target_length <= 2
-    if not single and (limit or metrics.may_be_single_tokens(opened.manifest, split=opened.name)):
-        single = bool((batches.lengths_of(opened)[: limit or None, 1] <= 2).all())
-    return Kind.ONE_TOKEN if single else Kind.TEXTS if generating else Kind.NONE
+    settings = opened.manifest.settings
+    if settings.layout == "packed" or (generates and settings.target == "text"):
+        return False
+    if opened.target_length <= 2:
+        return True
+    if not limit and not metrics.may_be_single_tokens(opened.manifest, split=opened.name):
+        return False
+    return bool((batches.lengths_of(opened)[: limit or None, 1] <= 2).all())
 
 
 class ScoredRows:
@@ -263,7 +213,7 @@ class ScoredRows:
 
     `highest` has the (loss, row, input ids) of the `worst` wrong rows; of wrong rows, `each` of every class (or of all) are
     drawn at random, by the hash of their ids, so that the same rows are drawn whatever the batch is. `queries` has the ids of the
-    first text of each row, up to the `separator`, if there is one.
+    first text of each row, up to the `separator`, if there is one. `generated` has the ids of each generated answer.
     """
 
     def __init__(self, worst: int, each: int = 0, *, by_class: bool = False, separator: int | None = None) -> None:
@@ -275,6 +225,7 @@ class ScoredRows:
         self.losses: list[float] = []
         self._separator = separator
         self.queries: list[bytes] = []
+        self.generated: list[np.ndarray] = []
         self.highest: list[tuple[float, int, list[int]]] = []  # a heap
         self._drawn: dict[bytes, list[tuple[int, int, list[int]]]] = {}  # by class: heaps
 
@@ -294,6 +245,7 @@ class ScoredRows:
             firsts = (row[: 1 + np.argmax(row[1:] == self._separator)] for row in batch["input_ids"][mask])
             self.queries += [first.tobytes() for first in firsts]
         self.references += [[text.decode() for text in some if text] for some in texts]
+        self.generated += list(scored["answers"][mask]) if "answers" in scored else []
         if not self._worst and not self._each:
             return
         wrong = ((predicted != labels) & (labels != IGNORED_LABEL)).any(axis=1)
@@ -307,6 +259,11 @@ class ScoredRows:
                 drawn = self._drawn.setdefault(labels[row].tobytes() if self._by_class else b"", [])
                 _keep(drawn, (int.from_bytes(digest, "big"), at, ids), most=self._each)
 
+    def results(self) -> Results:
+        """Return what answers are scored by."""
+        labels, predicted = np.concatenate(self.labels), np.concatenate(self.predicted)
+        return Results(labels, predicted, self.references, self.queries, self.generated)
+
     def sample(self) -> list[tuple[int, int, list[int]]]:
         """Return the rows that were drawn, class by class."""
         return [row for _, drawn in sorted(self._drawn.items()) for row in sorted(drawn)]
@@ -315,19 +272,6 @@ class ScoredRows:
 def _keep(heap: list[Any], entry: Any, *, most: int) -> None:
     """Put an entry into a heap that holds the `most` highest ones."""
     (heapq.heappush if len(heap) < most else heapq.heappushpop)(heap, entry)
-
-
-def words_of(labels: np.ndarray, *, tokenizer: Tokenizer) -> Callable[[int], str]:
-    """Return how single tokens are decoded: a label to its word, and any other token to a text that equals no label."""
-    words = {int(token): tokenizer.decode([int(token)]) for token in np.unique(labels)}
-
-    def text(token: int) -> str:
-        if (number := int(token)) in words:
-            return words[number]
-        word = tokenizer.decode([number])
-        return tokenizer.piece(number) if word in words.values() or not word else word
-
-    return text
 
 
 def is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:

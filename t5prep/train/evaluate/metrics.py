@@ -325,6 +325,8 @@ OF_TARGETS: Mapping[str, Mapping[str, Number]] = {
         "spearman": Number(hub="spearmanr"),
     },
 }
+# The metrics of tokens that say nothing of such targets.
+UNFIT: Mapping[str, Sequence[str]] = {"number": ("perplexity", "token_accuracy"), "labels": ("perplexity",)}
 # What an evaluation has also of numbers of pairs that are prepared in groups (`--group-column`).
 OF_RANKINGS: Mapping[str, Number] = {"mrr_at_10": Number(), "ndcg_at_10": Number()}
 # Every number that there is.
@@ -415,9 +417,8 @@ def possible(dataset: Manifest, *, split: str, generate: bool, metric: str = "")
     counts as both.
     """
     if (target := dataset.settings.target) in OF_TARGETS:
-        unfit = {"number": ("perplexity", "token_accuracy"), "labels": ("perplexity",)}.get(target, ())
         ranked = OF_RANKINGS if ranks(dataset) else ()
-        return (*(name for name in OF_TOKENS if name not in unfit), *OF_TARGETS[target], *ranked)
+        return (*(name for name in OF_TOKENS if name not in UNFIT.get(target, ())), *OF_TARGETS[target], *ranked)
     wanted = of_answers(dataset)
     wanted += also_scored(metric, wanted)
     names = dict.fromkeys(OF_TOKENS)

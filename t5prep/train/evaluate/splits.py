@@ -9,7 +9,7 @@ from t5prep.dataset import manifest
 from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import paths
-from t5prep.train.evaluate.evaluator import Evaluation, Evaluator, Kind
+from t5prep.train.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.train.log import say
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict.device import check_generates
@@ -117,7 +117,7 @@ def score_split(
         generates_single_tokens=bool(generation.options()),
         bootstrap=bootstrap,
     )
-    if generation.options() and evaluator.kind is not Kind.TEXTS:
+    if generation.options() and not evaluator.generates:
         say(
             f"warning: {' '.join(generation.options())}: no answers to {data} are generated. To score some: --metric rouge"
         )
