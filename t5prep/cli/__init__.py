@@ -24,6 +24,7 @@ import gc
 import importlib
 import io
 import platform
+import resource
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ import click
 
 from t5prep.cli import _failing, _terminal
 from t5prep.errors import did_you_mean
-from t5prep.io import signals
+from t5prep.io import installation, signals
 from t5prep.version import __version__
 
 # Each command and its module in this package, in the order in which a user needs them.
@@ -96,6 +97,9 @@ class _Commands(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         arguments = list(args) if args is not None else sys.argv[1:]
+        # OpenBLAS takes address space for a thread of each core, and ends the process where `ulimit -v` leaves none.
+        if args is None and resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # TensorFlow 2.21 says in two lines that it uses oneDNN, whatever its log's level. It runs no model here: XLA does.
         if args is None:
             os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
@@ -122,6 +126,7 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
+            installation.check_names_are_utf8()
             return super().invoke(ctx)
         except click.UsageError as error:
             # click types it as final since 8.5; nothing else reaches every kind of usage error.

@@ -369,7 +369,7 @@ def write(reader: pa.RecordBatchReader, out: str | Path, *, compression: str = "
     rows, how = 0, {"compression": compression} if end == ".parquet" else {}
     if not gcs.is_gs(out):
         atomic_files.remove_left(Path(out).parent, glob.escape(Path(out).name))
-    with paths.whole(str(out)) as file:
+    with paths.whole(str(out), option="") as file:
         for some in _WRITERS[end](file, reader, **how):
             rows += len(some)
     return rows

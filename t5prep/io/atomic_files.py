@@ -137,12 +137,13 @@ def _remove_unlocked(path: Path, handle: int) -> None:
 
 
 def explain(error: OSError, path: Path, *, option: str = "--out") -> str:
-    """Return a sentence about why a place cannot be written, and what to do."""
+    """Return a sentence about why a place cannot be written, and what to do; `option` names the place, or "" an argument."""
+    elsewhere = f"another place with {option}" if option else "another place"
     if error.errno in (28, 122):  # ENOSPC, EDQUOT
-        return f"no space left for {path}. Free some, or choose another place with {option}."
+        return f"no space left for {path}. Free some, or choose {elsewhere}."
     if error.errno == 27:  # EFBIG
         return f"{path} cannot be written: `ulimit -f` allows no larger file. Allow more: ulimit -f unlimited"
-    return f"{path} cannot be written ({error.strerror}). Choose another place with {option}."
+    return f"{path} cannot be written ({error.strerror}). Choose {elsewhere}."
 
 
 def _umask() -> int:

@@ -1,9 +1,12 @@
-"""Name the commands that install missing packages. t5prep is on no package index, so they install it from a clone."""
+"""Name the commands that mend the running Python. t5prep is on no package index, so they install packages from a clone."""
 
+import codecs
 import os
 import shutil
 import sys
 from pathlib import Path
+
+from t5prep.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 # TensorFlow has no release for a newer Python (setup.py).
@@ -32,3 +35,10 @@ def python() -> str:
 def _same_prefix(named: str) -> bool:
     """Check whether a Python belongs to this environment; environments may link to the same executable."""
     return os.path.dirname(os.path.abspath(named)) == os.path.dirname(os.path.abspath(sys.executable))
+
+
+def check_names_are_utf8() -> None:
+    """Raise UsageError if this Python reads names of files in another encoding: a dataset holds them as UTF-8."""
+    encoding = sys.getfilesystemencoding()
+    if codecs.lookup(encoding).name != "utf-8":
+        raise UsageError(f"This Python reads names of files as {encoding}, and not as UTF-8: export PYTHONUTF8=1")

@@ -35,7 +35,7 @@ def names(place: str | Path) -> set[str]:
 
 
 @contextlib.contextmanager
-def whole(path: str) -> Iterator[BinaryIO]:
+def whole(path: str, *, option: str = "--out") -> Iterator[BinaryIO]:
     """Open a file or object to write; it takes its name only when all of it is written. Raises OutputError.
 
     Its folder is a dataset's: who claims that sweeps it.
@@ -45,7 +45,7 @@ def whole(path: str) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, spooled)
             _send(path, cast(BinaryIO, spooled))
     else:
-        with atomic_files.whole(Path(path), sweep=False) as file:
+        with atomic_files.whole(Path(path), option=option, sweep=False) as file:
             yield file
 
 

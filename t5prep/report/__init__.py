@@ -34,10 +34,10 @@ def write(
     return path
 
 
-def write_page(path: Path, page: str) -> None:
-    """Write a page, whole or not at all. Raises OutputError, also where it would replace a file that is no page."""
-    atomic_files.check_writable(path, begins=PAGE)
-    atomic_files.write_whole(path, page.encode("utf-8", "replace"))
+def write_page(path: Path, page: str, *, option: str = "--out") -> None:
+    """Write a page, complete or not at all. Raises OutputError, also where it would replace a file that is no page."""
+    atomic_files.check_writable(path, begins=PAGE, option=option)
+    atomic_files.write_whole(path, page.encode("utf-8", "replace"), option=option)
 
 
 def default_out(data: str | Path) -> Path:

@@ -28,7 +28,7 @@ def write(plans: Sequence[Plan], *, out: str | Path) -> None:
         versions=", ".join(f"{name} {version}" for name, version in compiled.versions.items()),
         model_note=report.A_MODEL,
     )
-    write_page(Path(out), page)
+    write_page(Path(out), page, option="--html")
 
 
 def _facts(plan: Plan) -> dict[str, Any]:

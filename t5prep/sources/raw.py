@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import SourceError, did_you_mean
+from t5prep.io import installation
 from t5prep.io.addresses import Address
 
 _USERINFO = re.compile(r"(?<=://)[^/\s@\"']+@")
@@ -248,6 +249,7 @@ def checked(
             name.encode()
         except UnicodeEncodeError:
             shown = name.encode(errors="backslashreplace").decode()
+            installation.check_names_are_utf8()
             raise SourceError(f"{shown} has a name that is not UTF-8, which no manifest can hold. Rename it.") from None
     if not ordered:
         sought = f"no file like {', '.join(include)}" if include else "no file that rows could be read from"

@@ -96,12 +96,19 @@ def test_a_full_disk_behind_stdout_is_one_sentence(typed: list[str]) -> None:
 
 def test_a_current_folder_that_was_deleted(tmp_path: Path) -> None:
     words = "prepare so_quality --source sample: --tokenizer sample: --out d --workers 1"
-    shell = f"cd {tmp_path} && mkdir gone && cd gone && rmdir ../gone && exec {shlex.join(COMMAND)} {words}"
+    shell = f"cd {shlex.quote(str(tmp_path))} && mkdir gone && cd gone && rmdir ../gone && exec {shlex.join(COMMAND)} {words}"
     ran = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr.splitlines()[-1]) == (
         1,
         "Error: The current folder was deleted. Change to another one: cd",
     )
+
+
+def test_a_python_that_reads_no_utf_8_is_told_the_way_out(tmp_path: Path) -> None:
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ran = subprocess.run([*COMMAND, "tasks"], env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr == "Error: This Python reads names of files as ascii, and not as UTF-8: export PYTHONUTF8=1\n"
 
 
 def test_a_limit_of_file_sizes_is_named(tmp_path: Path) -> None:

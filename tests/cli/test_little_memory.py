@@ -1,5 +1,6 @@
 """Where a command is allowed too little memory it says so in one sentence."""
 
+import os
 import resource
 import subprocess
 import sys
@@ -26,3 +27,22 @@ def test_too_little_memory_is_a_sentence(tmp_path: Path, megabytes: int) -> None
         f"Error: There is not enough memory for this: `ulimit -v` allows {megabytes:,} MiB, and 2,048 MiB"
     )
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_where_address_space_is_limited_openblas_starts_one_thread() -> None:
+    """It would take more for a thread of each core, and end the process with words of its own."""
+    code = (
+        "import os, resource, sys; sys.argv = ['t5prep', 'tasks']; limit = resource.RLIMIT_AS\n"
+        "if os.environ['LIMIT']: resource.setrlimit(limit, (int(os.environ['LIMIT']), -1))\n"
+        "from t5prep.cli import main; main(standalone_mode=False); print(os.environ.get('OPENBLAS_NUM_THREADS'))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    for limit, threads in (("", "None"), (str(8 << 30), "1")):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**environment, "LIMIT": limit},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.splitlines()[-1] == threads

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -103,7 +104,10 @@ def test_a_signal_during_an_import_or_in_tensorflow_is_obeyed_after_it(tmp_path:
 def test_streams_that_are_closed_are_no_traceback(data: Path) -> None:
     for closed in (">&-", "2>&-", "<&-", ">&- 2>&- <&-"):
         done = subprocess.run(
-            f"{sys.executable} -m t5prep.cli verify {data} {closed}", shell=True, capture_output=True, text=True
+            f"{shlex.quote(sys.executable)} -m t5prep.cli verify {shlex.quote(str(data))} {closed}",
+            shell=True,
+            capture_output=True,
+            text=True,
         )
         assert (done.returncode, done.stderr) == (0, ""), closed
 

@@ -399,6 +399,12 @@ def test_a_table_removes_what_a_killed_one_left(data: Path, tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == [".unfinished-other.csv-abcdefgh", "t.csv"]
 
 
+def test_a_place_that_cannot_be_written_is_said_without_an_option_that_table_lacks(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match=r"Choose another place\.$"):
+        table.write(table.records(data), tmp_path / "file" / "t.csv")
+
+
 def test_the_source_is_not_replaced(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "rows.csv", questions(10))
     prepared(source, tmp_path / "d", tokenizer="sample:")
