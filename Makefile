@@ -63,11 +63,11 @@ test test-slow golden: export PYTHONDONTWRITEBYTECODE :=
 
 # A process for each core; a file's tests stay together, because they share what is made once. The longest files come first
 # (tests/conftest.py), so that both cores work until the end.
-test: $(VENV)/dev  ## run the tests
+test: $(VENV)/dev  ## run the tests that are not slow
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-slow: $(VENV)/dev  ## run the slow tests too
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --slow $(ARGS)
+test-slow: $(VENV)/dev  ## run all tests
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -m '' $(ARGS)
 
 lint: $(VENV)/dev  ## check style and types
 	$(BIN)/ruff check .

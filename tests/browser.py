@@ -5,11 +5,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import pytest
-
 
 def look(page: Path) -> None:
-    """Draws a page on a telephone and on a desk; its console must stay silent. Skips where there is no chromium."""
+    """Draws a page on a telephone and on a desk; its console must stay silent."""
     folder = page.parent
     for width in (390, 1280):
         (folder / "frame.html").write_text(
@@ -21,18 +19,20 @@ def look(page: Path) -> None:
 
 
 def read(*addresses: str) -> list[str]:
-    """Opens pages of a server; returns what they are to the browser, whose console must stay silent. Skips as `look` does."""
+    """Opens pages of a server; returns what they are to the browser, whose console must stay silent."""
     return [_browsed("--dump-dom", address).stdout for address in addresses]
 
 
+def program() -> str | None:
+    """Return the path of a chromium, None where there is none."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
 def _browsed(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not chromium:
-        pytest.skip("no chromium on this machine")
     with tempfile.TemporaryDirectory() as profile:
         ran = subprocess.run(
             [
-                *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"),
+                *(str(program()), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"),
                 *(f"--user-data-dir={profile}", *arguments),
             ],
             capture_output=True,

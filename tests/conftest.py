@@ -1,15 +1,15 @@
-"""What every test may ask for: the real data of the seeds where it is, and the hosts that text comes from."""
+"""What every test may ask for, and which tests run: by the markers `slow` and `extra` (tests/extras.py)."""
 
 import dataclasses
 import functools
-import importlib.util
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import extras
 import hypothesis
 import pytest
 import xla_flags
@@ -55,7 +55,6 @@ LONGEST = (
     *("pipelines/test_task_managers", "train/test_beside_pytorch", "test_distribution", "train/publish/test_export"),
     *("train/published/test_formats", "train/evaluate/test_one_record", "train/", "plan/", "pipelines/"),
 )
-DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -69,9 +68,6 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def lowered_once() -> Iterator[None]:
     """Lower no program twice in this process: of a toy's run that is four seconds of five."""
-    if not all(importlib.util.find_spec(name) for name in ("tensorflow", "jax")):
-        yield
-        return
     from t5prep.train.runtime import compiling, programs, rows
     from t5prep.train.settings import config as configs
 
@@ -112,34 +108,25 @@ def lowered_once() -> Iterator[None]:
 
 @pytest.fixture
 def shared_data() -> Path:
-    """Real files of the seeds' corpora; tests that want them skip where they are missing."""
-    if not DATA.is_dir():
-        pytest.skip("the seeds' data is not on this machine")
-    return DATA
+    """Real files of the seeds' corpora."""
+    return extras.DATA
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slow", action="store_true", help="run the slow tests too")
+    parser.addoption("--no-skips", action="store_true", help="a test that is skipped fails")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--slow"):
-        slow = [item for item in items if item.get_closest_marker("slow")]
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
-    if listed := os.environ.get("T5PREP_ONLY"):
-        wanted = set(Path(listed).read_text(encoding="utf-8").splitlines())
-        there = {item.nodeid for item in items}
-        # Of a file that is listed as a whole, or with a test that it has no more, all tests are run.
-        whole = {name.partition("::")[0] for name in wanted - there}
-        chosen = [
-            item
-            for item in items
-            if item.nodeid in wanted or _file_of(item) in whole or item.get_closest_marker("slow")
-        ]
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = chosen
-
+    unmarked = []
+    for item in items:
+        asked = {name for marker in item.iter_markers("extra") for name in marker.args}
+        needed = {name for fixture, name in extras.FIXTURES.items() if fixture in getattr(item, "fixturenames", ())}
+        unmarked += [f"{item.nodeid}: extra({name!r})" for name in sorted(needed - asked)]
+        for name in sorted(asked):
+            if how := extras.what_lacks(name):
+                item.add_marker(pytest.mark.skip(reason=f"{name} is not here: {how}"))
+    if unmarked:
+        raise pytest.UsageError("Fixtures of these tests need a marker:\n" + "\n".join(unmarked))
     items.sort(key=_place)
 
 
@@ -153,16 +140,10 @@ def _file_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """List the tests that were skipped in the file `T5PREP_SKIPPED`; with `T5PREP_NO_SKIPS`, a skip is a failure.
-
-    CI runs the tests as a new user does, installs what a user may lack, and then runs the listed tests again, with
-    `T5PREP_ONLY`, with the slow ones: there, a test that skips is a test that never runs.
-    """
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    skipped = reporter.stats.get("skipped", []) if reporter else []
-    if listed := os.environ.get("T5PREP_SKIPPED"):
-        names = sorted({report.nodeid for report in skipped})
-        Path(listed).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-    if os.environ.get("T5PREP_NO_SKIPS") and skipped and exitstatus == 0:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Make a failure of a skip where none is allowed, as in CI: there, a test that skips is one that never runs."""
+    report = yield
+    if report.skipped and item.config.getoption("--no-skips"):
+        report.outcome = "failed"
+    return report

@@ -5,11 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import schema
 
 import t5prep
-from pipelines import engines
 from pipelines.prepare import prepare_resolved
 from t5prep import sources
 from t5prep.dataset import manifest, tfrecord
@@ -97,10 +95,3 @@ def questions(count: int, *, words: int = 30) -> list[dict[str, str]]:
         }
         for i in range(count)
     ]
-
-
-def require(engine: str) -> None:
-    """Skips where this machine lacks something that an engine needs."""
-    lacks = [missing for missing in engines.missing() if missing.engine == engine]
-    if lacks:
-        pytest.skip(f"{lacks[0].what} is not on this machine: {lacks[0].command}")

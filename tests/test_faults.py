@@ -11,7 +11,7 @@ from servers.gcs_emulator import Front
 
 from t5prep.io import gcs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.extra("fake-gcs-server"), pytest.mark.slow]
 
 # `train` and `eval` compile, so they meet few.
 SEEDS = {"train": 2, "eval": 3}
@@ -20,8 +20,6 @@ OTHERS = 20
 
 @pytest.fixture(scope="module")
 def harness(emulator: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    if not shutil.which("cc"):
-        pytest.skip("there is no C compiler: faults of the disk are made by a library in C")
     front = Front(emulator)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{front.port}")

@@ -1,6 +1,5 @@
 """`import t5prep` is light, gives what the README uses, and folders of the same names stay folders."""
 
-import importlib.util
 import inspect
 import json
 import logging
@@ -174,8 +173,6 @@ def test_a_text_alone_is_a_list_of_one_and_numbers_are_pythons(here: Path) -> No
 
 @pytest.mark.slow
 def test_the_examples_of_training_run(here: Path) -> None:
-    if importlib.util.find_spec("tensorflow") is None:
-        pytest.skip("needs the extra train")
     names = ("prepare", "train_batches", "train", "evaluate", "predict")
     code = "import t5prep\n\nif __name__ == '__main__':\n" + textwrap.indent("".join(map(_example, names)), "    ")
     Path("examples.py").write_text(code)
@@ -187,10 +184,9 @@ def test_the_examples_of_training_run(here: Path) -> None:
     assert len(answer.split()) <= 1
 
 
+@pytest.mark.extra("libtpu")
 @pytest.mark.slow
 def test_the_example_of_planning_runs(here: Path) -> None:
-    if not all(map(importlib.util.find_spec, ("tensorflow", "jax", "libtpu"))):
-        pytest.skip("needs the extras train and plan")
     Path("model").mkdir()
     Path("model/config.json").write_text(json.dumps(training.SHAPE | {"vocab_size": 32128}))
     code = _example("prepare") + _example("plan").replace('"t5-small"', '"model"')  # t5-small itself takes minutes
@@ -200,7 +196,6 @@ def test_the_example_of_planning_runs(here: Path) -> None:
 
 
 def test_rows_to_predict_are_texts_or_dicts() -> None:
-    pytest.importorskip("tensorflow", reason="needs the extra train")
     with pytest.raises(t5prep.T5prepError, match="There are no rows"):
         t5prep.predict("no-such-model", [])
     with pytest.raises(t5prep.T5prepError, match="one of these is of the type int"):

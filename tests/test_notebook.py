@@ -44,7 +44,6 @@ def run_cells(notebook: str) -> None:
 
 def _printed(notebook: Path, place: Path, **environment: str) -> list[str]:
     """Return what each cell prints in a process of its own, which works in a folder."""
-    pytest.importorskip("tensorflow", reason="needs the extra train")
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     environment = {**os.environ, "PYTHONPATH": paths, "T5PREP_CACHE": str(place / "cache"), **environment}
     code = f"import test_notebook; test_notebook.run_cells({str(notebook)!r})"

@@ -164,6 +164,7 @@ def test_what_it_prepares(system: str, published: Internet) -> None:
             assert made.settings.task == words[2]
 
 
+@pytest.mark.extra("fake-gcs-server")
 def test_the_upload_arrives(published: Internet, bucket: str) -> None:
     prepared, uploaded = _of("tutorial-t5-fine-tune", "prepare", "upload")
     _run(prepared)
@@ -177,7 +178,6 @@ def test_the_upload_arrives(published: Internet, bucket: str) -> None:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_command_runs(system: str, published: Internet) -> None:
     """From the corpus to the exported model, each line after the one before it; `upload` has a test of its own."""
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     runs = set()
     for said in _of(system):
         words = shlex.split(said)

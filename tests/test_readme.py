@@ -1,7 +1,6 @@
 """The commands of README and docs run, those that cannot are spelled right, and what they show is what is printed."""
 
 import functools
-import importlib.util
 import json
 import os
 import re
@@ -103,12 +102,11 @@ def test_commands_run_as_they_are_written(here: Path, internet: Internet) -> Non
     assert Path("data/mine/report.html").exists()
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.usefixtures("lowered_once")
 @pytest.mark.slow
 def test_the_trained_model_is_loaded_as_it_is_written(here: Path, internet: Internet) -> None:
     """The own table's block trains a tiny model that has the files of the published one."""
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("PyTorch is not installed")
     internet.hub.models["google-t5/t5-base"] = published_models.files("google-t5/t5-base", here.parent / "t5-base")
     (own_table,) = (code for code in SHELL if "--out data/mine\n" in code.text)
     for command in [Command("t5prep", [*SAMPLE, "--limit", "1200"]), *readme.commands(own_table)]:

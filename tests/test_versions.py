@@ -39,8 +39,7 @@ def _resolve(folder: Path, extras: Iterable[str], python: str, *options: str, pi
     """
     beside = Path(sys.executable).parent / "uv"
     uv = str(beside) if beside.exists() else shutil.which("uv")
-    if uv is None:
-        pytest.skip("uv is not installed")
+    assert uv
     wanted = folder / "wanted.txt"
     extra_requirements = [requirement for extra in extras for requirement in SETUP["extras_require"][extra]]
     wanted.write_text("\n".join([*SETUP["install_requires"], *extra_requirements]) + "\n")
@@ -53,6 +52,7 @@ def _resolve(folder: Path, extras: Iterable[str], python: str, *options: str, pi
     return set(re.findall(r"^([a-z0-9-]+)==", resolved.stdout, re.MULTILINE))
 
 
+@pytest.mark.extra("uv")
 @pytest.mark.slow
 @pytest.mark.parametrize("python", PYTHONS)
 def test_every_extra_resolves_with_the_pins(tmp_path: Path, python: str) -> None:
@@ -64,6 +64,7 @@ def test_every_extra_resolves_with_the_pins(tmp_path: Path, python: str) -> None
     assert not {"tensorflow", "tensorflow-text"} & packages  # whose files are those of tensorflow-cpu
 
 
+@pytest.mark.extra("uv")
 @pytest.mark.slow
 def test_every_extra_resolves_with_the_newest_of_each_range(tmp_path: Path) -> None:
     extras = SETUP["extras_require"].keys() - {"gpu"}  # of which CI runs nothing
@@ -73,6 +74,7 @@ def test_every_extra_resolves_with_the_newest_of_each_range(tmp_path: Path) -> N
     assert (versions["jax"], versions["tensorflow-cpu"]) == ("0.12", "2.21")
 
 
+@pytest.mark.extra("uv")
 @pytest.mark.slow
 @pytest.mark.parametrize("python", PYTHONS)
 def test_what_preparing_needs_has_a_wheel(tmp_path: Path, python: str) -> None:

@@ -16,8 +16,6 @@ from click.testing import CliRunner
 from servers.corpora import publish
 from servers.internet import Internet
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep import cli
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("lowered_once")]

@@ -117,6 +117,7 @@ def test_options_that_cannot_work(tmp_path: Path, option: str, value: str, says:
     assert says in refused(*so(rows, tmp_path / "out", option, value))
 
 
+@pytest.mark.extra("seeds")
 def test_wrong_encoding_is_named_with_a_likely_one(shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "stackoverflow/questions_cp1252.csv"
     said = refused(*so(source, tmp_path / "out"))

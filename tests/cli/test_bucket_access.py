@@ -5,6 +5,8 @@ import pytest
 from t5prep.cli._checks import bucket_findings
 from t5prep.io import gcs
 
+pytestmark = pytest.mark.extra("fake-gcs-server")
+
 
 def said(findings):
     return {finding.what.removeprefix("bucket: "): finding.state == "ok" for finding in findings}

@@ -83,8 +83,6 @@ def test_two_tensorflows_of_one_folder_are_of_one_version(monkeypatch: pytest.Mo
 
 def test_what_a_jax_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A jax without the one name is wrong in `doctor` by the sentence with which `train` ends."""
-    if not importlib.util.find_spec("tensorflow"):
-        pytest.skip("TensorFlow is not installed")
     monkeypatch.setattr(_checks, "asked", ASKED)
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, types\nsys.modules['jax.extend.mlir'] = types.ModuleType('jax.extend.mlir')\n"
@@ -181,6 +179,7 @@ def test_a_small_disk_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CliRunner().invoke(main, fix.split()[1:]).exit_code == 0
 
 
+@pytest.mark.extra("fake-gcs-server")
 def test_a_bucket_is_tried(bucket: str) -> None:
     found = {one.what: one for one in examine(bucket=bucket)}
     assert {what for what in found if what.startswith("bucket: ")} >= {

@@ -5,8 +5,6 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import t5prep
 from t5prep import cli
 from t5prep.io import store

@@ -64,8 +64,6 @@ TEXTS = "prepare text2text --source feedback.csv --inputs-column Title --targets
     ],
 )
 def test_what_was_meant(here: None, line: str, code: int, said: str) -> None:
-    if line.split()[0] in ("predict", "eval", "export", "train"):
-        pytest.importorskip("tensorflow", reason="the trainer is not installed")
     result = CliRunner().invoke(main, line.split(), input="a line\n", catch_exceptions=False)
     assert said in result.output
     assert result.exit_code == code
@@ -85,7 +83,6 @@ def test_rows_that_mostly_make_no_example_are_warned_of(here: None) -> None:
 
 def test_who_types_at_a_terminal_is_told_how_to_end(here: None) -> None:
     """Without a word, `predict` alone would seem to hang."""
-    pytest.importorskip("tensorflow", reason="the trainer is not installed")
     ours, terminal = pty.openpty()
     with os.fdopen(ours, "wb"), os.fdopen(terminal) as stdin:
         os.write(ours, b"\x04")

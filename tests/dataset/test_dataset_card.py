@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import yaml as YAML
 from click.testing import CliRunner
 from preparing import bytes_of, prepared, questions, write_csv
 from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
@@ -14,8 +15,6 @@ from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - 
 import t5prep
 from t5prep.cli import main
 from t5prep.dataset import card, manifest, table, upload
-
-YAML = pytest.importorskip("yaml")
 
 
 @pytest.fixture
@@ -87,9 +86,11 @@ def test_push_publishes_a_dataset_in_one_commit(data: Path, hub_that_takes: type
     assert {group.column(number).compression for number in range(group.num_columns)} == {"ZSTD"}
 
 
+@pytest.mark.extra("datasets")
 @pytest.mark.parametrize("streaming", [False, True])
 def test_datasets_loads_what_the_card_names(data: Path, tmp_path: Path, streaming: bool) -> None:
-    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    import datasets
+
     # Names of splits that are the Hub's too, and such that it does not take.
     odd = {"all": "all_", "of-2": "of_2_", "of-2-": "of_2__", "of_2": "of_2", "small": "small"}
     for folder, names in ((data, ("train", "validation")), (tmp_path / "odd", tuple(odd))):

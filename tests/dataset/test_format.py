@@ -5,7 +5,6 @@
 
 import dataclasses
 import hashlib
-import importlib.util
 import itertools
 import json
 import shutil
@@ -79,7 +78,6 @@ def test_the_reader_in_plain_python_reads_what_ours_does(layout: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_reader_in_tensorflow_reads_what_ours_does(layout: str) -> None:
-    pytest.importorskip("tensorflow")
     scope: dict[str, Any] = {}
     exec(READERS[1], scope)
     for split, expected in records(KEPT / layout).items():
@@ -123,13 +121,11 @@ def _scope(*readers: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("host", "hosts", "start"), [(0, 1, 0), (1, 2, 13)])
 def test_the_order_of_training_is_as_the_page_says(host: int, hosts: int, start: int) -> None:
-    """In plain Python and numpy, in Grain and in TensorFlow: each host's batches, from any step on."""
-    pytest.importorskip("tensorflow")
+    """In plain Python and numpy, and in TensorFlow: each host's batches, from any step on."""
     expected = _trained(host, hosts, start)
     assert len(expected) == STEPS - start
     assert expected[0] != expected[-1]
-    scope = _scope(4) if importlib.util.find_spec("grain") else _scope()
-    exec(READERS[5], scope)
+    scope = _scope(5)
     batches = scope["Batches"](KEPT / "padded", "train", BATCH, seed=SEED, host=host, hosts=hosts)
     plain = [
         {name: [record[name] for record in batches[step]] for name in ("input_ids", "labels")}
@@ -140,19 +136,24 @@ def test_the_order_of_training_is_as_the_page_says(host: int, hosts: int, start:
         {name: value.numpy().tolist() for name, value in one.items()} for one in scope["steps"](batches, start, STEPS)
     ]
     assert read == expected
-    if "iterator" not in scope:
-        pytest.skip("Grain is not installed (.ci/extras.txt)")
+
+
+@pytest.mark.extra("grain")
+@pytest.mark.parametrize(("host", "hosts", "start"), [(0, 1, 0), (1, 2, 13)])
+def test_grain_reads_the_order_of_training(host: int, hosts: int, start: int) -> None:
+    scope = _scope(4)
+    batches = scope["Batches"](KEPT / "padded", "train", BATCH, seed=SEED, host=host, hosts=hosts)
     one = scope["iterator"](batches, STEPS)
     for _ in range(start):
         next(one)
     other = scope["iterator"](batches, STEPS)
     other.set_state(one.get_state())
-    assert [{name: value.tolist() for name, value in batch.items()} for batch in other] == expected
+    read = [{name: value.tolist() for name, value in batch.items()} for batch in other]
+    assert read == _trained(host, hosts, start)
 
 
 def test_a_whole_split_is_read_in_the_order_of_training(tmp_path: Path) -> None:
     """With many lanes, blocks of another size at the end of each shard, and windows of several steps."""
-    pytest.importorskip("tensorflow")
     import t5prep
 
     rows = [{"q": f"question {n}", "a": str(n)} for n in range(2600)]
@@ -173,11 +174,10 @@ def test_a_whole_split_is_read_in_the_order_of_training(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.parametrize(("host", "hosts", "start", "workers"), [(0, 1, 0, 0), (1, 2, 13, 2)])
 def test_pytorch_reads_the_order_of_training(host: int, hosts: int, start: int, workers: int, tmp_path: Path) -> None:
     """In a process of its own: TensorFlow and PyTorch do not live in one everywhere."""
-    pytest.importorskip("torch")
-    pytest.importorskip("tensorflow")
     (script := tmp_path / "read.py").write_text(READERS[0] + READERS[2] + READERS[3] + _TORCH)
     command = [sys.executable, str(script), str(KEPT / "padded"), *map(str, (host, hosts, start, workers))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -310,8 +310,13 @@ def test_rows_are_what_tensorflow_reads(how: str, count: int, tmp_path: Path) ->
     assert len(rows) > count / 20
 
 
+@pytest.mark.extra("datasets", "duckdb", "pandas", "polars")
 def test_other_tools_read_it(data: Path, tmp_path: Path) -> None:
-    datasets, duckdb, pandas, polars = map(pytest.importorskip, ("datasets", "duckdb", "pandas", "polars"))
+    import datasets
+    import duckdb
+    import pandas
+    import polars
+
     rows = t5prep.table(data).read_all().to_pylist()
     for end in ("parquet", "csv"):
         run("table", data, tmp_path / f"t.{end}")

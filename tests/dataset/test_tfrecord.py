@@ -77,7 +77,8 @@ def test_a_record_cut_short_is_noticed() -> None:
 
 
 def test_bytes_are_tensorflows_own(tmp_path: Any) -> None:
-    tf = pytest.importorskip("tensorflow")
+    import tensorflow as tf
+
     features: dict[str, list[int] | list[bytes]] = {
         "id": ["één".encode()], "input_ids": [0, 1, 127, 128, 16_383, 16_384, 32_099] * 200, "labels": [5, 1, -100, -100],
         "references": [b"", b"a" * 200, b"\0\xff"], "empty": [],

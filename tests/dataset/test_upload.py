@@ -19,6 +19,8 @@ from t5prep.errors import OutputError, T5prepError
 from t5prep.io import gcs, uploads
 from t5prep.io.gcs import MARKER
 
+pytestmark = pytest.mark.extra("fake-gcs-server")
+
 
 @pytest.fixture
 def data(tmp_path):

@@ -252,6 +252,7 @@ def test_wide_characters_and_marks_take_the_columns_that_a_terminal_gives_them()
         assert starts == [i for i, letter in enumerate(bottom) if letter != " " and (i == 0 or bottom[i - 1] == " ")]
 
 
+@pytest.mark.extra("seeds")
 def test_another_tokenizer_is_refused(data: Path, shared_data: Path) -> None:
     other = shared_data / "t5_tokenizer/spiece.model"
     assert "is not the tokenizer of these records" in refused("inspect", data, "--tokenizer", other)

@@ -28,13 +28,6 @@ SAMPLE = sample.tokenizer_path()
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def cloud(bucket: str) -> str:
-    """A bucket of an emulator; skips where the Dataflow client is not installed."""
-    pytest.importorskip("google.cloud.dataflow", reason="needs the extra dataflow")
-    return bucket
-
-
 def staged(job: dict[str, Any], folder: Path) -> tuple[Path, Path]:
     """The pipeline and the package that a job points to, fetched from the bucket."""
     options = job["environment"]["sdkPipelineOptions"]["options"]
@@ -58,9 +51,10 @@ def empty_environment(folder: Path, package: Path) -> Path:
     return python
 
 
+@pytest.mark.extra("dataflow", "fake-gcs-server")
 @pytest.mark.slow
 def test_the_job_that_dataflow_gets_does_the_work_in_an_environment_that_has_only_its_package(
-    cloud: str, tmp_path: Path, capfd: pytest.CaptureFixture
+    bucket: str, tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
     (tmp_path / "rows").mkdir()
     rows = questions(90)
@@ -82,8 +76,8 @@ def test_the_job_that_dataflow_gets_does_the_work_in_an_environment_that_has_onl
     task.write_bytes(Path(so_quality.__file__).read_bytes().replace(b"quality: ", b"judge: "))
     choices: dict[str, Any] = {"task": str(task), "tokenizer": SAMPLE, "shards": 2}
     with dataflow(work) as service:
-        arguments = [*service.arguments, f"--temp_location={cloud}/tmp"]
-        out = f"{cloud}/out"
+        arguments = [*service.arguments, f"--temp_location={bucket}/tmp"]
+        out = f"{bucket}/out"
         made = prepared(tmp_path / "rows", out, runner="dataflow", arguments=arguments, **choices)
     near = prepared(tmp_path / "rows", tmp_path / "near", **choices)
     assert made == manifest.load(out)
@@ -98,12 +92,13 @@ def test_the_job_that_dataflow_gets_does_the_work_in_an_environment_that_has_onl
     assert "vCPU-hours" in capfd.readouterr().err
 
 
+@pytest.mark.extra("dataflow", "fake-gcs-server")
 @pytest.mark.slow
-def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(cloud: str, tmp_path: Path) -> None:
-    gcs.write(f"{cloud}/rows.csv", write_csv(tmp_path / "rows.csv", questions(5)).read_bytes())
-    (found,) = sources.resolve(f"{cloud}/rows.csv").files
+def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(bucket: str, tmp_path: Path) -> None:
+    gcs.write(f"{bucket}/rows.csv", write_csv(tmp_path / "rows.csv", questions(5)).read_bytes())
+    (found,) = sources.resolve(f"{bucket}/rows.csv").files
     many = tuple(dataclasses.replace(found, name=f"part-{i:05d}.csv") for i in range(10_000))
-    source = sources.Resolved(cloud, "", many, "", "")
+    source = sources.Resolved(bucket, "", many, "", "")
     sizes: list[int] = []
 
     def work(job: dict[str, Any]) -> None:
@@ -113,24 +108,26 @@ def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(c
     definition = registry.get("so_quality")
     choices: dict[str, Any] = {"input_length": 512, "target_length": 8, "splits": {"train": 1.0}}
     with dataflow(work) as service:
-        arguments = [*service.arguments, f"--temp_location={cloud}/tmp"]
+        arguments = [*service.arguments, f"--temp_location={bucket}/tmp"]
         how: dict[str, Any] = {"tokenizer": str(SAMPLE), "runner": "dataflow", "arguments": arguments}
         with pytest.raises(T5prepError, match=rf"^--runner dataflow failed.*{re.escape(FAILED)}[^\n]*\Z"):
-            prepare_resolved(definition, definition.choose({}), source=source, out=f"{cloud}/out", **how, **choices)
+            prepare_resolved(definition, definition.choose({}), source=source, out=f"{bucket}/out", **how, **choices)
     assert len(service.request) < 1_000_000
     assert sizes[0] < 1_000_000
     print(f"the request has {len(service.request):,} bytes, the pipeline {sizes[0]:,}")
 
 
-def test_options_that_dataflow_needs_are_asked_for_one_by_one(cloud: str, tmp_path: Path) -> None:
+@pytest.mark.extra("dataflow", "fake-gcs-server")
+def test_options_that_dataflow_needs_are_asked_for_one_by_one(bucket: str, tmp_path: Path) -> None:
     source = write_csv(tmp_path / "rows.csv", questions(5))
     with pytest.raises(UsageError, match="needs --project"):
-        prepared(source, f"{cloud}/out", tokenizer=SAMPLE, runner="dataflow")
+        prepared(source, f"{bucket}/out", tokenizer=SAMPLE, runner="dataflow")
     with pytest.raises(UsageError, match="which is on this machine"):
         prepared(source, tmp_path / "out", tokenizer=SAMPLE, runner="dataflow")
 
 
-def test_an_image_of_the_users_own_has_the_package_already(cloud: str) -> None:
+@pytest.mark.extra("dataflow", "fake-gcs-server")
+def test_an_image_of_the_users_own_has_the_package_already(bucket: str) -> None:
     from apache_beam.options.pipeline_options import SetupOptions
 
     where = ["--project=mine", "--region=here", "--temp_location=gs://bucket/tmp"]

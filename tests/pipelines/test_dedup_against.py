@@ -6,7 +6,7 @@ from pathlib import Path
 
 import encoders
 import pytest
-from preparing import bytes_of, prepared, records, rejected, require
+from preparing import bytes_of, prepared, records, rejected
 
 from pipelines import steps
 from t5prep.errors import DatasetError, UsageError
@@ -122,6 +122,7 @@ def test_what_cannot_be_compared_is_a_sentence(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.extra("prism", "flink")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dedup", "engines"), [("exact", ["workers", "prism"]), ("near", ["workers", "prism", "flink"])]
@@ -135,8 +136,6 @@ def test_engines_and_workers_reject_the_same_rows(
     made = prepared(corpus, tmp_path / "out", **how)
     assert sum(made.rejected.values()) == (3 if dedup == "exact" else 6)
     for engine in engines:
-        if engine != "workers":
-            require(engine)
         more = {"workers": 2, "memory": 700 << 20} if engine == "workers" else {"runner": engine}
         prepared(corpus, tmp_path / engine, **how, **more)
         assert bytes_of(tmp_path / engine) == bytes_of(tmp_path / "out")

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from preparing import bytes_of, prepared, questions, require, write_csv
+from preparing import bytes_of, prepared, questions, write_csv
 from servers.flink import cluster
 from servers.gcs_emulator import Front, Seen
 
@@ -42,15 +42,20 @@ def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return bytes_of(out)
 
 
+@pytest.mark.extra("prism")
 def test_prism_gives_the_bytes_of_a_local_run(corpus: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
-    require("prism")
     prepared(corpus, tmp_path / "out", tokenizer=SAMPLE, shards=3, runner="prism", workers=2)
     assert bytes_of(tmp_path / "out") == expected
 
 
-@pytest.mark.parametrize("engine", ["prism", pytest.param("flink", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param("prism", marks=pytest.mark.extra("prism")),
+        pytest.param("flink", marks=[pytest.mark.slow, pytest.mark.extra("flink")]),
+    ],
+)
 def test_workers_of_every_engine_get_a_task_of_the_users_own_file(corpus: Path, tmp_path: Path, engine: str) -> None:
-    require(engine)
     task = tmp_path / "mine.py"
     task.write_bytes(Path(so_quality.__file__).read_bytes().replace(b"quality: ", b"judge: "))
     choices = {"task": str(task), "tokenizer": SAMPLE, "shards": 2}
@@ -72,12 +77,12 @@ def own_processes() -> list[bytes]:
     return commands
 
 
+@pytest.mark.extra("flink", "fake-gcs-server")
 @pytest.mark.slow
 def test_a_task_manager_is_lost_between_two_shards(
     corpus: Path, expected: dict[str, bytes], tmp_path: Path, bucket: str, front: Front
 ) -> None:
     """The bucket holds the request for a later shard back until one that is at work has been killed."""
-    require("flink")
     written: list[str] = []
     once = threading.Lock()
     with cluster(tmp_path / "flink", task_managers=2) as flink:
@@ -116,12 +121,11 @@ REAL = {
 }
 
 
+@pytest.mark.extra("prism", "flink", "seeds")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(REAL))
 def test_real_corpora_have_the_same_bytes_from_engines(shared_data: Path, tmp_path: Path, name: str) -> None:
     """Of SST-2 a thousand rows of each split, in files that are splits themselves; of Stack Overflow all, without a limit."""
-    require("prism")
-    require("flink")
     where, choices, numbers, others = REAL[name]
     choices = {"tokenizer": shared_data / "t5_tokenizer/spiece.model", "shards": 4, **choices}
     source = shared_data / where
@@ -140,8 +144,8 @@ def test_real_corpora_have_the_same_bytes_from_engines(shared_data: Path, tmp_pa
         assert bytes_of(tmp_path / other) == bytes_of(tmp_path / "local0"), other
 
 
+@pytest.mark.extra("prism")
 def test_what_a_worker_of_an_engine_raises_is_said_in_one_sentence(tmp_path: Path) -> None:
-    require("prism")
     write_csv(tmp_path / "a.csv", questions(3))
     (tmp_path / "b.csv").write_text("Id,Title\n1,2\n")
     with pytest.raises(SourceError, match=r'^b\.csv has no column "?Body"?; it has Id, Title\.'):

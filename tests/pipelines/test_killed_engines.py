@@ -18,7 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by hand, and as the process that is killed
 
-from preparing import bytes_of, prepared, questions, require, write_csv
+from preparing import bytes_of, prepared, questions, write_csv
 
 from pipelines import prepare as preparing
 from t5prep.prepare import output_folder
@@ -92,9 +92,14 @@ def check(folder: Path, engine: str, stages: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("engine", "stages"), [("prism", list(STAGES)), ("flink", ["shards"])])
+@pytest.mark.parametrize(
+    ("engine", "stages"),
+    [
+        pytest.param("prism", list(STAGES), marks=pytest.mark.extra("prism")),
+        pytest.param("flink", ["shards"], marks=pytest.mark.extra("flink")),
+    ],
+)
 def test_a_job_that_is_killed_goes_on_where_it_was(engine: str, stages: list[str], tmp_path: Path) -> None:
-    require(engine)
     check(tmp_path, engine, stages)
 
 

@@ -3,7 +3,7 @@ import random
 from pathlib import Path
 
 import pytest
-from preparing import bytes_of, prepared, records, rejected, require
+from preparing import bytes_of, prepared, records, rejected
 
 WORDS = [f"word{i}" for i in range(2000)]
 CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}
@@ -108,10 +108,10 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
         assert _near(source, tmp_path / f"by {workers}", workers=workers, memory=700 << 20) == first, workers
 
 
+@pytest.mark.extra("prism")
 @pytest.mark.slow
 def test_an_engine_gives_the_same_bytes(tmp_path: Path) -> None:
     """Flink does in tests/pipelines/test_dedup_against.py, among the rows and in an earlier dataset."""
-    require("prism")
     source = _write(tmp_path / "rows.jsonl", _rows())
     first = _near(source, tmp_path / "out")
     assert _near(source, tmp_path / "again", runner="prism") == first

@@ -22,6 +22,7 @@ from t5prep.sources import sample
 SAMPLE = sample.tokenizer_path()
 
 
+@pytest.mark.extra("seeds")
 @pytest.mark.parametrize(
     ("truncation", "marker"),
     [("head_tail", "extra_id_1"), ("head_tail", "none"), ("head", "none"), ("tail", "extra_id_1")],
@@ -77,10 +78,12 @@ def test_bytes_do_not_depend_on_workers_order_or_files(tmp_path: Path) -> None:
         assert made.splits == first.splits
 
 
+@pytest.mark.extra("seeds")
 def test_real_questions_shuffled_and_over_files_are_the_same_and_tensorflow_writes_them_alike(
     shared_data: Path, tmp_path: Path
 ) -> None:
-    tf = pytest.importorskip("tensorflow")
+    import tensorflow as tf
+
     source, model = shared_data / "stackoverflow/questions_cp1252.csv", shared_data / "t5_tokenizer/spiece.model"
     choices = {"tokenizer": model, "options": {"labels": "HQ=high,LQ=low"}, "shards": 4}
     made = prepared(source, tmp_path / "out", encoding="cp1252", **choices)
@@ -178,7 +181,8 @@ def test_ragged_records_are_the_padded_ones_without_padding_and_masks_are_what_t
 
 
 def test_tensorflow_reads_the_shards_and_would_write_the_same_bytes(tmp_path: Path) -> None:
-    tf = pytest.importorskip("tensorflow")
+    import tensorflow as tf
+
     source = write_csv(tmp_path / "rows.csv", questions(40))
     made = prepared(source, tmp_path / "out", tokenizer=SAMPLE, masks=True, target_length=3)
     spec = {

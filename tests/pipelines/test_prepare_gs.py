@@ -1,7 +1,7 @@
 """Preparing straight into a bucket: the same bytes as in a directory, all of it or nothing."""
 
 import pytest
-from preparing import bytes_of, prepared, require
+from preparing import bytes_of, prepared
 from servers.gcs_emulator import every, once_each, put
 
 from t5prep.dataset import manifest
@@ -9,6 +9,8 @@ from t5prep.dataset.verify import verify
 from t5prep.errors import OutputError
 from t5prep.io import gcs, paths
 from t5prep.io.gcs import MARKER
+
+pytestmark = pytest.mark.extra("fake-gcs-server")
 
 CHOICES = {"tokenizer": "sample:", "shards": 3}
 
@@ -45,9 +47,9 @@ def test_a_bucket_gets_the_bytes_that_a_directory_gets(source, bucket, front, tm
         prepared(source, place, **CHOICES | {"seed": 1})
 
 
+@pytest.mark.extra("prism")
 def test_an_engine_writes_the_same_into_a_bucket(source, bucket, front, tmp_path):
     """Flink does in tests/pipelines/test_engines.py, where it loses a task manager meanwhile."""
-    require("prism")
     made = prepared(source, tmp_path / "data", **CHOICES)
     place = f"{bucket}/data"
     assert prepared(source, place, runner="prism", workers=2, **CHOICES) == made
@@ -86,8 +88,8 @@ def test_one_in_ten_requests_fails_and_the_bytes_are_the_same(source, bucket, fr
     assert held(f"{bucket}/data") == bytes_of(tmp_path / "data")
 
 
+@pytest.mark.extra("prism")
 def test_an_engine_that_failed_goes_on_in_a_bucket_with_what_it_had_made(source, bucket, front, tmp_path, capsys):
-    require("prism")
     place = f"{bucket}/data"
     # What is written after the origins is the manifest.
     front.fault = lambda seen: (

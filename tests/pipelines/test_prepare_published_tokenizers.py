@@ -3,11 +3,8 @@
 from pathlib import Path
 
 import preparing
-import pytest
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import published_models
+import pytest
 
 from t5prep.tokens import loading
 

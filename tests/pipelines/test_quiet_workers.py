@@ -10,7 +10,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from preparing import require
 
 from pipelines import engines
 
@@ -51,9 +50,9 @@ def test_threads_that_lose_their_connection_end_quietly_and_others_do_not() -> N
     assert shown == [wrong]
 
 
+@pytest.mark.extra("flink")
 @pytest.mark.slow
 def test_a_run_on_flink_that_succeeds_prints_no_traceback(tmp_path: Path) -> None:
-    require("flink")
     line = [
         "so_quality",
         "--source",

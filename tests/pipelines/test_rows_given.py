@@ -48,8 +48,11 @@ def test_tables_of_a_program_are_read_as_files_are(tmp_path: Path, rows: Any) ->
     assert t5prep.prepare("text2text", source=rows, out=tmp_path / "rows", **HOW).digest == made.digest
 
 
+@pytest.mark.extra("datasets", "pandas")
 def test_a_dataset_of_the_library_datasets_and_a_dataframe_of_pandas_are_tables(tmp_path: Path) -> None:
-    datasets, pandas = (pytest.importorskip(name) for name in ("datasets", "pandas"))
+    import datasets
+    import pandas
+
     read = t5prep.prepare("text2text", source=ROWS, out=tmp_path / "dicts", **HOW)
     for name, rows in (("dataset", datasets.Dataset.from_list(ROWS)), ("frame", pandas.DataFrame(ROWS))):
         made = t5prep.prepare("text2text", source=rows, out=tmp_path / name, **HOW)
@@ -117,8 +120,10 @@ def test_a_table_of_a_program_is_read_as_its_parquet_file(tmp_path: Path) -> Non
         assert pairs(tmp_path / name) == [("café", "4.2"), ("river", "0.1")]
 
 
+@pytest.mark.extra("datasets")
 def test_names_of_classes_come_with_a_dataset_of_datasets(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     names = datasets.ClassLabel(names=["no", "yes"])
     features = datasets.Features({"text": datasets.Value("string"), "label": names, "all": datasets.List(names)})
     rows = [{"text": f"text {n}", "label": n % 2, "all": [0, 1]} for n in range(8)]
@@ -130,8 +135,10 @@ def test_names_of_classes_come_with_a_dataset_of_datasets(tmp_path: Path) -> Non
     assert made.class_names == ["no", "yes"]
 
 
+@pytest.mark.extra("pandas")
 def test_a_column_of_several_types_is_a_sentence(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     with pytest.raises(UsageError, match=r"Give each column values of one type, or rows as dicts"):
         t5prep.prepare(
             "text2text", source=pandas.DataFrame({"text": ["a", 1], "label": ["x", "y"]}), out=tmp_path, **HOW

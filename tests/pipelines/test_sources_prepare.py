@@ -67,6 +67,7 @@ def test_a_streamed_hub_corpus_gives_the_bytes_of_the_files_on_disk(
     assert all("range" in said.headers for said in internet.server.asked("/lfs/"))
 
 
+@pytest.mark.extra("fake-gcs-server")
 @pytest.mark.slow
 def test_every_source_gives_the_bytes_of_the_files_on_disk(internet: Internet, bucket: str, tmp_path: Path):
     put(bucket, {f"so/{name}": body for name, body in CSV.items()})

@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by hand
 
-from preparing import bytes_of, prepared, questions, require, write_csv
+from preparing import bytes_of, prepared, questions, write_csv
 from servers.flink import cluster
 
 from pipelines import prepare as preparing
@@ -43,10 +43,10 @@ def compared(folder: Path) -> dict[str, list[int]]:
     return {name: each for name, each in counts.items() if len(each) == 4}
 
 
+@pytest.mark.extra("flink")
 @pytest.mark.slow
 def test_four_task_managers_share_the_work_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of one file are prepared by all of them. The hash of a shard's name decides who writes it: many are even."""
-    require("flink")
     monkeypatch.setattr(preparing, "_run", functools.partial(preparing._run, shared=Budget(1, BLOCK_BYTES)))
     counts = compared(tmp_path)
     blocks = max((numbers for name, numbers in counts.items() if "PrepareBlocks" in name), key=sum)

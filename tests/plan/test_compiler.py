@@ -15,9 +15,9 @@ from t5prep.plan.question import Answer, Question
 from t5prep.train.settings.config import TrainConfig
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-jax = pytest.importorskip("jax", reason="needs the extra plan")
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-pytest.importorskip("libtpu", reason="needs the extra plan")
+import jax
+
+pytestmark = pytest.mark.extra("libtpu")
 
 
 @pytest.fixture(autouse=True)

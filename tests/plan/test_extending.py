@@ -4,9 +4,6 @@ import dataclasses
 
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-pytest.importorskip("libtpu", reason="needs the extra plan")
-
 from t5prep.plan import extending, interface
 from t5prep.plan import question as question_module
 from t5prep.plan.chips import GIB, parse
@@ -15,6 +12,8 @@ from t5prep.plan.models import MODELS
 from t5prep.plan.question import Answer, Question
 from t5prep.train.model.architecture import with_classes
 from t5prep.train.settings.config import TrainConfig
+
+pytestmark = pytest.mark.extra("libtpu")
 
 
 class Compiler:

@@ -1,8 +1,6 @@
 """`t5prep plan`: the searches on a chip made of arithmetic, the length planner, and the real step through the real compiler."""
 
 import dataclasses
-import importlib.metadata
-import importlib.util
 import itertools
 import json
 import math
@@ -206,10 +204,7 @@ def invoke(*arguments: str):
     return CliRunner().invoke(main, ["plan", *arguments])
 
 
-real = pytest.mark.skipif(
-    not all(importlib.util.find_spec(name) for name in ("jax", "libtpu", "tensorflow")),
-    reason="needs the extras train and plan",
-)
+real = pytest.mark.extra("libtpu")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +253,6 @@ def test_the_real_step_is_planned(tiny):
 
 def test_adapters_are_planned_with_what_they_save():
     """By hand: 144 matrices of 768 x 768 in attention and 48 of 768 x 3,072, each with two of rank 8."""
-    pytest.importorskip("tensorflow")
     adapters = 8 * (144 * (768 + 768) + 48 * (768 + 3072))
     settings = {"lora": 8, "optimizer": "adamw"}
     question = planner.questions(model="t5-base", tpus=["v5e"], batches=[4], settings=[settings])[0]

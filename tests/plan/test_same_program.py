@@ -8,10 +8,6 @@ from typing import Any
 import pytest
 import training
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-pytest.importorskip("libtpu", reason="needs the extra plan")
-pytest.importorskip("jax", reason="jax is not installed")
-
 import t5prep
 from t5prep.plan import compiled, compiler, planner, report
 from t5prep.plan.compiled import Compiled
@@ -21,6 +17,8 @@ from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.runtime import compiling
 from t5prep.train.runtime.devices import open_layout
+
+pytestmark = pytest.mark.extra("libtpu")
 
 
 @pytest.mark.parametrize(("replicas", "shard"), [(1, 1), (2, 2)])

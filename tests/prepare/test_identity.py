@@ -21,12 +21,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import tokenizers
 
 from t5prep.sources import sample
 from t5prep.tokens import audit, huggingface_files
 from t5prep.tokens.tokenizer import Tokenizer
-
-tokenizers = pytest.importorskip("tokenizers")
 
 SPELLED = ("<unk>", "</s>", "<pad>", "<extra_id_")
 
@@ -94,6 +93,7 @@ def score(tokenizer: Tokenizer, ids: list[int]) -> float:
     return sum(sorted(tokenizer.processor.get_score(token) for token in ids))
 
 
+@pytest.mark.extra("seeds")
 @pytest.mark.parametrize("corpus", FOUND)
 def test_ids_differ_only_by_ties_and_spellings(
     corpus: str, shared_data: Path, ours: Tokenizer, theirs: Callable[[list[str]], list[list[int]]]
@@ -112,6 +112,7 @@ def test_ids_differ_only_by_ties_and_spellings(
     assert (len(texts), tied, spelled) == FOUND[corpus]
 
 
+@pytest.mark.extra("seeds")
 def test_most_ties_are_broken_by_what_stands_before(
     shared_data: Path, ours: Tokenizer, theirs: Callable[[list[str]], list[list[int]]]
 ) -> None:
@@ -127,6 +128,7 @@ def test_most_ties_are_broken_by_what_stands_before(
     assert (len(tied), left) == (123, 5)
 
 
+@pytest.mark.extra("seeds")
 def test_a_text_of_a_megabyte_is_still_only_tied(
     shared_data: Path, ours: Tokenizer, theirs: Callable[[list[str]], list[list[int]]]
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_text_of_a_megabyte_is_still_only_tied(
     assert sorted(a) == sorted(b)
 
 
+@pytest.mark.extra("seeds")
 @pytest.mark.parametrize("spelling", ["<unk>", "</s>", "<extra_id_0>"])
 def test_a_spelling_is_text_to_us_and_a_token_to_them(spelling: str, shared_data: Path, ours: Tokenizer) -> None:
     fast = tokenizers.Tokenizer.from_file(str(shared_data / "t5_tokenizer" / "tokenizer.json"))

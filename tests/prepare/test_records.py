@@ -330,6 +330,7 @@ def test_every_document_comes_back(input_length, tmp_path, tokenizer):
     check_documents(path, tmp_path / "out", tokenizer, texts=texts, input_length=input_length)
 
 
+@pytest.mark.extra("seeds")
 def test_every_document_of_wikitext_comes_back(tmp_path, shared_data):
     text = (shared_data / "english" / "wikitext2_valid.txt").read_text(encoding="utf-8")
     path = tmp_path / "wiki.txt"

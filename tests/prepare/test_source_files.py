@@ -229,6 +229,7 @@ ROWS = [(f"caf\xe9 {row}", ["good", "bad"][row % 2]) for row in range(6)]
 WRITTEN = "".join(f"{text}|{label}\n" for text, label in ROWS)
 
 
+@pytest.mark.extra("datasets")
 @pytest.mark.parametrize(
     ("name", "content", "parameters"),
     [
@@ -259,7 +260,8 @@ def test_what_a_card_says_of_reading_is_obeyed(
     assert ("as the card says: --" in capsys.readouterr().err) == (name != "data.tsv")
     assert prepared(folder, tmp_path, tokenizer=str(tmp_path / "byt5"), overwrite=True) == made
     assert list(columns.texts(sources.resolve(str(folder)))) == [text for text, _ in ROWS]
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     read = datasets.load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache"))
     assert [(row["text"], row["label"]) for row in read] == ROWS
 
@@ -324,6 +326,7 @@ def legacy_infos(**names_of: list[str]) -> bytes:
 NAMED = [{"name": "label", "dtype": {"class_label": {"names": {"0": "no", "1": "yes"}}}}]
 
 
+@pytest.mark.extra("datasets")
 @pytest.mark.parametrize("place", ["hub", "folder"])
 @pytest.mark.parametrize(
     ("infos", "card", "wanted"),
@@ -354,7 +357,8 @@ def test_class_names_of_a_legacy_file_are_those_that_datasets_gives(
         (folder / name).write_bytes(content)
     source = internet.hub.publish("me/news", files, card=card) if place == "hub" else str(folder)
     assert prepared(source, tmp_path / "out").settings.options["label_map"] == wanted
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     feature = datasets.load_dataset_builder(str(folder), cache_dir=str(tmp_path / "cache")).info.features
     names = feature["label"].names if feature else []
     assert ",".join(f"{number}={name}" for number, name in enumerate(names)) == wanted

@@ -104,7 +104,9 @@ IN_CARD = {"class_label": {"names": {str(number): name for number, name in enume
         ),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("place", ["parquet", "card", "infos", "python"])
+@pytest.mark.parametrize(
+    "place", ["parquet", "card", "infos", pytest.param("python", marks=pytest.mark.extra("datasets"))]
+)
 def test_classes_inside_of_a_column_have_their_names(
     place: str, value: object, column: str, feature: object, described: dict, tmp_path: Path
 ) -> None:
@@ -118,7 +120,8 @@ def test_classes_inside_of_a_column_have_their_names(
         facts = json.dumps({"info": {"features": features}})
         pyarrow.parquet.write_table(table.replace_schema_metadata({"huggingface": facts}), source / "a.parquet")
     elif place == "python":
-        datasets = pytest.importorskip("datasets")
+        import datasets
+
         given = datasets.Dataset.from_list(rows, features=datasets.Features.from_dict(features))
     else:
         (source / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

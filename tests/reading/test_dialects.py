@@ -153,10 +153,12 @@ def test_blank_lines_before_the_names_are_skipped(tmp_path: Path, blank: str, na
 ROWS = [{"text": f"row {n}", "label": "ab"[n % 2], "n": n} for n in range(12)]
 
 
+@pytest.mark.extra("pandas")
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("orient", ["columns", "index", "split", "list", "table", "records"])
 def test_a_table_in_one_object_has_the_rows_that_pandas_wrote(tmp_path: Path, orient: str, indent: int | None) -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     frame = pandas.DataFrame(ROWS)
     path = tmp_path / "rows.json"
     if orient == "list":

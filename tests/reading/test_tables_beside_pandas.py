@@ -16,7 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from extras import optional
 from preparing import byt5
 
 from t5prep import sources
@@ -27,9 +30,8 @@ from t5prep.tasks import example_table, registry
 from t5prep.tasks.example import Example
 from t5prep.tokens import loading
 
-pandas = pytest.importorskip("pandas")
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
+pandas = optional("pandas")
+pytestmark = pytest.mark.extra("pandas")
 
 SEEDS = int(os.environ.get("T5PREP_SEEDS", "30"))
 WORDS = [
@@ -259,12 +261,14 @@ def examples_of(table: Table, *, with_context: bool, tokenizer: Path) -> list[tu
 
 def by_datasets(table: Table, cache: Path) -> list[Row]:
     """The rows of a file that is not packed, as `datasets` reads them."""
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     kind = "parquet" if table.path.suffix == ".parquet" else "json"
     read = datasets.load_dataset(kind, data_files=str(table.path), split="train", cache_dir=str(cache))
     return [{**row, **(row.pop("inside", None) or {})} for row in read.to_list()]
 
 
+@pytest.mark.extra("datasets")
 @pytest.mark.parametrize("seed", range(1, SEEDS, 6))
 def test_rows_are_those_of_datasets(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)

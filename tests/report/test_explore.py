@@ -311,6 +311,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.extra("chromium")
 @pytest.mark.parametrize("target", ["text", "class"])
 def test_what_strangers_wrote_stays_text(hostile: Path, target: str) -> None:
     with serving(Explorer(hostile / target)) as served:

@@ -1,17 +1,12 @@
 """`plan --html`: what the page says is what the answers say, and text of the user is only text there."""
 
+import dataclasses
 import re
 from html import unescape
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-pytest.importorskip("jinja2", reason="needs the extra report")
-pytest.importorskip("matplotlib", reason="needs the extra report")
-
-import dataclasses
 
 from t5prep import cli
 from t5prep.errors import OutputError

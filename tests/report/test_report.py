@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
 
-pytest.importorskip("matplotlib", reason="drawing needs the extra `report`")
 from t5prep import report
 from t5prep.cli import main
 from t5prep.dataset import inspect_records, manifest
@@ -288,6 +287,7 @@ def test_every_layout_has_a_page(layout: str, tmp_path: Path) -> None:
     assert 'class="record"' in page
 
 
+@pytest.mark.extra("fake-gcs-server")
 def test_a_dataset_in_a_bucket(data: Path, bucket: str, tmp_path: Path) -> None:
     from t5prep.dataset.upload import upload
 
@@ -342,6 +342,7 @@ def test_control_characters_are_spelled_out() -> None:
     assert pages.seen("a\u202eb\x00") == "a\\u202eb\\x00"
 
 
+@pytest.mark.extra("chromium")
 def test_a_browser_draws_it_and_says_nothing(data: Path, tmp_path: Path) -> None:
     browser.look(report.write(data, out=tmp_path / "report.html"))
 

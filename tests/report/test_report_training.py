@@ -12,7 +12,6 @@ import browser
 import pytest
 from preparing import prepared, questions, write_csv
 
-pytest.importorskip("matplotlib", reason="drawing needs the extra `report`")
 from t5prep import report
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
@@ -237,6 +236,7 @@ def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: P
     )
 
 
+@pytest.mark.extra("chromium")
 def test_a_browser_draws_it_and_says_nothing(run: Path, tmp_path: Path) -> None:
     answers = _answers(tmp_path / "eval.json")
     browser.look(report.write(run, out=tmp_path / "report.html", answers=answers))

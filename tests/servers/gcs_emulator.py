@@ -37,23 +37,24 @@ import pytest
 VERSION = "v1.56.1"
 # Google keeps what has arrived of a broken chunk in units of this.
 UNIT = 256 << 10
+_NAME = "fake-gcs-server"
+INSTALL = f"go install github.com/fsouza/{_NAME}@{VERSION}"
 _KEPT = Path(__file__).parents[2] / ".cache" / "bin"
 
 
+def installed() -> str | None:
+    """Return the path of fake-gcs-server: on the path, in Go's own folder or in .cache/bin; None where it is not installed."""
+    places = (os.environ.get("FAKE_GCS_SERVER"), shutil.which(_NAME), _KEPT / _NAME, Path.home() / "go/bin" / _NAME)
+    return next((str(place) for place in places if place and Path(place).is_file()), None)
+
+
 def binary() -> str:
-    """fake-gcs-server: from the path, from Go's own folder, or built once into .cache/bin. Skips where there is none."""
-    name = "fake-gcs-server"
-    for found in (os.environ.get("FAKE_GCS_SERVER"), shutil.which(name), _KEPT / name, Path.home() / "go/bin" / name):
-        if found and Path(found).is_file():
-            return str(found)
-    how = f"go install github.com/fsouza/fake-gcs-server@{VERSION}"
-    if not shutil.which("go"):
-        pytest.skip(f"there is no {name}, and no Go to build it with: {how}")
+    """Return the path of fake-gcs-server, which Go builds where it is not there."""
+    if found := installed():
+        return found
     _KEPT.mkdir(parents=True, exist_ok=True)
-    built = subprocess.run(how.split(), env=os.environ | {"GOBIN": str(_KEPT)}, capture_output=True, text=True)
-    if built.returncode:
-        pytest.skip(f"{how}: {built.stderr[-300:]}")
-    return str(_KEPT / name)
+    subprocess.run(INSTALL.split(), env=os.environ | {"GOBIN": str(_KEPT)}, check=True)
+    return str(_KEPT / _NAME)
 
 
 @dataclasses.dataclass

@@ -1,6 +1,6 @@
 """Folders and repositories that a seed makes, read by `datasets` and by `prepare`: equal rows, or a refusal of one sentence.
 
-By hand: T5PREP_SEEDS=500 pytest tests/sources/test_beside_datasets.py --slow
+By hand: T5PREP_SEEDS=500 pytest tests/sources/test_beside_datasets.py -m ''
 """
 
 import collections
@@ -54,7 +54,8 @@ def named(value: Any, feature: Any) -> Any:
 
 def read_by_datasets(repository: Repository, folder: Path, cache: Path) -> Rows | str:
     """Return the texts and the targets of each split as `datasets` reads them, or why it does not."""
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)
     arguments = {"cache_dir": str(cache), **repository.arguments}
@@ -139,6 +140,7 @@ def outcome_of(seed: int, tmp_path: Path, internet: Internet, *, of_hub: bool) -
     return outcome
 
 
+@pytest.mark.extra("datasets")
 @pytest.mark.slow
 @pytest.mark.parametrize("of_hub", [False, True], ids=["folder", "hub"])
 def test_what_datasets_reads_is_what_is_prepared(tmp_path: Path, internet: Internet, of_hub: bool) -> None:

@@ -10,6 +10,8 @@ from t5prep.errors import SourceError
 from t5prep.io import gcs
 from t5prep.sources import open_random, open_stream, resolve
 
+pytestmark = pytest.mark.extra("fake-gcs-server")
+
 
 @pytest.fixture
 def corpora(bucket: str) -> str:

@@ -275,6 +275,7 @@ def test_sha256_is_of_the_bytes_as_they_are(tmp_path: Path):
     assert [sha256(file) for file in resolve(str(tmp_path)).files] == [empty, empty]
 
 
+@pytest.mark.extra("seeds")
 def test_real_corpora(shared_data: Path):
     assert names(shared_data / "sst2") == ["dev.tsv", "test.tsv", "train.tsv"]
     (train,) = resolve(str(shared_data / "sst2"), include="train.tsv").files

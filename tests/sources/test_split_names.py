@@ -39,9 +39,11 @@ def random_name(random_state: random.Random) -> str:
     return folder + path + random_state.choice([".csv", ".csv", "-00000-of-00001.csv", ".csv.gz"])
 
 
+@pytest.mark.extra("datasets")
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_names_tell_the_splits_that_datasets_finds(seed: int, tmp_path: Path) -> None:
-    data_files = pytest.importorskip("datasets.data_files")
+    from datasets import data_files
+
     random_state = random.Random(seed)
     names = sorted({random_name(random_state) for _ in range(random_state.randint(1, 4))})
     names = [name for name in names if not any(other.startswith(f"{name}/") for other in names)]

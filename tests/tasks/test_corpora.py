@@ -40,6 +40,7 @@ def examples(name: str, records, **options):
     return made, reasons
 
 
+@pytest.mark.extra("seeds")
 @pytest.mark.parametrize(
     ("file", "count", "positive"), [("train", 60614, 33828), ("dev", 6735, 3741), ("test", 872, 444)]
 )
@@ -52,6 +53,7 @@ def test_no_sentence_of_sst2_is_lost(shared_data, file, count, positive):
 ROMANIAN = {"ă", "â", "î", "ș", "ț"}
 
 
+@pytest.mark.extra("seeds")
 @pytest.mark.parametrize(("file", "count"), [("RO-STS.train.ro", 11498), ("ro_rrt.dev.txt", None)])
 def test_nothing_but_diacritics_changes(shared_data, file, count):
     texts = rows(shared_data / "romanian" / file, ("text",), "text")
@@ -75,6 +77,7 @@ def test_romanian_letters_are_restored_not_guessed():
     assert diacritics_ro.without_diacritics("Zürich, café, naïve, Đorđe") == "Zürich, café, naïve, Đorđe"
 
 
+@pytest.mark.extra("seeds")
 def test_webis_questions_are_causal_and_their_answers_apart(shared_data):
     columns = ("id", "question_processed", "answer_processed", "dataset")
     made, reasons = examples(
@@ -135,6 +138,7 @@ def test_eli5_says_why_it_cannot():
         _ = registry.get("causal_qa").choose({"subset": "eli5"}).columns
 
 
+@pytest.mark.extra("seeds")
 def test_the_separator_is_unifiedqas(shared_data):
     path = shared_data / "causalqa" / "squad2_valid_webis_shape.csv"
     columns = tuple(path.read_text(encoding="utf-8").partition("\n")[0].split(","))
@@ -147,6 +151,7 @@ def test_the_separator_is_unifiedqas(shared_data):
     assert [pieces.piece(token) for token in pieces.encode(question.text)][-3:] == ["▁", "<unk>", "n"]
 
 
+@pytest.mark.extra("seeds")
 @pytest.mark.slow
 def test_every_corpus_prepares(shared_data, tmp_path):
     """The counts that issue 3 asks for, through the pipeline."""

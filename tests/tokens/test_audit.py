@@ -26,6 +26,7 @@ def lost(report: Report) -> dict[str, tuple[int, str]]:
     return {one.name.split()[0] if one.name[0] in "{}<~" else one.name: (one.count, one.becomes) for one in report.lost}
 
 
+@pytest.mark.extra("seeds")
 def test_what_t5_loses_of_code(t5):
     report = audit.examine(["if (x < 1) {\n\ty  =  ~x;\n}"], t5)
     assert lost(report) == {
@@ -42,6 +43,7 @@ def test_what_t5_loses_of_code(t5):
     assert report.lost_share == 9 / report.characters
 
 
+@pytest.mark.extra("seeds")
 def test_plain_english_comes_back(t5):
     report = audit.examine(["The quick brown fox.", "It jumps over 12 lazy dogs!"], t5)
     assert (report.returned, report.changed, report.unknown, report.lost) == (2, 0, 0, [])
@@ -49,6 +51,7 @@ def test_plain_english_comes_back(t5):
     assert audit.advice(report) == []
 
 
+@pytest.mark.extra("seeds")
 @pytest.mark.parametrize(
     ("text", "name", "becomes"),
     [
@@ -63,12 +66,14 @@ def test_what_normalization_makes_of_a_character(t5, text, name, becomes):
     assert (one.name, one.count, one.becomes) == (name, 1, becomes)
 
 
+@pytest.mark.extra("seeds")
 def test_an_unknown_token_may_stand_for_several_characters(t5):
     report = audit.examine(["a{{}}b"], t5)
     assert report.unknown == 1
     assert sum(one.count for one in report.lost) == 4
 
 
+@pytest.mark.extra("seeds")
 def test_the_advice_is_what_one_types(t5):
     report = audit.examine(["<p>a</p>\n<p>{b}</p>"] * 20, t5)
     said = " ".join(audit.advice(report))
@@ -76,6 +81,7 @@ def test_the_advice_is_what_one_types(t5):
         assert flag in said
 
 
+@pytest.mark.extra("seeds")
 @pytest.mark.parametrize(
     ("text", "theirs", "field"),
     [
@@ -95,6 +101,7 @@ def test_why_a_tokenizer_json_has_other_ids(t5, text, theirs, field):
     assert found.equal + found.ties + found.spelled + found.unexplained == 1
 
 
+@pytest.mark.extra("seeds")
 def test_unknown_characters_are_counted_as_sentencepiece_counts_them(t5, shared_data):
     """Character by character, on real text: every character that is <unk>, and no other."""
     text = (shared_data / "stackoverflow" / "questions_cp1252.csv").read_bytes().decode("cp1252")
@@ -119,7 +126,6 @@ def test_the_sample_with_its_tokenizer():
 
 
 def test_a_tokenizer_json_that_cannot_be_read_is_a_sentence(capfd: pytest.CaptureFixture) -> None:
-    pytest.importorskip("tokenizers")
     with pytest.raises(TokenizerError, match="fails in the tokenizers library"):
         audit.encode_by(b'{"model": {}}', name="it")
     broken = huggingface_files.tokenizer_json(Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:"))
@@ -131,8 +137,8 @@ def test_a_tokenizer_json_that_cannot_be_read_is_a_sentence(capfd: pytest.Captur
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.extra("seeds")
 def test_padding_and_truncation_are_not_compared(t5):
-    pytest.importorskip("tokenizers")
     padding = {"strategy": {"Fixed": 16}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>"}
     truncation = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
     whole = {**huggingface_files.tokenizer_json(t5), "truncation": truncation}
@@ -149,7 +155,6 @@ def test_check_reads_the_folders_of_google(tmp_path: Path, has_json: bool) -> No
     (tmp_path / "spiece.model").write_bytes(sample_tokenizer.model)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer", "extra_ids": 100}))
     if has_json:
-        pytest.importorskip("tokenizers")
         (tmp_path / "tokenizer.json").write_text(json.dumps(huggingface_files.tokenizer_json(sample_tokenizer)))
     (tmp_path / "rows.csv").write_text("text\nsort a list\n")
     arguments = ["tokenizer", "check", str(tmp_path), "--source", str(tmp_path / "rows.csv"), "--column", "text"]

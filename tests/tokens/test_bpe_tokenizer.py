@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
+import tokenizers
 from fuzzed_texts import fuzzed
 
 from t5prep.errors import TokenizerError
@@ -13,8 +14,6 @@ from t5prep.tokens import huggingface_files, loading, words
 from t5prep.tokens.bpe_tokenizer import BpeTokenizer
 from t5prep.tokens.ragged import Frame
 from tests import encoders
-
-tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
 ODD = [
     "",
@@ -137,7 +136,8 @@ def test_a_piece_across_a_space_leaves_texts_whole(gemma):
 
 @pytest.mark.slow
 def test_what_is_exported_has_the_same_ids_in_transformers(gemma, codet5, tmp_path, texts):
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    import transformers
+
     for name, place in (("gemma", gemma / "tokenizer.json"), ("codet5", codet5)):
         own = loading.load(str(place))
         (tmp_path / name).mkdir()
@@ -156,6 +156,7 @@ def test_what_a_vocabulary_lacks_is_named(codet5, lost):
         BpeTokenizer(json.dumps(whole).encode(), name="changed")
 
 
+@pytest.mark.extra("seeds")
 def test_real_text_has_the_same_ids_with_and_without_words(shared_data, tmp_path):
     lines = [line for line in (shared_data / "english" / "wikitext2_valid.txt").read_text().split("\n") if line.strip()]
     own = loading.load(str(encoders.gemma(tmp_path, lines[:300], size=1500)))

@@ -13,8 +13,6 @@ from t5prep.tokens import audit, class_steps, huggingface_files, loading, model_
 from t5prep.tokens.special_tokens import added
 from tests import encoders, published_folders
 
-pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-
 SAMPLE = loading.load("sample:")
 
 

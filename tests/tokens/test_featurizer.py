@@ -90,6 +90,7 @@ def test_many_examples_are_what_each_is_alone() -> None:
         assert made == alone
 
 
+@pytest.mark.extra("seeds")
 def test_the_vocabulary_is_t5s(shared_data: Path) -> None:
     model = shared_data / "t5_tokenizer/spiece.model"
     t5 = Tokenizer(model.read_bytes(), name="t5")

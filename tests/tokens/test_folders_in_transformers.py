@@ -1,8 +1,8 @@
 """Tokenizer folders saved and read by transformers have the ids of transformers, also with added tokens, or are refused.
 
 Where transformers 4 and 5 differ from each other, or from SentencePiece, `tokenizer check` encodes as each of them does.
-By this environment's transformers; others are asked by their Pythons: T5PREP_TRANSFORMERS=/path/to/python[:/another].
-By hand, all ways to save each family, and 200 texts: T5PREP_SEEDS=1 pytest --slow tests/tokens/test_folders_in_transformers.py
+By this environment's transformers and by those of the environments that `.ci/run` makes.
+By hand, all ways to save each family, and 200 texts: T5PREP_SEEDS=1 pytest -m '' tests/tokens/test_folders_in_transformers.py
 """
 
 import json
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from extras import TRANSFORMERS
 from fuzzed_texts import fuzzed
 
 from t5prep.errors import TokenizerError
@@ -23,9 +24,7 @@ from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 from tests import encoders, published_folders
 
-pytest.importorskip("transformers", reason="transformers is not installed")
-
-PYTHONS = [sys.executable, *filter(None, os.environ.get("T5PREP_TRANSFORMERS", "").split(":"))]
+PYTHONS = [sys.executable, *map(str, TRANSFORMERS.values())]
 SCRIPT = Path(__file__).parents[1] / "transformers_tokenizers.py"
 SEEDS = int(os.environ.get("T5PREP_SEEDS", "0"))
 MARKS = ("<unk>", "</s>", "<pad>", "<extra_id", "▁", "<s>", "[SEP]", "[CLS]", "<mask>", "<0x41>")
@@ -161,6 +160,7 @@ def is_tied(one: list[int], other: list[int], tokenizer: Tokenizer) -> bool:
     return audit.tied(one[:-1], other[:-1], tokenizer)
 
 
+@pytest.mark.extra(*TRANSFORMERS)
 @pytest.mark.slow
 def test_saved_folders_have_the_ids_of_transformers(tmp_path: Path) -> None:
     makers = {**published_folders.FAMILIES, "written_t5": written_t5}

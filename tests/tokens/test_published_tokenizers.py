@@ -47,7 +47,8 @@ def test_byt5s_vocabulary_is_its_embeddings() -> None:
 
 
 def test_a_byt5_is_written_as_transformers_loads_it(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     huggingface_files.write(tmp_path, BYTES, config={"model_type": "t5"})
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert type(theirs).__name__ == "ByT5Tokenizer"
@@ -67,7 +68,7 @@ def trained(*, digits: bool = True, sentinels: str = "") -> dict[str, Any]:
 
 @functools.cache
 def _trained(*, digits: bool) -> str:
-    tokenizers = pytest.importorskip("tokenizers")
+    import tokenizers
     from tokenizers import Regex, models, normalizers, pre_tokenizers
 
     made = tokenizers.Tokenizer(models.Unigram())
@@ -97,7 +98,8 @@ def convert(said: dict[str, Any]) -> Tokenizer:
 
 @pytest.mark.parametrize("digits", [True, False])
 def test_a_tokenizer_json_gives_the_ids_of_its_own_library(digits: bool) -> None:
-    tokenizers = pytest.importorskip("tokenizers")
+    import tokenizers
+
     said = trained(digits=digits)
     ours, theirs = convert(said), tokenizers.Tokenizer.from_str(json.dumps(said))
     for text in (*TEXTS, *LINES):

@@ -13,7 +13,6 @@ from t5prep.tokens import span_corruption
 from t5prep.tokens.tokenizer import SENTINELS
 from tests import spans_in_numpy
 
-SHARED = next((up / "shared" / "data" for up in Path(__file__).parents if (up / "shared" / "data").is_dir()), None)
 FIRST = 32099
 EOS = 1
 
@@ -156,11 +155,11 @@ def test_restore_refuses_sides_that_do_not_belong_together():
         restore(inputs[0], targets[0][1:], first_sentinel=FIRST)
 
 
-def test_real_text_comes_back():
-    spm = pytest.importorskip("sentencepiece")
-    if SHARED is None:
-        pytest.skip("the folder with real data is missing")
-    model, text = SHARED / "t5_tokenizer" / "spiece.model", SHARED / "english" / "wikitext2_valid.txt"
+@pytest.mark.extra("seeds")
+def test_real_text_comes_back(shared_data: Path):
+    import sentencepiece as spm
+
+    model, text = shared_data / "t5_tokenizer" / "spiece.model", shared_data / "english" / "wikitext2_valid.txt"
     pieces = spm.SentencePieceProcessor(model_file=str(model))
     ids = np.array(pieces.encode(text.read_text(encoding="utf-8")[:300_000]), np.int32)
     raw, _ = span_corruption.lengths(512)

@@ -97,6 +97,7 @@ def test_sums_that_are_taken_off(both: tuple[BlockEncoder, sentencepiece.Sentenc
     check(both, ["z" * 60_000, "-" * 50_000, "漢" * 20_000, "a " * 50_000])
 
 
+@pytest.mark.extra("seeds")
 @pytest.mark.parametrize("model", ["t5_tokenizer/spiece.model", "small_tokenizer/test_sentencepiece.model"])
 def test_real_texts(shared_data: Path, model: str) -> None:
     both = pair((shared_data / model).read_bytes())

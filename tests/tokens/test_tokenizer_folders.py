@@ -17,8 +17,6 @@ from t5prep.tokens.special_tokens import added
 from t5prep.tokens.tokenizer import Tokenizer
 from tests import encoders
 
-pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-
 SAMPLE = loading.load("sample:")
 
 

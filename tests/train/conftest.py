@@ -1,6 +1,5 @@
 """Toy data and models that the tests of training share."""
 
-import importlib.util
 import os
 import pickle
 from pathlib import Path
@@ -73,8 +72,6 @@ def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="session")
 def torch_t5(shared: Path) -> Path:
     """What tests/torch_t5.py writes: PyTorch's T5s of each family."""
-    if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
-        pytest.skip("torch or transformers is not installed")
     made = shared / "torch_t5"
     with filelock.FileLock(shared / "torch_t5.lock"):
         if not (made / "golden_t5.json").exists():  # it is written last

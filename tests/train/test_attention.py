@@ -1,12 +1,11 @@
 """Attention and its gradients are those of a plain formula in float64, whatever is masked, biased, capped or packed."""
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="needs the extra train")
-np = pytest.importorskip("numpy")
-
-from t5prep.train.model import attention  # noqa: E402
-from t5prep.train.model.layers import project, scores_by_table  # noqa: E402
+from t5prep.train.model import attention
+from t5prep.train.model.layers import project, scores_by_table
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 4, 5, 7, 2, 4
 

@@ -1,18 +1,15 @@
 """TensorFlow and PyTorch in one process, whichever is imported first."""
 
-import importlib.util
 import os
 import subprocess
 import sys
 
 import pytest
 
-if not all(importlib.util.find_spec(name) for name in ("tensorflow", "torch", "transformers", "triton")):
-    pytest.skip("PyTorch with Triton, or TensorFlow, is not installed", allow_module_level=True)
-
 T5 = "from transformers import T5ForConditionalGeneration"
 
 
+@pytest.mark.extra("torch", "triton")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "lines",

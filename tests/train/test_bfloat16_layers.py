@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-from t5prep.train.model.layers import gelu, layer_norm  # noqa: E402
+from t5prep.train.model.layers import gelu, layer_norm
 
 LAYERS = {
     "norm": lambda x, scale, bias: layer_norm(x, scale, bias, epsilon=1e-12),

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.cli import main
 from t5prep.train import check_step
 from t5prep.train.runtime.state import Variables

@@ -7,8 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import t5prep
 from t5prep.errors import UsageError
 from t5prep.train.evaluate.evaluator import logits_order
@@ -67,8 +65,8 @@ print(json.dumps([model.config.id2label[int(row.argmax())] for row in logits]))
 """
 
 
+@pytest.mark.extra("torch")
 def test_transformers_loads_what_is_exported_and_so_do_we(run):
-    pytest.importorskip("torch", reason="PyTorch is not installed")
     exported = run / "exported"
     export_hf(str(run / "run"), out=str(exported))
     texts = [GOOD, BAD]
@@ -111,7 +109,6 @@ TEXTS = [text.strip() for text in encoders.SENTENCES[:5]] + ["bleak", "a gorgeou
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     """Return the folder of each kind's model, and what it predicts. One process makes them all: its start takes longest."""
-    pytest.importorskip("torch", reason="PyTorch is not installed")
     folder = tmp_path_factory.mktemp("published")
     sizes = {**SHAPE, "vocab_size": 450, "num_hidden_layers": 2, "max_position_embeddings": 66}
     wanted = []
@@ -123,6 +120,7 @@ def published(tmp_path_factory):
     return {kind: (model, json.loads(line)) for kind, (_, model, _), line in zip(KINDS, wanted, said, strict=True)}
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_someone_elses_model_evaluates_to_its_own_predictions(published, tmp_path, kind):

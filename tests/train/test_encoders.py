@@ -1,7 +1,6 @@
 """Encoders with a classification head: the logits and training steps of PyTorch, from and to its files."""
 
 import dataclasses
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -9,14 +8,9 @@ import sys
 
 import numpy as np
 import pytest
-from torch_encoders import LONG, MODERNBERTS, T5_TYPES, TYPES
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-if not importlib.util.find_spec("torch"):
-    pytest.skip("PyTorch is not installed", allow_module_level=True)
-
 import tensorflow as tf
 from safetensors import safe_open
+from torch_encoders import LONG, MODERNBERTS, T5_TYPES, TYPES
 from torch_t5 import FAMILIES
 
 from t5prep.errors import UsageError
@@ -26,6 +20,8 @@ from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import for_classes, load_config, load_weights, random_weights, save_weights
 from t5prep.train.publish.export import export_hf
 from tests import adamw_steps
+
+pytestmark = pytest.mark.extra("torch")
 
 PROGRAM = "torch_encoders.py"
 

@@ -13,8 +13,6 @@ import training
 from click.testing import CliRunner
 from odd import ODD, SEED, fault
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.errors import UsageError
 from t5prep.tokens import loading
 from t5prep.train import trainer

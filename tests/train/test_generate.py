@@ -1,7 +1,6 @@
 """Generation: token by token what PyTorch `transformers` generates, for every family, greedy and with beams."""
 
 import functools
-import importlib.util
 import itertools
 import json
 import re
@@ -13,19 +12,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-from t5prep.errors import UsageError  # noqa: E402
-from t5prep.train.model.architecture import ModelConfig  # noqa: E402
-from t5prep.train.model.decoding import FORBIDDEN, most_likely  # noqa: E402
-from t5prep.train.model.forward import forward  # noqa: E402
-from t5prep.train.model.generation import Generation  # noqa: E402
-from t5prep.train.model.search import generate, search  # noqa: E402
-from t5prep.train.model.weights import random_weights, save_weights  # noqa: E402
-from t5prep.train.predict.device import answers_on_rows  # noqa: E402
-from t5prep.train.runtime.devices import open_layout  # noqa: E402
-from t5prep.train.runtime.state import put_weights  # noqa: E402
+from t5prep.errors import UsageError
+from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.decoding import FORBIDDEN, most_likely
+from t5prep.train.model.forward import forward
+from t5prep.train.model.generation import Generation
+from t5prep.train.model.search import generate, search
+from t5prep.train.model.weights import random_weights, save_weights
+from t5prep.train.predict.device import answers_on_rows
+from t5prep.train.runtime.devices import open_layout
+from t5prep.train.runtime.state import put_weights
 
 FAMILIES = {
     "t5": ModelConfig(vocab_size=40, d_model=16, d_kv=16, d_ff=32, num_layers=2, num_decoder_layers=2, num_heads=4),
@@ -120,11 +118,10 @@ def _on_the_device(config: ModelConfig, options: Generation, *, place: Path) -> 
     return answer
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_tokens_of_transformers(family: str, tmp_path: Path) -> None:
-    if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
-        pytest.skip("torch or transformers is not installed")
     config, numbers = FAMILIES[family], CASES_OF[family]
     drawn, expected = {}, {}
     for seed in SEEDS:

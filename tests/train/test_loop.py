@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import jax
+import pytest
 import tensorflow as tf
 
 from t5prep.errors import T5prepError

@@ -1,7 +1,6 @@
 """Training adapters (LoRA): the losses are peft's, only adapters are saved, and every command reads such a run."""
 
 import dataclasses
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -10,28 +9,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import torch_t5gemma
 import training
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-import t5prep  # noqa: E402
-from t5prep.errors import OutputError, UsageError  # noqa: E402
-from t5prep.train import trainer  # noqa: E402
-from t5prep.train.model.architecture import ModelConfig, read_config  # noqa: E402
-from t5prep.train.model.lora import adapter_layouts, variable_layouts  # noqa: E402
-from t5prep.train.model.weights import draw, load_weights, random_weights, save_weights  # noqa: E402
-from t5prep.train.publish.export import export_hf  # noqa: E402
-from t5prep.train.run import adapters, run  # noqa: E402
-from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
-from t5prep.train.runtime import compiling  # noqa: E402
-from t5prep.train.runtime.devices import open_layout  # noqa: E402
-from t5prep.train.runtime.layout import Layout  # noqa: E402
-from t5prep.train.runtime.programs import METRICS, step_program  # noqa: E402
-from t5prep.train.runtime.state import Variables, begin, put_rows  # noqa: E402
-from t5prep.train.settings import config as configs  # noqa: E402
-from t5prep.train.settings.config import TrainConfig  # noqa: E402
-from t5prep.train.step.step import shape_of  # noqa: E402
+import t5prep
+from t5prep.errors import OutputError, UsageError
+from t5prep.train import trainer
+from t5prep.train.model.architecture import ModelConfig, read_config
+from t5prep.train.model.lora import adapter_layouts, variable_layouts
+from t5prep.train.model.weights import draw, load_weights, random_weights, save_weights
+from t5prep.train.publish.export import export_hf
+from t5prep.train.run import adapters, run
+from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.runtime import compiling
+from t5prep.train.runtime.devices import open_layout
+from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.programs import METRICS, step_program
+from t5prep.train.runtime.state import Variables, begin, put_rows
+from t5prep.train.settings import config as configs
+from t5prep.train.settings.config import TrainConfig
+from t5prep.train.step.step import shape_of
 
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "scale_decoder_outputs": False}
 SMALL = {"vocab_size": 128, "d_model": 32, "d_kv": 4, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 1}
@@ -76,10 +74,6 @@ model = PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained(base), a
 with torch.no_grad():
     np.save(out, model(**{name: torch.tensor(value).long() for name, value in np.load(batch).items()}).logits.numpy())
 """
-needs_peft = pytest.mark.skipif(
-    not all(importlib.util.find_spec(name) for name in ("torch", "transformers", "peft")),
-    reason="peft is not installed",
-)
 
 
 def batches() -> list[dict[str, np.ndarray]]:
@@ -122,7 +116,7 @@ def losses(base: ModelConfig, layout: Layout, config: TrainConfig = CONFIG) -> l
 
 
 @pytest.mark.slow
-@needs_peft
+@pytest.mark.extra("torch", "peft")
 @pytest.mark.parametrize("model", MODELS)
 def test_every_layout_makes_the_losses_of_peft(model: str, tmp_path: Path) -> None:
     base = MODELS[model]
@@ -222,7 +216,7 @@ def test_what_is_exported_is_read_back(done: trainer.Result, base: str, toys: Pa
 
 
 @pytest.mark.slow
-@needs_peft
+@pytest.mark.extra("torch", "peft")
 def test_peft_loads_what_is_exported(done: trainer.Result, base: str, toys: Path) -> None:
     from t5prep.train.model.forward import forward
 

@@ -8,13 +8,10 @@ import encoders
 import numpy as np
 import preparing
 import pytest
-from click.testing import CliRunner
-from torch_masked import NAMES
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import tensorflow as tf
+from click.testing import CliRunner
 from safetensors import safe_open
+from torch_masked import NAMES
 
 import t5prep
 from t5prep import cli
@@ -87,10 +84,9 @@ def test_a_pretrained_model_begins_a_classifier(tmp_path: Path) -> None:
     np.testing.assert_array_equal(kept["embeddings.word"], weights["embeddings.word"])
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_gradients_and_training_steps_are_those_of_pytorch_and_it_loads_the_export(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    pytest.importorskip("transformers", reason="transformers is not installed")
     published, exported = tmp_path / "published", tmp_path / "exported"
     beside.pytorch("torch_masked.py", published)
     for name in NAMES:

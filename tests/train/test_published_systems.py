@@ -9,8 +9,6 @@ import readme
 import training
 from click.testing import CliRunner
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep import cli
 
 (CODE,) = (

@@ -4,9 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import tensorflow as tf
 import training
 

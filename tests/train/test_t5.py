@@ -4,11 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torch_t5 import FAMILIES, draw, draw_batch
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import tensorflow as tf
+from torch_t5 import FAMILIES, draw, draw_batch
 
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import ModelConfig
@@ -72,6 +69,7 @@ def test_logits_loss_and_gradients_are_those_recorded_from_pytorch(family):
     assert norms == pytest.approx(golden["gradient_norms"], rel=1e-3)
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_logits_gradients_and_training_steps_are_those_of_pytorch(torch_t5):
     """Where PyTorch is not installed, the golden numbers stand in."""

@@ -5,8 +5,6 @@ import json
 
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.errors import UsageError
 from t5prep.tokens import loading
 from t5prep.tokens.model_proto import CONTROL, UNKNOWN, Normalization, Piece, build

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import t5prep
 from t5prep import report
 from t5prep.errors import TokenizerError, UsageError
@@ -74,8 +72,8 @@ print(json.dumps({
 """
 
 
+@pytest.mark.extra("torch")
 def test_transformers_loads_what_is_exported_and_so_do_we(run: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
     texts = [GOOD, BAD]
     command = [sys.executable, "-c", LOADED, str(run / "exported"), json.dumps(texts)]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

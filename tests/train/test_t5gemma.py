@@ -1,19 +1,15 @@
 """T5Gemma and the text half of T5Gemma 2: the logits, gradients, training steps and answers of PyTorch, from and to its files."""
 
 import dataclasses
-import importlib.util
 import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from torch_t5gemma import LENGTH, MODELS
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import tensorflow as tf
 from safetensors import safe_open
+from torch_t5gemma import LENGTH, MODELS
 
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import config_of, read_config
@@ -26,7 +22,6 @@ from t5prep.train.publish.export import export_hf
 from tests import adamw_steps
 
 PROGRAM = "torch_t5gemma.py"
-NO_TORCH = pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
 
 
 @pytest.fixture(params=MODELS)
@@ -57,7 +52,7 @@ def batch_of(*, rows=2, inputs=20, targets=12, seed=0):
     return {name: tf.constant(value, tf.int32) for name, value in batch.items()}
 
 
-@NO_TORCH
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_logits_are_those_of_pytorch(model):
     kept, batch = reference(model)
@@ -66,7 +61,7 @@ def test_logits_are_those_of_pytorch(model):
         assert_same_logits(forward(weights, config, batch, remat=remat), kept)
 
 
-@NO_TORCH
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_gradients_and_training_steps_are_those_of_pytorch(model, tmp_path):
     kept, batch = reference(model)
@@ -83,7 +78,7 @@ def test_gradients_and_training_steps_are_those_of_pytorch(model, tmp_path):
             np.testing.assert_allclose(file.get_tensor(name), wanted, atol=1e-4 * max(1.0, np.abs(wanted).max()))
 
 
-@NO_TORCH
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 3])
 def test_answers_are_those_of_pytorch(model, beams):
@@ -94,7 +89,7 @@ def test_answers_are_those_of_pytorch(model, beams):
     np.testing.assert_array_equal(found[:, : wanted.shape[1]], wanted)
 
 
-@NO_TORCH
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_the_published_layout_is_read(model):
     """bfloat16 in two files, the vision tower beside it, and the names of transformers 5.0."""
@@ -128,7 +123,7 @@ print(json.dumps(said))
 """
 
 
-@NO_TORCH
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_transformers_loads_what_is_exported_with_the_same_logits(published):
     for name in MODELS:

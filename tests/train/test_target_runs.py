@@ -8,8 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import t5prep
 from t5prep.train.predict.predictions import Predictions
 from t5prep.train.publish.export import export_hf
@@ -97,9 +95,9 @@ print(json.dumps([logits.tolist(), first, sorted(said["missing_keys"]), model.co
 """
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_it_learns_answers_and_is_loaded_by_transformers(run):
-    pytest.importorskip("torch", reason="PyTorch is not installed")
     kind, folder = run
     scores = t5prep.evaluate(str(folder / "run"))
     name, least = BETTER[kind]

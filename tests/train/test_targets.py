@@ -1,24 +1,20 @@
 """Encoders of tags, of several labels and of a number: the logits, gradients and training steps of PyTorch, and its files."""
 
-import importlib.util
 import json
 
 import numpy as np
 import pytest
-from torch_targets import JOBS, TARGETS
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-if not importlib.util.find_spec("torch"):
-    pytest.skip("PyTorch is not installed", allow_module_level=True)
-
 import tensorflow as tf
 from safetensors import safe_open
+from torch_targets import JOBS, TARGETS
 
 from t5prep.tokens.target_numbers import bits_of
 from t5prep.train.model.forward import forward
 from t5prep.train.model.weights import for_classes, load_weights, save_weights
 from t5prep.train.step.step import losses_of_numbers
 from tests import adamw_steps
+
+pytestmark = pytest.mark.extra("torch")
 
 PROGRAM = "torch_targets.py"
 

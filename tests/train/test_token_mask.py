@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import training
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.train.data import device_feed, opening, train_batches
 from t5prep.train.model.forward import token_mask, with_mask
 from t5prep.train.runtime.devices import open_layout

@@ -4,18 +4,16 @@ import re
 
 import pytest
 import readme
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="needs the extra train")
-pytest.importorskip("jax", reason="needs the extra train")
-
-from t5prep.errors import UsageError  # noqa: E402
-from t5prep.train.model import switches  # noqa: E402
-from t5prep.train.model.layers import product  # noqa: E402
-from t5prep.train.runtime import probe  # noqa: E402
-from t5prep.train.runtime.lowering import embed, lower  # noqa: E402
-from t5prep.train.settings.config import TrainConfig  # noqa: E402
-from t5prep.train.step.optimizer import AdamW  # noqa: E402
-from t5prep.train.step.step import TrainStep  # noqa: E402
+from t5prep.errors import UsageError
+from t5prep.train.model import switches
+from t5prep.train.model.layers import product
+from t5prep.train.runtime import probe
+from t5prep.train.runtime.lowering import embed, lower
+from t5prep.train.settings.config import TrainConfig
+from t5prep.train.step.optimizer import AdamW
+from t5prep.train.step.step import TrainStep
 
 
 def text_of(function, *specs: tf.TensorSpec, platform: str = "tpu") -> str:

@@ -1,7 +1,6 @@
 """Whole runs on toys: interrupted and gone on with, scored, asked, exported; and what is refused before the first step."""
 
 import dataclasses
-import importlib.util
 import json
 import os
 import signal
@@ -12,23 +11,22 @@ from pathlib import Path
 import numpy as np
 import preparing
 import pytest
+import tensorflow as tf
 import training
 from click.testing import CliRunner
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-from t5prep import cli  # noqa: E402
-from t5prep.dataset import manifest  # noqa: E402
-from t5prep.errors import DatasetError, OutputError, T5prepError, TokenizerError, UsageError  # noqa: E402
-from t5prep.train import log, trainer  # noqa: E402
-from t5prep.train.evaluate.splits import load  # noqa: E402
-from t5prep.train.model.weights import load_weights  # noqa: E402
-from t5prep.train.predict.predictions import Predictions  # noqa: E402
-from t5prep.train.predict.predictor import answer  # noqa: E402
-from t5prep.train.publish import export  # noqa: E402
-from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
-from t5prep.train.run import run  # noqa: E402
-from t5prep.train.runtime import devices  # noqa: E402
+from t5prep import cli
+from t5prep.dataset import manifest
+from t5prep.errors import DatasetError, OutputError, T5prepError, TokenizerError, UsageError
+from t5prep.train import log, trainer
+from t5prep.train.evaluate.splits import load
+from t5prep.train.model.weights import load_weights
+from t5prep.train.predict.predictions import Predictions
+from t5prep.train.predict.predictor import answer
+from t5prep.train.publish import export
+from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.run import run
+from t5prep.train.runtime import devices
 
 
 def test_a_run_ends_with_its_best_checkpoint_scored(done: trainer.Result, data: str) -> None:
@@ -185,11 +183,10 @@ json.dump(out, open(sys.argv[3], "w"))
 """
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_path: Path) -> None:
     """From a text to an answer of several tokens, by the exported tokenizer and model on the validation split."""
-    if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
-        pytest.skip("torch or transformers is not installed")
     from t5prep.train.data import eval_batches, opening
 
     data = training.sentences(toys / "sentences")
@@ -215,6 +212,7 @@ def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_p
     assert {"em", "f1", "rougeL_f1"} <= done.evaluation.metrics.keys()
 
 
+@pytest.mark.extra("seeds")
 @pytest.mark.slow
 def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str, shared_data: Path) -> None:
     rows = (shared_data / "sst2" / "train.tsv").read_text(encoding="utf-8").splitlines()[:9]

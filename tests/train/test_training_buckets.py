@@ -2,12 +2,10 @@
 
 import dataclasses
 
-import pytest
-from preparing import write_csv
-
-pytest.importorskip("tensorflow", reason="needs the extra train")
 import preparing
+import pytest
 import training
+from preparing import write_csv
 
 from t5prep.errors import UsageError
 from t5prep.train import trainer

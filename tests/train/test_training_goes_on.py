@@ -5,16 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 import training
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-jax = pytest.importorskip("jax", reason="jax is not installed")
-
-from t5prep.errors import T5prepError, UsageError  # noqa: E402
-from t5prep.train import trainer  # noqa: E402
-from t5prep.train.loop import Stepper  # noqa: E402
-from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
+from t5prep.errors import T5prepError, UsageError
+from t5prep.train import trainer
+from t5prep.train.loop import Stepper
+from t5prep.train.run import checkpoint as checkpoints
 
 
 @pytest.mark.slow

@@ -7,10 +7,10 @@ from urllib.parse import unquote
 import pytest
 import training
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.dataset.upload import upload
 from t5prep.io import gcs
+
+pytestmark = pytest.mark.extra("fake-gcs-server", "root")
 
 TRAIN = """
 import json, sys

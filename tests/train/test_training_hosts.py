@@ -14,8 +14,6 @@ import training
 import xla_flags
 from click.testing import CliRunner
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep import cli
 from t5prep.errors import UsageError
 from t5prep.train.run import checkpoint as checkpoints

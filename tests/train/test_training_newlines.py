@@ -5,15 +5,14 @@ from pathlib import Path
 import answering
 import preparing
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-from t5prep.tokens import tokenizer  # noqa: E402
-from t5prep.train.evaluate import evaluator, splits  # noqa: E402
-from t5prep.train.predict import predictions, predictor  # noqa: E402
-from t5prep.train.run import run  # noqa: E402
-from t5prep.train.run.run import TINY, Model  # noqa: E402
-from t5prep.train.runtime.devices import open_layout  # noqa: E402
+from t5prep.tokens import tokenizer
+from t5prep.train.evaluate import evaluator, splits
+from t5prep.train.predict import predictions, predictor
+from t5prep.train.run import run
+from t5prep.train.run.run import TINY, Model
+from t5prep.train.runtime.devices import open_layout
 
 WORDS = answering.WORDS
 

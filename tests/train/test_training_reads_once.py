@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 import training
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-from t5prep.train import trainer  # noqa: E402
-from t5prep.train.data import opening  # noqa: E402
-from t5prep.train.evaluate import evaluator  # noqa: E402
+from t5prep.train import trainer
+from t5prep.train.data import opening
+from t5prep.train.evaluate import evaluator
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The tiny recipe on the built-in sample, by the commands of `make train`: what it reaches, and what PyTorch makes of its export."""
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -9,15 +8,14 @@ from pathlib import Path
 
 import preparing
 import pytest
+import tensorflow as tf
 from click.testing import CliRunner
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-from t5prep import cli  # noqa: E402
-from t5prep.train import trainer  # noqa: E402
-from t5prep.train.publish import export  # noqa: E402
-from t5prep.train.runtime import compiling  # noqa: E402
-from t5prep.train.settings import config as configs  # noqa: E402
+from t5prep import cli
+from t5prep.train import trainer
+from t5prep.train.publish import export
+from t5prep.train.runtime import compiling
+from t5prep.train.settings import config as configs
 
 pytestmark = pytest.mark.slow
 
@@ -100,11 +98,10 @@ def test_a_run_writes_its_curves_and_how_fast_it_was(trained: trainer.Result) ->
     assert drawn == {name for line in lines for name in line} - {"step", "device"}  # a text is not drawn
 
 
+@pytest.mark.extra("torch")
 def test_pytorch_predicts_the_same_on_every_record_of_the_validation_split(
     trained: trainer.Result, place: Path
 ) -> None:
-    if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
-        pytest.skip("torch or transformers is not installed")
     export.export_hf(trained.run, out=str(place / "exported"))
     records = preparing.records(place / "data")["validation"]
     given = [{"id": row["id"][0].decode(), "input_ids": list(row["input_ids"])} for row in records]

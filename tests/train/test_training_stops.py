@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import training
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.dataset import manifest
 from t5prep.errors import OutputError, T5prepError
 from t5prep.train import log, trainer

@@ -3,9 +3,6 @@ import json
 
 import numpy as np
 import pytest
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from safetensors.numpy import load_file, save_file
 
 from t5prep.errors import UsageError

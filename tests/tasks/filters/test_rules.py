@@ -103,7 +103,6 @@ def test_addresses_are_masked_and_private_ones_stay() -> None:
 
 
 def test_languages() -> None:
-    pytest.importorskip("py3langid")
     romanian = "Acesta este un text scris în limba română, cu diacritice și fără greșeli."
     assert _reason("language", PROSE) == ""
     assert _reason("language", romanian) == "other"

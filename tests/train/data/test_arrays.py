@@ -13,8 +13,6 @@ from toy_dataset import write
 
 from t5prep.dataset import tfrecord
 from t5prep.errors import DatasetError
-
-pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.train.data import batches, opening, tensorflow_rows, train_arrays, train_batches
 
 STEPS = 30

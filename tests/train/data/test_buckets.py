@@ -9,8 +9,6 @@ import pytest
 from toy_dataset import write
 
 from t5prep.errors import T5prepError, UsageError
-
-pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.train.data import batches, device_feed, tensorflow_rows, train_batches
 from t5prep.train.data.opening import open_all
 from t5prep.train.settings import config as configs

@@ -8,8 +8,6 @@ import pytest
 from toy_dataset import write
 
 from t5prep.errors import DatasetError, UsageError
-
-pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.train.data import eval_batches, opening, train_arrays
 from t5prep.train.model.architecture import EncoderConfig, ModelConfig, read_config
 

@@ -8,8 +8,6 @@ from toy_dataset import INPUT, SHA, TARGET, write
 
 from t5prep.dataset.manifest import Feature
 from t5prep.errors import T5prepError, UsageError
-
-pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.train.data import eval_batches, opening, steps_per_epoch, train_batches
 
 COUNTS = [19, 23, 0, 17, 31, 11]

@@ -10,8 +10,6 @@ from toy_dataset import INPUT, write
 
 from t5prep.dataset import tfrecord
 from t5prep.errors import DatasetError
-
-pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.train.data import opening, page_reader, train_arrays, train_batches
 from t5prep.train.data.features import RecordDecoder
 

@@ -5,11 +5,11 @@ from servers.gcs_emulator import every
 from toy_dataset import write
 
 from t5prep.dataset.upload import upload
-from t5prep.io import gcs
-
-pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.errors import DatasetError
+from t5prep.io import gcs
 from t5prep.train.data import eval_batches, opening, train_arrays, train_batches
+
+pytestmark = pytest.mark.extra("fake-gcs-server")
 
 
 def ids(data, steps, **options):

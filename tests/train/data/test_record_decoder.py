@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from toy_dataset import write
-
-pytest.importorskip("tensorflow", reason="needs the extra train")
 import tensorflow as tf
+from toy_dataset import write
 
 from t5prep.dataset.tfrecord import PLACE, Records
 from t5prep.errors import DatasetError

@@ -17,8 +17,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import t5prep
 from t5prep import cli
 from t5prep.errors import OutputError, UsageError
@@ -222,6 +220,7 @@ def assert_near(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> 
         np.testing.assert_allclose(found[id], vectors, atol=1e-5 * largest, rtol=0)
 
 
+@pytest.mark.extra("fake-gcs-server")
 def test_vectors_in_a_bucket_are_those_in_a_folder(bucket: str, model: str, tmp_path: Path) -> None:
     """The same bytes, of which none is computed again."""
     source = tmp_path / "captions.txt"
@@ -271,10 +270,9 @@ def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(model: str,
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_vectors_are_those_of_transformers(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    pytest.importorskip("transformers", reason="transformers is not installed")
     words = {"t5": Path("sample:"), "umt5": Path("sample:")}
     words |= {"bert": encoders.bert(tmp_path / "words"), "modernbert": encoders.modernbert(tmp_path / "more_words")}
     texts, given = [text for text in TEXTS if text], {}

@@ -1,6 +1,5 @@
 """Models of sentence-transformers: their own files decide pooling, matrices and length, as its `encode` does, or one sentence."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -11,8 +10,6 @@ import encoders
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 import t5prep
 from t5prep.errors import UsageError
@@ -107,8 +104,6 @@ for model in models:
 @pytest.fixture(scope="module")
 def encoded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The folder of each recipe's model, with what sentence-transformers makes of TEXTS, by one process for all."""
-    if not importlib.util.find_spec("sentence_transformers"):
-        pytest.skip("sentence-transformers is not installed")
     place = tmp_path_factory.mktemp("encoded")
     models = {}
     for number, (name, (modules, own)) in enumerate(RECIPES.items()):
@@ -118,6 +113,7 @@ def encoded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return models
 
 
+@pytest.mark.extra("sentence_transformers")
 @pytest.mark.parametrize("name", RECIPES)
 def test_vectors_are_those_of_sentence_transformers(encoded: dict[str, Path], name: str, tmp_path: Path) -> None:
     expected = np.load(encoded[name] / "encoded.npy")

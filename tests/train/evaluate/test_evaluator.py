@@ -9,16 +9,15 @@ import answering
 import numpy as np
 import preparing
 import pytest
+import tensorflow as tf
 import training
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-from t5prep.train.evaluate import evaluator  # noqa: E402
-from t5prep.train.model.generation import Generation  # noqa: E402
-from t5prep.train.model.weights import random_weights  # noqa: E402
-from t5prep.train.run.run import TINY  # noqa: E402
-from t5prep.train.runtime.devices import open_layout  # noqa: E402
-from t5prep.train.runtime.state import put_weights  # noqa: E402
+from t5prep.train.evaluate import evaluator
+from t5prep.train.model.generation import Generation
+from t5prep.train.model.weights import random_weights
+from t5prep.train.run.run import TINY
+from t5prep.train.runtime.devices import open_layout
+from t5prep.train.runtime.state import put_weights
 
 WORDS = answering.WORDS
 

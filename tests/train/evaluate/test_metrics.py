@@ -1,8 +1,8 @@
 import math
 import sys
 import unicodedata
-from pathlib import Path
 
+import extras
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,9 +21,6 @@ from t5prep.train.evaluate.metrics import (
     squad,
 )
 
-SHARED = next((up / "shared" / "data" for up in Path(__file__).parents if (up / "shared" / "data").is_dir()), None)
-
-
 # Their tokenizers come with packages of their own, or are downloaded.
 ELSEWHERE = ("bleu_ja_mecab", "bleu_ko_mecab", "bleu_flores101", "bleu_flores200")
 HERE = [name for name in metrics.METRICS if name not in ELSEWHERE]
@@ -36,10 +33,8 @@ def test_a_task_may_name_each_metric_and_no_other():
 @pytest.fixture(scope="module")
 def large():
     """1,000 predictions and targets of rouge-score's own tests."""
-    if SHARED is None:
-        pytest.skip("the folder with real data is missing")
     return tuple(
-        (SHARED / "metrics" / f"{name}_large.txt").read_text(encoding="utf-8").splitlines()
+        (extras.DATA / "metrics" / f"{name}_large.txt").read_text(encoding="utf-8").splitlines()
         for name in ("target", "prediction")
     )
 
@@ -91,6 +86,7 @@ def test_nothing_is_cut_to_fit(name, references, predictions):
         metrics.compute([name], references=references, predictions=predictions)
 
 
+@pytest.mark.extra("seeds")
 def test_rouge_agrees_with_rouge_score_on_real_predictions(large):
     from rouge_score import rouge_scorer
 
@@ -186,6 +182,7 @@ def test_rouge_takes_the_best_reference_and_normalizes_when_asked():
     assert metrics.compute(["normalized_rouge"], references=["the rain"], predictions=["rain"])["rougeL_f1"] == 1.0
 
 
+@pytest.mark.extra("seeds")
 def test_bootstrap_surrounds_the_mean_and_is_the_same_each_time(large):
     targets, predictions = (side[:50] for side in large)
     said = rouge(targets, predictions, bootstrap=True)

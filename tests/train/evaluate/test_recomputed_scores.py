@@ -104,10 +104,11 @@ def test_rouge_is_the_mean_of_rouge_scores_own(normalize: bool) -> None:
     assert metrics.rouge([["ночь"]], ["ночь"], ascii_words=True, **words)["rougeL_ascii_f1"] == 0.0
 
 
+@pytest.mark.extra("sklearn")
 @pytest.mark.parametrize("unknown", [False, True])
 def test_scores_of_classes_are_those_of_scikit_learn(unknown: bool) -> None:
     """With `unknown`, some answers are no class: a wrong answer, in a last column of the confusion matrix."""
-    theirs = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed (.ci/extras.txt)")
+    from sklearn import metrics as theirs
 
     random.seed(3)
     right = random.choices(CLASSES[:3], weights=[5, 2, 1], k=500)

@@ -10,8 +10,6 @@ import pytest
 from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep import cli
 from t5prep.errors import UsageError
 from t5prep.train.evaluate import splits

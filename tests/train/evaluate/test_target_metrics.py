@@ -16,8 +16,9 @@ def drawn(rows):
     return right, [[choose.choice(TAGS) if choose.random() < 0.4 else tag for tag in own] for own in right]
 
 
+@pytest.mark.extra("seqeval")
 def test_spans_are_those_of_seqeval():
-    scores = pytest.importorskip("seqeval.metrics", reason="seqeval is not installed")
+    from seqeval import metrics as scores
     from seqeval.metrics.sequence_labeling import get_entities
 
     right, predicted = drawn(2_000)
@@ -44,8 +45,10 @@ def test_nothing_found_is_zero_and_no_error():
     assert of_spans([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
 
 
+@pytest.mark.extra("sklearn")
 def test_labels_are_scored_as_by_scikit_learn():
-    sklearn = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+    from sklearn import metrics as sklearn
+
     generator = np.random.default_rng(0)
     right, predicted = generator.integers(0, 2, (2, 200, 5))
     right[:, 3] = predicted[:, 3] = 0
@@ -58,7 +61,8 @@ def test_labels_are_scored_as_by_scikit_learn():
 
 
 def test_numbers_are_scored_as_by_scipy():
-    stats = pytest.importorskip("scipy.stats", reason="SciPy is not installed")
+    import scipy.stats as stats
+
     generator = np.random.default_rng(1)
     right, predicted = np.round(generator.normal(size=(2, 300)), 1)  # with equal ones
     found = of_numbers(right, predicted)
@@ -67,8 +71,10 @@ def test_numbers_are_scored_as_by_scipy():
     assert of_numbers(right, np.ones(300))["pearson"] == 0.0
 
 
+@pytest.mark.extra("sklearn")
 def test_rankings_are_scored_as_by_scikit_learn():
-    sklearn = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+    from sklearn import metrics as sklearn
+
     generator = np.random.default_rng(2)
     right, predicted = generator.integers(0, 4, (30, 15)).astype(float), generator.normal(size=(30, 15))
     queries = [bytes([row]) for row in range(30) for _ in range(15)]

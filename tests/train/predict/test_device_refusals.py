@@ -4,13 +4,9 @@ import sys
 from typing import Any
 
 import click
+import jax
 import numpy as np
 import pytest
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-pytest.importorskip("jax", reason="jax is not installed")
-
-import jax
 
 from t5prep.cli import main
 from t5prep.errors import UsageError

@@ -8,8 +8,6 @@ import click.testing
 import pytest
 import training
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import t5prep
 from t5prep import cli
 from t5prep.dataset import manifest

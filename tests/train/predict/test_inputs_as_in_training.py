@@ -12,8 +12,6 @@ import preparing
 import pytest
 import training
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import t5prep
 from t5prep.dataset import manifest
 from t5prep.dataset.verify import verify

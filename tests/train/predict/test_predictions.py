@@ -14,8 +14,6 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep import cli
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import OutputError, SourceError, UsageError

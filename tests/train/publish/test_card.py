@@ -8,8 +8,6 @@ import pytest
 import toy_dataset
 from huggingface_hub import ModelCard
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.train.model.architecture import EncoderConfig, ModelConfig
 from t5prep.train.publish.card import model_card
 from t5prep.train.run.checkpoint import State

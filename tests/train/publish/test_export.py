@@ -1,7 +1,6 @@
 """What is exported, `transformers` loads in PyTorch as the model it was: every family, by logits and generated ids."""
 
 import dataclasses
-import importlib.util
 import json
 import subprocess
 import sys
@@ -9,21 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import training
 from torch_t5 import FAMILIES, draw_batch
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-from t5prep.errors import UsageError  # noqa: E402
-from t5prep.tokens import loading  # noqa: E402
-from t5prep.train.model.architecture import ModelConfig  # noqa: E402
-from t5prep.train.model.forward import forward  # noqa: E402
-from t5prep.train.model.search import generate  # noqa: E402
-from t5prep.train.model.weights import load_weights, random_weights, save_weights  # noqa: E402
-from t5prep.train.publish.export import export_hf, export_saved_model  # noqa: E402
-from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
-from t5prep.train.run import run  # noqa: E402
-from t5prep.train.settings import config as configs  # noqa: E402
+from t5prep.errors import UsageError
+from t5prep.tokens import loading
+from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.forward import forward
+from t5prep.train.model.search import generate
+from t5prep.train.model.weights import load_weights, random_weights, save_weights
+from t5prep.train.publish.export import export_hf, export_saved_model
+from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.run import run
+from t5prep.train.settings import config as configs
 
 LENGTH = 6
 CONFIGS = {family: ModelConfig.from_json(config) for family, config in FAMILIES.items()}
@@ -83,8 +81,6 @@ def test_weights_that_are_not_numbers_are_not_copied(tmp_path: Path, value: floa
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of what transformers says of each family's export."""
-    if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
-        pytest.skip("torch or transformers is not installed")
     place = tmp_path_factory.mktemp("exports")
     for family, config in CONFIGS.items():
         save_weights(place / family, config, _sharp(config))

@@ -11,15 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import training
 from click.testing import CliRunner
 from servers.http import Answer, Fault
 from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
 from servers.internet import Internet
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-import tensorflow as tf
 
 from t5prep import cli
 from t5prep.errors import UsageError

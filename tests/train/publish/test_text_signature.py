@@ -6,18 +6,17 @@ import sys
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-from t5prep.dataset.settings import MARKERS, POLICIES  # noqa: E402
-from t5prep.errors import UsageError  # noqa: E402
-from t5prep.tokens import loading  # noqa: E402
-from t5prep.train.model.architecture import ModelConfig  # noqa: E402
-from t5prep.train.model.weights import random_weights, save_weights  # noqa: E402
-from t5prep.train.predict import predictions  # noqa: E402
-from t5prep.train.publish import export  # noqa: E402
-from t5prep.train.run import run  # noqa: E402
-from tests.featurizing import truncate  # noqa: E402
+from t5prep.dataset.settings import MARKERS, POLICIES
+from t5prep.errors import UsageError
+from t5prep.tokens import loading
+from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.weights import random_weights, save_weights
+from t5prep.train.predict import predictions
+from t5prep.train.publish import export
+from t5prep.train.run import run
+from tests.featurizing import truncate
 
 LENGTH = 12
 TEXTS = [
@@ -29,14 +28,10 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def tensorflow_text():
-    return pytest.importorskip("tensorflow_text", reason="tensorflow_text is not installed")
-
-
+@pytest.mark.extra("tensorflow_text")
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("marker", MARKERS)
-def test_texts_are_encoded_and_cut_as_they_are_prepared(tensorflow_text, policy: str, marker: str) -> None:
+def test_texts_are_encoded_and_cut_as_they_are_prepared(policy: str, marker: str) -> None:
     from t5prep.train.publish.export import TextSignature
 
     tokenizer = loading.load("sample:")
@@ -49,8 +44,9 @@ def test_texts_are_encoded_and_cut_as_they_are_prepared(tensorflow_text, policy:
         assert own == cut + [tokenizer.pad_id] * (LENGTH - len(cut))
 
 
+@pytest.mark.extra("tensorflow_text")
 @pytest.mark.slow
-def test_a_saved_model_answers_texts_as_predict_does(tensorflow_text, tmp_path: Path) -> None:
+def test_a_saved_model_answers_texts_as_predict_does(tmp_path: Path) -> None:
     tokenizer = loading.load("sample:")
     shape = ModelConfig(
         vocab_size=tokenizer.padded_size,

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import Config, ModelConfig, read_config
 from t5prep.train.model.weight_layout import OF_HEADS, of_encoder, weight_layouts

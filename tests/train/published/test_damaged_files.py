@@ -17,8 +17,6 @@ import numpy as np
 import pytest
 from model_formats import Call, LongStorage, pickled, tensor
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts

@@ -8,16 +8,15 @@ from pathlib import Path
 import model_formats
 import numpy as np
 import pytest
+import tensorflow as tf
 from torch_t5 import FAMILIES, LENGTH, draw_batch
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-from t5prep.io import model_files  # noqa: E402
-from t5prep.train.model.architecture import ModelConfig  # noqa: E402
-from t5prep.train.model.forward import forward  # noqa: E402
-from t5prep.train.model.search import generate  # noqa: E402
-from t5prep.train.model.weights import load_weights, random_weights, save_weights  # noqa: E402
-from t5prep.train.published import choosing  # noqa: E402
+from t5prep.io import model_files
+from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.forward import forward
+from t5prep.train.model.search import generate
+from t5prep.train.model.weights import load_weights, random_weights, save_weights
+from t5prep.train.published import choosing
 
 GOLDEN = Path(__file__).parents[2] / "data" / "published"
 PYTORCH = ("bin", "legacy", "sharded")
@@ -38,6 +37,7 @@ def torch_models(torch_t5: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return out
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_format_gives_the_weights_of_every_architecture_bit_for_bit(torch_models: Path, family: str) -> None:
     config, expected = load_weights(torch_models / family)
@@ -51,6 +51,7 @@ def test_every_format_gives_the_weights_of_every_architecture_bit_for_bit(torch_
         assert all(np.allclose(weights[name], expected[name], rtol=tolerance, atol=1e-6) for name in expected), kind
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logits_and_answers_are_those_of_pytorch(torch_models: Path, family: str) -> None:
     config, read = load_weights(torch_models / family / "bin")
@@ -68,6 +69,7 @@ def test_logits_and_answers_are_those_of_pytorch(torch_models: Path, family: str
         assert not ids[:, expected.shape[1] :].any()
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.parametrize("family", ["umt5"])
 def test_layers_as_a_loop_compute_the_same(torch_models: Path, family: str) -> None:
     config, read = load_weights(torch_models / family)

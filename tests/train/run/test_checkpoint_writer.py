@@ -3,19 +3,17 @@
 import threading
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-jax = pytest.importorskip("jax", reason="jax is not installed")
-
-from t5prep.errors import OutputError  # noqa: E402
-from t5prep.train.model.weight_layout import WeightLayout  # noqa: E402
-from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
-from t5prep.train.run import checkpoint_tensors  # noqa: E402
-from t5prep.train.run.checkpoint import State  # noqa: E402
-from t5prep.train.run.checkpoint_tensors import CheckpointWriter  # noqa: E402
-from t5prep.train.runtime.state import Variables  # noqa: E402
+from t5prep.errors import OutputError
+from t5prep.train.model.weight_layout import WeightLayout
+from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.run import checkpoint_tensors
+from t5prep.train.run.checkpoint import State
+from t5prep.train.run.checkpoint_tensors import CheckpointWriter
+from t5prep.train.runtime.state import Variables
 
 LAYOUTS = {"a": WeightLayout((4, 4), stacked_axes=0, stddev=1.0, tensors=("a",))}  # of `variables`
 

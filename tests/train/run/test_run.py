@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files
 from t5prep.tokens import loading

@@ -5,16 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-pytest.importorskip("jax", reason="jax is not installed")
-
-from t5prep.io import signed_files  # noqa: E402
-from t5prep.train.model.weights import random_weights  # noqa: E402
-from t5prep.train.runtime import compiling, probe  # noqa: E402
-from t5prep.train.runtime.devices import open_layout  # noqa: E402
-from t5prep.train.runtime.programs import Program, rows_program  # noqa: E402
-from t5prep.train.runtime.state import put_weights, put_whole_rows  # noqa: E402
+from t5prep.io import signed_files
+from t5prep.train.model.weights import random_weights
+from t5prep.train.runtime import compiling, probe
+from t5prep.train.runtime.devices import open_layout
+from t5prep.train.runtime.programs import Program, rows_program
+from t5prep.train.runtime.state import put_weights, put_whole_rows
 
 ROWS = {"input_ids": np.arange(8, dtype=np.int32).reshape(4, 2)}
 

@@ -4,9 +4,6 @@ import math
 
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-pytest.importorskip("jax", reason="jax is not installed")
-
 from t5prep.errors import T5prepError
 from t5prep.train.runtime import probe
 from t5prep.train.runtime.devices import open_layout

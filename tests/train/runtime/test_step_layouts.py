@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import importlib.util
 import json
 import subprocess
 import sys
@@ -10,10 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-pytest.importorskip("jax", reason="jax is not installed")
-
 import tensorflow as tf
 
 from t5prep.train.model.architecture import ModelConfig
@@ -112,9 +107,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
-    """PyTorch's losses of each model; none where it is not installed."""
-    if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
-        return {}
+    """PyTorch's losses of each model."""
     folder = tmp_path_factory.mktemp("models")
     for model, shape in MODELS.items():
         save_weights(folder / model, shape, random_weights(shape))
@@ -125,6 +118,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     return dict(zip(MODELS, json.loads(done.stdout.splitlines()[-1]), strict=True))
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, theirs: dict[str, list[float]]) -> None:
@@ -134,8 +128,7 @@ def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, 
         )
         for replicas, shard, parts in LAYOUTS[model]
     }
-    if theirs:
-        found["torch"] = theirs[model]
+    found["torch"] = theirs[model]
     for name, own in found.items():
         assert own == pytest.approx(found[1, 1, 1], abs=3e-6), name  # of losses above 5: six units of float32
 

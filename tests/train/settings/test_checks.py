@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.errors import UsageError
 from t5prep.train.settings import checks
 from t5prep.train.settings import config as configs

@@ -11,8 +11,6 @@ from click.testing import CliRunner
 from servers.corpora import publish
 from servers.internet import Internet
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep import cli
 from t5prep.tokens import loading
 from t5prep.train.run import run

@@ -1,14 +1,12 @@
 """A step that does not fit is answered with the settings that would fix it."""
 
+import jax
 import pytest
 
-jax = pytest.importorskip("jax", reason="jax is not installed")
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-from t5prep.errors import T5prepError  # noqa: E402
-from t5prep.train.settings import config as configs  # noqa: E402
-from t5prep.train.step import memory  # noqa: E402
-from t5prep.train.step.memory import Held  # noqa: E402
+from t5prep.errors import T5prepError
+from t5prep.train.settings import config as configs
+from t5prep.train.step import memory
+from t5prep.train.step.memory import Held
 
 GIB = 2**30
 OF_TPU = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 24.26G of 15.75G hbm."

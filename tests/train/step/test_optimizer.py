@@ -2,9 +2,6 @@ import math
 
 import numpy as np
 import pytest
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import tensorflow as tf
 
 from t5prep.train.model.weight_layout import WeightLayout

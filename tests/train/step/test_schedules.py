@@ -1,7 +1,5 @@
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.errors import UsageError
 from t5prep.train.step.schedules import NAMES, schedule
 

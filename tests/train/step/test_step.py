@@ -1,8 +1,5 @@
 import numpy as np
 import pytest
-
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 import tensorflow as tf
 
 from t5prep.errors import UsageError
