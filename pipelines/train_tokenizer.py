@@ -6,17 +6,15 @@ import importlib
 import json
 import multiprocessing
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines import engines, pool
-from t5prep.errors import OutputError, SourceError, T5prepError, UsageError
+from t5prep.errors import OutputError, T5prepError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
-from t5prep.prepare import source_files
 from t5prep.reading import blocks, formats
 from t5prep.reading import columns as text_columns
 from t5prep.reading.blocks import Block
@@ -110,8 +108,7 @@ def train(
     _check_place(out, record=record)
     drawn = draw(source, settings, runner=runner, workers=workers)
     if not drawn.lines:
-        columns = ", ".join(settings.columns) or "text"
-        raise SourceError(f"{source.uri} has no text in {columns}: {drawn.rows:,} rows were read.")
+        raise text_columns.without_texts(source, drawn.rows, columns=settings.columns)
     names = ("vocab_size", "byte_fallback", "split_digits", "character_coverage", "normalization")
     model = _trained_apart(drawn.lines, **{name: getattr(settings, name) for name in names})
     tokenizer = Tokenizer(model, name=str(out))
@@ -149,30 +146,6 @@ def _train_and_send(answer: Connection, lines: Sequence[str], options: Mapping[s
         answer.send(training.train(lines, **options))
     except T5prepError as error:
         answer.send(error)
-
-
-def of_split(source: Resolved, split: str = "") -> Resolved:
-    """Return the source with the files of a split alone ("all": every file); of train, where its files are splits.
-
-    Which files are read is said on stderr. Raises UsageError for a split that is not there.
-    """
-    if split == "all":
-        return source
-    selected = source_files.select(source, any_format=True)
-    there = sorted(selected.splits)
-    if not (split or ("train" in there and len(there) > 1)):
-        return source
-    if split and split not in there:
-        has = f"the splits {', '.join(there)}" if there else "no files that are splits"
-        raise UsageError(f"--split {split}: {source.uri} has {has}. Leave it out, or: --split all")
-    wanted = split or "train"
-    files = tuple(file for file in selected.source.files if file.split == wanted)
-    for message in selected.messages:
-        print(message, file=sys.stderr)
-    if not split:
-        others = ", ".join(name for name in there if name != wanted)
-        print(f"only the split train is read, not {others}: --split all reads every file", file=sys.stderr)
-    return dataclasses.replace(source, files=files)
 
 
 def _training_record(source: Resolved, settings: TrainingSettings, config: Mapping[str, Any]) -> dict[str, Any]:

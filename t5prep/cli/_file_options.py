@@ -2,12 +2,15 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from t5prep.reading import file_options
 from t5prep.reading.file_options import FileOptions
+
+if TYPE_CHECKING:
+    from t5prep.sources import Resolved
 
 
 def options(*, of_data: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -63,3 +66,21 @@ def options(*, of_data: bool = False) -> Callable[[Callable[..., Any]], Callable
 def taken(given: dict[str, Any]) -> FileOptions:
     """Take these options out of those of a command, and return them."""
     return FileOptions(**{field.name: given.pop(field.name) for field in dataclasses.fields(FileOptions)})
+
+
+def split(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds --split, for a command that reads files as they are; it reads `default` without it."""
+    help = f"Of a source whose files are splits; all reads every file  [default: {default}]."
+    return click.option("--split", default="", help=help)
+
+
+def selected(uri: str, split: str, *, options: FileOptions) -> "Resolved":
+    """Return a source with its files of training, or of the split; what is not read is said on stderr."""
+    from t5prep import sources
+    from t5prep.cli import _output
+    from t5prep.reading import source_files
+
+    selection = source_files.select_split(sources.resolve(uri), split, kind=options.format)
+    for message in selection.messages:
+        _output.say(message)
+    return selection.source

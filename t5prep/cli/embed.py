@@ -46,6 +46,7 @@ from t5prep.io.progress import Progress, number_of
     help="Rows of a file  [default: 1024; with --pooling mean or first 16384].",
 )
 @click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
+@_file_options.split("all")
 @_file_options.options(of_data=True)
 @click.option("--limit", type=click.IntRange(min=1), help="Embed only this many rows.")
 @_model_options.trust_code

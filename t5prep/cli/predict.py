@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--as-text", is_flag=True, help="Lines (or a column `input`) are whole inputs, prefix and all.")
 @click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
 @click.option("--jsonl", is_flag=True, help="The same as --format jsonl.")
+@_file_options.split("all")
 @_file_options.options(of_data=True)
 @click.option("--limit", type=click.IntRange(min=1), help="Answer only this many rows.")
 @_model_options.trust_code
@@ -53,7 +54,7 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
       echo "quality: How do I sort a list?" | t5prep predict --model runs/sample --as-text
     """
     import t5prep
-    from t5prep.errors import UsageError
+    from t5prep.errors import SourceError, UsageError
     from t5prep.train.predict import files
 
     if given.pop("as_json"):
@@ -94,6 +95,8 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
     if out:
         went_on = f" ({begun:,} of them written before)" if begun else ""
         _output.say(f"{out}: {number_of(predictions.counts.rows, 'answer')}{went_on}")
+    if 0 < predictions.counts.rows == predictions.counts.missing.total():
+        raise SourceError(f"None of the {predictions.counts.rows:,} rows of {predictions.source.uri} has an input.")
 
 
 WORST, WORST_PRINTED = 20, 5

@@ -54,9 +54,10 @@ def tasks_command(as_json: bool) -> None:
 )
 @click.option("--column", "columns", multiple=True, help="The columns with the text [default: text].")
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Try only this many rows.")
+@_file_options.split("train")
 @_file_options.options()
 @_output.as_json
-def filter_command(filters: tuple[str, ...], source: str | None, as_json: bool, **given: Any) -> None:
+def filter_command(filters: tuple[str, ...], source: str | None, split: str, as_json: bool, **given: Any) -> None:
     """List the filters of `prepare --filter` with their settings, or try some on a corpus.
 
     A FILTER is a name, with settings that differ from its defaults after a colon, or a function in a file of yours.
@@ -65,7 +66,6 @@ def filter_command(filters: tuple[str, ...], source: str | None, as_json: bool, 
     Example:
       t5prep filter gopher:least_words=20,stop_words=0 addresses mine.py:no_menus --try pages.jsonl --column text
     """
-    from t5prep import sources
     from t5prep.errors import UsageError
     from t5prep.reading import columns
     from t5prep.tasks.filters import chain
@@ -75,7 +75,9 @@ def filter_command(filters: tuple[str, ...], source: str | None, as_json: bool, 
         return
     if not filters:
         raise UsageError(f"--try {source}: say which filters to try, as in t5prep filter gopher --try {source}")
-    done = chain.attempt(columns.texts(sources.resolve(source), options=_file_options.taken(given), **given), filters)
+    options = _file_options.taken(given)
+    selected = _file_options.selected(source, split, options=options)
+    done = chain.attempt(columns.texts(selected, options=options, **given), filters)
     if as_json:
         _output.print_json({"source": source, **done.to_json()})
     else:

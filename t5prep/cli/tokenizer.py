@@ -61,7 +61,7 @@ def tokenizer_command() -> None:
     help="SentencePiece's rule.",
 )
 @click.option("--lowercase", is_flag=True, help="Fold case: the rule of that name with _cf.")
-@click.option("--split", default="", help="Of a source whose files are splits [default: train]; all reads every file.")
+@_file_options.split("train")
 @click.option("--lines", default=1_000_000, show_default=True, help="Train on this many distinct lines, drawn by hash.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="What lines are drawn with."
@@ -90,7 +90,6 @@ def train(
     """
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; errors are raised
     from pipelines import train_tokenizer
-    from t5prep import sources
 
     if lowercase and not normalization.endswith("_cf"):
         if normalization == "identity":
@@ -99,7 +98,7 @@ def train(
     settings = train_tokenizer.TrainingSettings(normalization=normalization, files=_file_options.taken(given), **given)
     config = _model_shape(size).to_json()
     trained = train_tokenizer.train(
-        train_tokenizer.of_split(sources.resolve(source), split),
+        _file_options.selected(source, split, options=settings.files),
         settings,
         out=Path(out),
         config=config,
@@ -165,9 +164,10 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20_000, show_default=True, help="Read only this many rows."
 )
+@_file_options.split("train")
 @_file_options.options()
 @_output.as_json
-def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
+def check(tokenizer: str, source: str, split: str, as_json: bool, **given: Any) -> None:
     """See what a tokenizer does to a corpus: unknown tokens, lost characters, texts that change.
 
     The ids are compared with those that transformers gives with the same folder, by its version.
@@ -178,12 +178,12 @@ def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
     Example:
       t5prep tokenizer check sample: --source sample: --column Title --column Body
     """
-    from t5prep import sources
     from t5prep.reading import columns as text_columns
     from t5prep.tokens import audit, loading
 
     loaded = loading.load(tokenizer)
-    texts = text_columns.texts(sources.resolve(source), options=_file_options.taken(given), **given)
+    options = _file_options.taken(given)
+    texts = text_columns.texts(_file_options.selected(source, split, options=options), options=options, **given)
     documents = loading.as_in_transformers(tokenizer, loaded) if importlib.util.find_spec("tokenizers") else {}
     in_transformers = {source: audit.encode_by(document, name=tokenizer) for source, document in documents.items()}
     report = audit.examine(texts, loaded, in_transformers=in_transformers)

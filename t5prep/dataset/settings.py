@@ -7,7 +7,7 @@ from typing import Any
 from t5prep.errors import UsageError
 from t5prep.io.addresses import Address
 from t5prep.reading.file_options import FileOptions, parse_columns, parse_delimiter, parse_escape
-from t5prep.tasks.example import is_split_name
+from t5prep.sources.split_names import is_split_name
 from t5prep.tasks.options import check, flag, option, spelled
 
 TARGETS = ("text", "class", "tags", "labels", "number", "tokens")

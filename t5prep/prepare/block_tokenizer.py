@@ -40,7 +40,7 @@ from t5prep.reading.rows import Row
 from t5prep.sources import split_names
 from t5prep.tasks import example_table, registry
 from t5prep.tasks import task as task_columns
-from t5prep.tasks.example import Example, is_split_name, problem
+from t5prep.tasks.example import Example, problem
 from t5prep.tasks.example_table import Inputs
 from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.task import ChosenTask
@@ -68,7 +68,7 @@ class BlockExamples:
         Those that the template describes come first. Raises SourceError for a missing column, TaskError if the task
         fails at a row.
         """
-        if block.columns and (lacks := task_columns.missing(self._wanted, block.columns)):
+        if block.columns and (lacks := rows.missing(self._wanted, block.columns)):
             raise SourceError(f"{block.file.name} has no column {lacks}")
         read = columns.read(block, names=self.columns)
         tables, left = [], np.ones(len(read.numbers), bool)
@@ -151,7 +151,7 @@ class BlockExamples:
 def _split(text: str, column: str) -> str:
     """Return the split that the text of a column names. Raises Reject if it names none."""
     split = split_names.split_of_word(text)
-    if not is_split_name(split):
+    if not split_names.is_split_name(split):
         raise Reject(f"no split: {text!r:.60} in {column}")
     return split
 
@@ -160,7 +160,7 @@ def _splits(texts: pa.LargeStringArray) -> pa.StringArray:
     """Return the split that each text names, null where it names none."""
     coded = texts.dictionary_encode()
     words = [split_names.split_of_word(text) for text in coded.dictionary.to_pylist()]
-    splits = pa.array([word if is_split_name(word) else None for word in words], pa.string())
+    splits = pa.array([word if split_names.is_split_name(word) else None for word in words], pa.string())
     return splits.take(coded.indices)
 
 

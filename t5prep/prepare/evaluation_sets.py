@@ -19,7 +19,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, UsageError
 from t5prep.prepare.near_duplicates import sketches as shingling
 from t5prep.prepare.near_duplicates.sketches import shingles
-from t5prep.reading import blocks, encodings, formats
+from t5prep.reading import blocks, encodings, formats, source_files
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile
 
@@ -62,13 +62,18 @@ def _prepared(data: str, *, split: str = "") -> Iterator[str]:
 
 
 def _raw(data: str, settings: Settings) -> Iterator[str]:
-    resolved = sources.resolve(data)
-    if not resolved.files:
-        raise SourceError(f"--decontaminate {data}: it has no files.")
-    for file in resolved.files:
+    selected = source_files.select_split(sources.resolve(data), otherwise=source_files.EVALUATION)
+    for message in selected.messages:
+        print(f"--decontaminate {data}: {message}", file=sys.stderr)
+    has_text = False
+    for file in selected.source.files:
         for block in blocks.scan(file, _format_of(file, settings)):
             for row in blocks.read(block):
-                yield from _texts(row.record)
+                for text in _texts(row.record):
+                    has_text = True
+                    yield text
+    if not has_text:
+        raise SourceError(f"--decontaminate {data}: no row of it has a text. Name another set, or leave it out.")
 
 
 def _format_of(file: RawFile, settings: Settings) -> Format:
@@ -128,7 +133,8 @@ class Leaks:
         of = np.searchsorted(hashed.begins, hits, side="right") - 1
         for text, first in zip(*np.unique(of, return_index=True), strict=True):
             begin = int(hits[first] - hashed.begins[text])
-            shared = " ".join(shingling.words_of(texts[text])[begin : begin + self.words])
+            edges = shingling.word_edges(texts[text])[begin : begin + self.words]
+            shared = " ".join(texts[text][edges[0][0] : edges[-1][1]].split())
             reasons[text] = f'leak: "{shared}" is in {self.names[self.sets[place[hits[first]]]]}'
         return reasons
 

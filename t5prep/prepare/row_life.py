@@ -27,10 +27,10 @@ from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, SourceError, T5prepError
 from t5prep.io import addresses, paths, trusted_code
-from t5prep.prepare import placement, record_counts, row_limit, source_files
+from t5prep.prepare import placement, record_counts, row_limit
 from t5prep.prepare.block_tokenizer import BlockExamples, BlockTokenizer
 from t5prep.prepare.sort_blocks import BlockSorter
-from t5prep.reading import blocks, text_rows
+from t5prep.reading import blocks, source_files, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
 from t5prep.sources import RawFile, raw
@@ -357,7 +357,7 @@ class Lives:
         there = sources.resolve_all(
             uris, include=self._task.files, progress=False, ignore_card=bool(settings.split_files)
         )
-        selected = source_files.select_for_task(there, self._task, vars(settings)).source
+        selected = row_limit.select_files(there, self._task, vars(settings)).source
         by_name = {file.name: file for file in (*there.files, *selected.files)}
         for file in said.files:
             if file.name not in by_name:

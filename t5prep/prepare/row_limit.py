@@ -1,14 +1,26 @@
-"""Read only some rows: the first of each split, where files are splits themselves, else the first of all."""
+"""Choose the files that a preparation reads, and with a limit their rows: the first of each split, or of all files."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from t5prep.dataset.settings import Settings
-from t5prep.prepare import source_files
-from t5prep.reading import blocks
+from t5prep.reading import blocks, source_files
 from t5prep.reading.blocks import BLOCK_BYTES, Block, Pair
-from t5prep.sources import RawFile
+from t5prep.sources import RawFile, Resolved
 from t5prep.tasks.task import ChosenTask, Corpus
+
+
+def select_files(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) -> source_files.Selection:
+    """Return the files of a source that a preparation reads; given: some fields of Settings, or all of them."""
+    return source_files.select(
+        source,
+        kind=given.get("format") or task.task.corpus.format,
+        split_files=given.get("split_files") or (),
+        skip_files=given.get("skip_files") or (),
+        draw_splits=bool(given.get("splits") or given.get("split_column")),
+        any_format=bool(task.pairs),
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 import collections
 import dataclasses
-import itertools
-import json
 import re
 import shlex
 import sys
@@ -18,16 +16,17 @@ import pyarrow.compute as pc
 from t5prep.dataset.settings import OF_HEADS, Settings, row_counts
 from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.io import atomic_files
-from t5prep.prepare import earlier_datasets, placement, row_limit, source_files
+from t5prep.prepare import earlier_datasets, placement, row_limit
 from t5prep.prepare.block_tokenizer import BlockExamples
 from t5prep.prepare.row_limit import LimitedFile
 from t5prep.prepare.sorted_pairs import SortedPairs
-from t5prep.reading import blocks, formats, json_documents, rows
+from t5prep.reading import blocks, column_checks, formats, json_documents, rows, source_files
 from t5prep.reading.blocks import Block, Pair
+from t5prep.reading.file_options import FileOptions
+from t5prep.reading.rows import Column
 from t5prep.sources import RawFile, Resolved, split_names
 from t5prep.tasks import example_table, labels
 from t5prep.tasks import options as task_options
-from t5prep.tasks import task as task_columns
 from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.task import ChosenTask, Masks, Mixture, Spans
@@ -38,11 +37,7 @@ from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
 # A column with more different values is text, not the name of a class.
 MOST_CLASSES = 1_000
-# At the beginning of a file whose rows need not have all columns: about 32 MiB of it.
-BLOCKS_LOOKED_AT = 16
 KINDS = OF_HEADS[1:]
-# So many files of each split are opened before any work, to look for the columns.
-FILES_LOOKED_AT = 8
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -61,7 +56,7 @@ def decide(
 
     Raises UsageError, SourceError or TokenizerError if they do not go together.
     """
-    given = source_files.with_card_options(source, given)
+    given = with_card_options(source, given)
     source = with_labelled_files(with_splits(source, task, given), task, given)
     task = with_label_names(definition, task, source=source, given=given)
     settings = whole(task, source=source, **given)
@@ -70,6 +65,13 @@ def decide(
         settings = whole(task, source=source, **given)
     settings = with_tokenizer(settings, task, tokenizer)
     check_source(settings, task, source=source, tokenizer=tokenizer)
+    splits = set(source_files.splits_of(source.files).values())
+    if settings.splits is None and settings.held_out is None and "train" in splits and "validation" not in splits:
+        print(
+            f"the files are the splits {', '.join(sorted(splits))}: none is validation, so training will not be evaluated. "
+            "To hold out some rows of train for it: --held-out 0.05",
+            file=sys.stderr,
+        )
     return Decided(with_counted_splits(settings, task, source=source), task, source)
 
 
@@ -230,56 +232,38 @@ def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, toke
     for element in elements:
         split = blocks.files(element)[0].split
         looked_at[split] += 1
-        if looked_at[split] <= FILES_LOOKED_AT:
+        if looked_at[split] <= column_checks.FILES_LOOKED_AT:
             _check_columns(element, wanted, settings, task, is_alone=len(elements) == 1)
 
 
 def _check_columns(
     element: RawFile | Pair,
-    wanted: Sequence[task_columns.Column],
+    wanted: Sequence[Column],
     settings: Settings,
     task: ChosenTask,
     *,
     is_alone: bool,
 ) -> None:
-    """Raise SourceError if the columns of a file or pair lack one that is wanted.
-
-    In JSON lines a key may be left out of many rows, so many are looked at.
-    """
-    name, columns = blocks.files(element)[0].name, dict[str, None]()
-    for block in itertools.islice(row_limit.scan(LimitedFile(element), settings, task.task.corpus), BLOCKS_LOOKED_AT):
-        named = formats.detect(name, kind=settings.format, otherwise="text").kind
-        if named == "tsv" and block.format.kind == "csv" and not columns:
-            print(f"{name} has quotes as CSV has them, and is read so (--format tsv keeps them)", file=sys.stderr)
-        columns |= dict.fromkeys(blocks.column_names(block))
-        missing = task_columns.missing(wanted, tuple(columns)) if columns else ""
-        if columns and not missing:
-            _check_paths(block, task_columns.names(wanted), name=name)
-            return
-        if block.columns:
-            break
-    if columns:
+    """Raise SourceError if the columns of a file or pair lack one that is wanted."""
+    name = blocks.files(element)[0].name
+    scanned = row_limit.scan(LimitedFile(element), settings, task.task.corpus)
+    missing, block, advice = column_checks.find_missing(scanned, wanted, name=name)
+    named = formats.detect(name, kind=settings.format, otherwise="text").kind
+    if block and named == "tsv" and block.format.kind == "csv":
+        print(f"{name} has quotes as CSV has them, and is read so (--format tsv keeps them)", file=sys.stderr)
+    if block and missing:
         record = next((row.record for row in blocks.read(block) if row.record), {})
         if not settings.records and (path := json_documents.suggest(record)):
             raise SourceError(
                 f'{name} is one JSON document, with {", ".join(record)}. Say where its rows are: --records "{path}"'
             )
-        instead = "" if is_alone else f" To leave the file out: --skip-files {shlex.quote(name)}"
-        if formats.family(name) == "text" and settings.format != "document":
+        if is_alone or advice:
+            instead = ""
+        elif block.format.kind == "text":
             instead = " Where each file is a row, it has the columns text, folder and file: --format document"
+        else:
+            instead = f" To leave the file out: --skip-files {shlex.quote(name)}"
         raise SourceError(f"{name} has no column {missing}{instead}")
-
-
-def _check_paths(block: Block, names: Sequence[str], *, name: str) -> None:
-    """Raise SourceError where a name leads into a column, and to nothing in all rows of a block."""
-    paths = [path for path in names if rows.is_path(path) and path not in block.columns]
-    records = [row.record for row in blocks.read(block, columns=names) if row.record] if paths else []
-    for path in paths:
-        lacking = [rows.lacks(record, path) for record in records]
-        if lacking and all(lacking) and (value := records[0].get(rows.root(path))) is not None:
-            raise SourceError(
-                f'{name} has no column "{path}"; {rows.root(path)} is {json.dumps(value, default=str)[:80]}'
-            )
 
 
 def _column_of_classes(options: Mapping[str, Any]) -> str:
@@ -365,6 +349,23 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
     return definition.choose({**options, "label_map": ",".join(f"{name}={name}" for name in names)})
 
 
+def with_card_options(source: Resolved, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return some fields of Settings, with those that the card of a source gives and the user does not; these are said on stderr.
+
+    Raises SourceError for what a card says and no field can say.
+    """
+    names = {field.name: field.name for field in dataclasses.fields(FileOptions)} | {"column_names": "columns"}
+    options = FileOptions(**{own: given[name] for own, name in names.items() if given.get(name)})
+    completed = formats.with_card(options, source)
+    fields = dict(given)
+    for own, name in names.items():
+        if (value := getattr(completed, own)) != getattr(options, own):
+            fields[name] = value
+            shown_value = "tab" if value == "\t" else value
+            print(f"as the card says: {task_options.spelled(name, shown_value)}", file=sys.stderr)
+    return fields
+
+
 def with_splits(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) -> Resolved:
     """Return a source with the files that are read, each with its split; what is not read is said on stderr.
 
@@ -372,7 +373,7 @@ def with_splits(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) ->
 
     Raises UsageError or SourceError if splits cannot be told.
     """
-    selected = source_files.select_for_task(source, task, given)
+    selected = row_limit.select_files(source, task, given)
     for message in selected.messages:
         print(message, file=sys.stderr)
     if selected.splits and "train" not in selected.splits:
@@ -398,9 +399,9 @@ def with_labelled_files(source: Resolved, task: ChosenTask, given: Mapping[str, 
         if file.split not in ("", "train", *is_known):
             block = next(row_limit.scan(LimitedFile(file), settings, task.task.corpus), None)
             columns = block.columns if block else ()
-            if columns and (lacks := task_columns.missing(task.columns.targets, columns)):
+            if columns and (lacks := rows.missing(task.columns.targets, columns)):
                 inputs = [column for column in task.columns.all if column not in task.columns.targets]
-                if not task_columns.missing(inputs, columns):
+                if not rows.missing(inputs, columns):
                     unlabelled[file.name] = lacks
                     continue
             is_known.add(file.split)

@@ -1,8 +1,10 @@
 """Read the rows of a block as columns, without a Python object for each row where Arrow can read them."""
 
 import codecs
+import collections
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep.errors import SourceError
-from t5prep.reading import blocks, formats, parquet_rows, text_rows
+from t5prep.reading import blocks, column_checks, formats, parquet_rows, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.file_options import FileOptions
 from t5prep.reading.parquet_rows import Part
-from t5prep.reading.rows import Record, Row, root
+from t5prep.reading.rows import Record, Row, as_text, root
 from t5prep.sources import Resolved
 
 
@@ -197,14 +199,16 @@ def _numbers(block: Block) -> np.ndarray:
 
 
 def texts_of(record: Record, *, columns: Sequence[str]) -> Iterator[str]:
-    """Yield the texts of a row: those of the columns named, else of its column `text`, where it has them.
+    """Yield the texts of a row: those of the columns named, else of its column `text`, where it has them; of a list, each one.
 
-    >>> list(texts_of({"text": "a", "n": 1}, columns=()))
-    ['a']
+    >>> list(texts_of({"text": ["a", "b"], "n": 1}, columns=("text", "n")))
+    ['a', 'b', '1']
     """
     for column in columns or ("text",):
-        if isinstance(value := record.get(column), str) and value:
-            yield value
+        value = record.get(column)
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(each, Mapping) and (text := as_text(each)):
+                yield text
 
 
 def texts(
@@ -216,32 +220,56 @@ def texts(
 ) -> Iterator[str]:
     """Yield the texts of the first `limit` rows of a source, in order; rows that cannot be read are skipped.
 
-    Raises SourceError for a missing column.
+    Raises SourceError for a missing column, and at the end if no row has a text.
     """
     check(source, columns=columns, options=options)
     left, options = math.inf if limit is None else limit, formats.with_card(options, source)
+    count, has_text = 0, False
+    reasons = collections.Counter[str]()
     for block in (block for file in source.files for block in blocks.scan_element(file, options)):
         if left < block.rows:
             block = block.head(int(left))
         for row in read(block, names=tuple(columns) or ("text",)).rows():
-            yield from texts_of(row.record or {}, columns=columns)
+            count += 1
+            found = list(texts_of(row.record or {}, columns=columns))
+            if not found:
+                reasons[row.reason or _no_text(row.record or {}, columns)] += 1
+            has_text |= bool(found)
+            yield from found
         left -= block.rows
         if not left:
-            return
+            break
+    if not has_text:
+        raise without_texts(source, count, columns=columns, reasons=reasons)
+
+
+def _no_text(record: Record, columns: Sequence[str]) -> str:
+    """Return why a row has no text in some columns."""
+    for name in columns or ("text",):
+        if isinstance(value := record.get(name), Mapping) and value:
+            return f"not text: {name} is an object, whose parts are columns too, as {name}.{next(iter(value))}"
+    return "empty text"
+
+
+def without_texts(
+    source: Resolved, count: int, *, columns: Sequence[str] = (), reasons: Mapping[str, int] = MappingProxyType({})
+) -> SourceError:
+    """Return the error of a source of which no row has a text; reasons: why rows have none, each with its number of rows."""
+    most = collections.Counter(reasons).most_common(3)
+    why = f": {', '.join(f'{reason} ({number:,})' for reason, number in most)}" if most else ""
+    place = f" in {', '.join(columns)}" if columns else ""
+    return SourceError(
+        f"None of the {count:,} rows of {source.uri} has a text{place}{why}. Name the column that has it: --column NAME"
+    )
 
 
 def check(source: Resolved, *, columns: Sequence[str], options: FileOptions) -> None:
-    """Check that a source has these columns, before any work. Raises SourceError."""
+    """Check that a source has these columns, before any work: in its first files. Raises SourceError."""
     if not source.files:
         raise SourceError(f"{source.uri} has no files.")
-    first = source.files[0]
-    block = next(blocks.scan_element(first, formats.with_card(options, source)), None)
-    if block is None:
-        raise SourceError(f"{first.name} is empty.")
-    names = blocks.column_names(block)
-    for column in columns or ("text",):
-        if column not in names:
-            raise SourceError(
-                f'{first.name} has no column "{column}"; it has {", ".join(names)}. '
-                "Say which hold the text: --column NAME"
-            )
+    for file in source.files[: column_checks.FILES_LOOKED_AT]:
+        scanned = blocks.scan_element(file, formats.with_card(options, source))
+        lacking = column_checks.find_missing(scanned, tuple(columns) or ("text",), name=file.name)
+        if lacking.column:
+            otherwise = "" if lacking.advice else " Say which hold the text: --column NAME"
+            raise SourceError(f"{file.name} has no column {lacking.column}{otherwise}")

@@ -148,15 +148,17 @@ def detect(
 
 
 def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str], list[str]]:
-    """Return the names of files with rows, and those of documents about them; none are documents where `kind` is given.
+    """Return the names of files with rows, and those of documents about them; `kind` is the format that the user names.
 
-    >>> without_documents(["LICENSE", "a.csv", "README.txt", "notes"])
-    (['a.csv', 'notes'], ['LICENSE', 'README.txt'])
+    >>> without_documents(["LICENSE", "a.csv", "README.txt", "notes", "b.md"])
+    (['a.csv', 'notes'], ['LICENSE', 'README.txt', 'b.md'])
+    >>> without_documents(["README.md", "a.md", "b.html"], kind="document")
+    (['a.md', 'b.html'], ['README.md'])
     """
-    documents = [name for name in names if METADATA.search(name) or _PAPERS.search(name)] if not kind else []
+    documents = [name for name in names if METADATA.search(name) or (not kind and _PAPERS.search(name))]
     known = set(documents)
     rows = [name for name in names if name not in known]
-    return (rows, documents) if any(_kind(name) for name in rows) else (list(names), [])
+    return (rows, documents) if any(kind or _kind(name) for name in rows) else (list(names), [])
 
 
 def check_names(names: Sequence[str], *, uri: str) -> None:

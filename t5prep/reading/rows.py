@@ -6,13 +6,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from t5prep.errors import Reject
+from t5prep.errors import Reject, did_you_mean
 
 if TYPE_CHECKING:  # formats load pyarrow, and every command loads this module
     from t5prep.reading.formats import Format
 
 # One row as in its source: column name → value.
 Record = Mapping[str, Any]
+# A column: its name, or its names in different editions of a corpus, of which the first present one is read; "" at the
+# end means that the column may be missing.
+Column = str | tuple[str, ...]
+
+
+# The first line of a table without names is a row, which may be long.
+_SHOWN = 80
 
 
 class Row(NamedTuple):
@@ -29,6 +36,29 @@ class Row(NamedTuple):
     def blank(self) -> bool:
         """Check whether this row is blank."""
         return self.record is None and not self.reason
+
+
+def alternatives(column: Column) -> tuple[str, ...]:
+    """Return the names that a column may have."""
+    return (column,) if isinstance(column, str) else column
+
+
+def missing(columns: Sequence[Column], there: Sequence[str], *, advice: str = "") -> str:
+    """Return the first column that is missing under all its names, and the present columns, as the end of a sentence.
+
+    Returns "" when none is missing. A sentence of `advice` stands in the place of a name that may be meant.
+
+    >>> missing([("sentence", "text"), "label", ("idx", "")], ["id", "label"])
+    '"sentence" or "text"; it has id, label.'
+    >>> missing(["catgory"], ["category", "text"])
+    '"catgory"; it has category, text. Did you mean "category"?'
+    """
+    for column in columns:
+        names = alternatives(column)
+        if not any(name in ("", *there) or root(name) in there for name in names):
+            quoted = " or ".join(f'"{name}"' for name in names)
+            return f"{quoted}; it has {', '.join(name[:_SHOWN] for name in there)}.{advice or did_you_mean(names[0], there)}"
+    return ""
 
 
 def root(name: str) -> str:

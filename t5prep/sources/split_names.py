@@ -32,6 +32,15 @@ _NAME = re.compile(r"\w+(\.\w+)*")
 _HINT = re.compile(r"train|valid|dev|test|eval|hold.?out|held.?out|unsupervised|split", re.IGNORECASE)
 
 
+def is_split_name(name: str) -> bool:
+    """Check whether a text can name a split, which is part of the names of files.
+
+    >>> is_split_name("validation_2"), is_split_name("../train"), is_split_name("")
+    (True, False, False)
+    """
+    return name.replace("_", "").replace("-", "").isalnum()
+
+
 class Splits(NamedTuple):
     """The split of each file that has one, and the names of the other files."""
 

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any, Final
 
+from t5prep.sources.split_names import is_split_name
+
 
 class _Eos:
     """Mark the end-of-sequence token between two fields: it is a token, never the text `</s>`."""
@@ -49,15 +51,6 @@ def text_of(inputs: str | tuple[Part, ...]) -> str:
         return inputs
     texts = (part.text if isinstance(part, Protected) else part for part in inputs)
     return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def is_split_name(name: str) -> bool:
-    """Check whether a text can name a split, which is part of the names of files.
-
-    >>> is_split_name("validation_2"), is_split_name("../train"), is_split_name("")
-    (True, False, False)
-    """
-    return name.replace("_", "").replace("-", "").isalnum()
 
 
 def problem(example: Any) -> str:

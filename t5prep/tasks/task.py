@@ -7,14 +7,11 @@ from typing import Any, NamedTuple
 
 from t5prep.errors import Reject, TaskError, did_you_mean
 from t5prep.reading import rows
-from t5prep.reading.rows import Record
+from t5prep.reading.rows import Column, Record
 from t5prep.tasks import labels
 from t5prep.tasks import options as task_options
 from t5prep.tasks.example import EOS, Example, Part, Protected, _Eos
 
-# A column: its name, or its names in different editions of a corpus, of which the first present one is read; "" at the
-# end means that the column may be missing.
-Column = str | tuple[str, ...]
 OF_TOKENS = ("loss", "perplexity", "token_accuracy")
 # What a task may name as its metrics: what `train/evaluate/metrics.py` computes of answers, and of their tokens.
 METRICS = (
@@ -49,7 +46,7 @@ class Columns:
             if not isinstance(value, Sequence):
                 raise TypeError(f"{name} of Columns is a {type(value).__name__}, and not a list of names")
         for column in self.all:
-            if not (_is_texts(_alternatives(column)) and column):
+            if not (_is_texts(rows.alternatives(column)) and column):
                 raise TypeError(f"a column is {column!r}, and not a name")
 
     @property
@@ -69,7 +66,7 @@ class Columns:
         {'sentence': 'text', 'label': 'label'}
         """
         found = {}
-        for alternatives in map(_alternatives, self.all):
+        for alternatives in map(rows.alternatives, self.all):
             name = next((name for name in alternatives if name in there), None)
             if name is None:
                 return None
@@ -86,50 +83,13 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
 
 
-def _alternatives(column: Column) -> tuple[str, ...]:
-    return (column,) if isinstance(column, str) else column
-
-
 def names(columns: Sequence[Column]) -> tuple[str, ...]:
     """Return all names that columns may have.
 
     >>> names([("sentence", "text"), "label", ("idx", "")])
     ('sentence', 'text', 'label', 'idx')
     """
-    return tuple(name for column in columns for name in _alternatives(column) if name)
-
-
-def missing(columns: Sequence[Column], there: Sequence[str]) -> str:
-    """Return the first column that is missing under all its names, and the present columns, as the end of a sentence.
-
-    Returns "" when none is missing.
-
-    >>> missing([("sentence", "text"), "label", ("idx", "")], ["id", "label"])
-    '"sentence" or "text"; it has id, label.'
-    >>> missing(["catgory"], ["category", "text"])
-    '"catgory"; it has category, text. Did you mean "category"?'
-    """
-    for column in columns:
-        alternatives = _alternatives(column)
-        if not any(name in ("", *there) or rows.root(name) in there for name in alternatives):
-            quoted = " or ".join(f'"{name}"' for name in alternatives)
-            meant = _divided_otherwise(there) or did_you_mean(alternatives[0], there)
-            return f"{quoted}; it has {', '.join(there)}.{meant}"
-    return ""
-
-
-def _divided_otherwise(there: Sequence[str]) -> str:
-    """Return a sentence about a table that is read as one column because other characters than expected divide it.
-
-    >>> _divided_otherwise(["question;label"]), _divided_otherwise(["question", "label;"])
-    (' Say what divides its columns: --delimiter ";"', '')
-    """
-    if len(there) != 1:
-        return ""
-    if "\t" in there[0]:
-        return " Its columns are divided by tabs: --format tsv"
-    divider = next((one for one in ";|" if one in there[0]), "")
-    return f' Say what divides its columns: --delimiter "{divider}"' if divider else ""
+    return tuple(name for column in columns for name in rows.alternatives(column) if name)
 
 
 # Describe a task by its columns, so that thousands of rows become examples at once (example_table.py).

@@ -222,6 +222,7 @@ def predict(
     column_names: str = "",
     records: str = "",
     limit: int | None = None,
+    split: str = "",
     long: str = "",
     checkpoint: str = "best",
     batch: int = 16,
@@ -251,6 +252,7 @@ def predict(
         column_names: Names of the columns of a table that does not begin with them, as "text,label".
         records: Where JSON documents have their rows, such as "data[].items[]".
         limit: Answer only this many rows.
+        split: Of a source whose files are splits, the one to read; "" or "all" for every file.
         long: What to do with inputs that are too long: "cut" as in training, "split" into parts, or "refuse"; "" for
             what suits the task.
         checkpoint: Of a run: "best", "last", or a step's number.
@@ -287,7 +289,7 @@ def predict(
             model,
             source,
             which=checkpoint,
-            reading=Reading(task, as_text, files, limit),
+            reading=Reading(task, as_text, files, limit, split),
             generation=Generation(**generation),
             batch=batch,
             long=long,
@@ -321,6 +323,7 @@ def embed(
     column_names: str = "",
     records: str = "",
     limit: int | None = None,
+    split: str = "",
     checkpoint: str = "best",
     tokenizer: str = "",
     trust_code: bool = False,
@@ -355,6 +358,7 @@ def embed(
         column_names: Names of the columns of a table that does not begin with them, as "text,label".
         records: Where JSON documents have their rows, such as "data[].items[]".
         limit: Embed only this many rows.
+        split: Of a source whose files are splits, the one to read; "" or "all" for every file.
         checkpoint: Of a run: "best", "last", or a step's number.
         tokenizer: The tokenizer, to replace the model's own.
         trust_code: Whether to execute the Python file of a task that came with the model, though this user has never run it.
@@ -384,7 +388,7 @@ def embed(
             model,
             source,
             which=checkpoint,
-            reading=Reading(task, False, files, limit),
+            reading=Reading(task, False, files, limit, split),
             column=column or (INPUT if texts else ""),
             output=output,
             length=length,

@@ -125,6 +125,8 @@ NAMED_WITH_THEIR_OWNER = {
     },  # what is judged
     "t5prep/train/publish/export.py": {"--filter", "--no-deps"},
     "t5prep/train/step/memory.py": {"--input-length"},
+    # With prepare one says what each file is; the other commands have one split to choose.
+    "t5prep/reading/source_files.py": {"--skip-files", "--split-files", "--split"},
     # Of several sources, of pairs of files, and of files without an ending: only `prepare` has them.
     **{
         key: {"--source"}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from preparing import bytes_of, prepared, rejected
 
-from t5prep.errors import T5prepError, UsageError
+from t5prep.errors import SourceError, T5prepError, UsageError
 from t5prep.prepare import evaluation_sets
 
 CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}
@@ -46,7 +46,7 @@ def test_rows_that_share_a_run_of_words_with_a_raw_set_are_rejected(
     shared = " ".join(_text(1000).split()[10:23])
     assert {line["id"]: line["reason"] for line in rejected(tmp_path / "out")} == {
         "thirteen": f'leak: "{shared}" is in {held_out}',
-        "short": f'leak: "what is it called" is in {held_out}',
+        "short": f'leak: "What IS it, called" is in {held_out}',
     }
     assert made.rejected_tokens["leak"] > 13
 
@@ -144,3 +144,18 @@ def test_unknown_tokens_of_a_prepared_set_are_said(tmp_path: Path, capsys: pytes
         assert {line["id"] for line in rejected(tmp_path / f"out-{name.suffix}")} == found
         message = capsys.readouterr().err
         assert (f"--decontaminate {held}" in message) == (name == tmp_path / "held")
+
+
+def test_of_a_raw_set_in_splits_the_rows_for_evaluation_are_compared(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder := tmp_path / "eval").mkdir()
+    _write(folder / "train.jsonl", {"a": _text(0)})
+    _write(folder / "test.jsonl", {"a": _text(1)})
+    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(folder),), **CHOICES)
+    assert {line["id"] for line in rejected(tmp_path / "out")} == {"id1"}
+    assert f"--decontaminate {folder}: only test is read, not train" in capsys.readouterr().err
+    assert made.rejected == {"leak": 1}
+    (folder / "none.jsonl").write_text('{"n": 1}\n')
+    with pytest.raises(SourceError, match="no row of it has a text"):
+        prepared(corpus, tmp_path / "no", tokenizer="sample:", decontaminate=(str(folder / "none.jsonl"),), **CHOICES)

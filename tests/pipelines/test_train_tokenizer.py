@@ -187,19 +187,15 @@ def test_a_tokenizer_that_was_trained_otherwise_is_never_replaced(text: Path, tm
     assert (code, "nothing says how it was trained" in output) == (1, True)
 
 
-def test_of_a_source_with_splits_only_train_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, text in (("train", "these words are for training"), ("validation", "held out words")):
-        (tmp_path / f"{name}.txt").write_text(f"{text}\n")
-    source = sources.resolve(str(tmp_path))
-    assert [file.name for file in train_tokenizer.of_split(source).files] == ["train.txt"]
-    assert "only the split train is read, not validation" in capsys.readouterr().err
-    assert [file.name for file in train_tokenizer.of_split(source, "validation").files] == ["validation.txt"]
-    assert train_tokenizer.of_split(source, "all") == source
-    with pytest.raises(UsageError, match=r"--split test: .* has the splits train, validation"):
-        train_tokenizer.of_split(source, "test")
-    alone = sources.resolve(str(tmp_path / "train.txt"))
-    assert train_tokenizer.of_split(alone) == alone
-    assert capsys.readouterr().err == ""
+def test_of_a_source_with_splits_only_train_is_read(tmp_path: Path) -> None:
+    (source := tmp_path / "source").mkdir()
+    for name in ("train", "validation"):
+        (source / f"{name}.txt").write_text("\n".join(f"{name} {line}" for line in LINES))
+    given = ["tokenizer", "train", "--source", str(source), "--out", str(tmp_path / "out"), "--vocab-size", "300"]
+    result = CliRunner().invoke(main, given)
+    assert "only train is read, not validation: --split all reads every file" in result.output
+    trained_on = json.loads((tmp_path / "out" / "t5prep_training.json").read_text())
+    assert [name for name, _ in trained_on["source"]["files"]] == ["train.txt"]
 
 
 def test_case_is_folded_where_it_is_asked_for(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Sketch a block for the search of near-duplicates: shingles of its texts, MinHashes of those, LSH bands of these."""
 
+import bisect
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
 import re
 import unicodedata
@@ -69,13 +71,20 @@ def shingles(texts: Sequence[str], *, words: int) -> Shingles:
     return Shingles(runs[:written], run_begins)
 
 
-def words_of(text: str) -> list[str]:
-    """Return the words of a text, as shingles are made of them.
+def word_edges(text: str) -> list[tuple[int, int]]:
+    """Return where each word of a text begins and ends in it; words are those that shingles are made of.
 
-    >>> words_of("Don't “go”!"), words_of("?!")
-    (['don', 't', 'go'], ['?!'])
+    >>> [text[begin:end] for text in ("Don't “go”!", "?!", "《ﬁre》 今天") for begin, end in word_edges(text)]
+    ['Don', 't', 'go', '?!', 'ﬁre', '今', '天']
     """
-    return _WORD.findall(folded(text)) or _SIGNS.findall(folded(text))
+    # A character and the marks behind it are folded alike in any text.
+    places = [i for i in range(len(text)) if text.isascii() or not (i and unicodedata.combining(text[i]))] + [len(text)]
+    parts = [text.lower()] if text.isascii() else [folded(text[begin:end]) for begin, end in itertools.pairwise(places)]
+    ends = range(1, len(text) + 1) if text.isascii() else list(itertools.accumulate(map(len, parts)))
+    plain = "".join(parts)
+    found = list(_WORD.finditer(plain)) or list(_SIGNS.finditer(plain))
+    of = [(bisect.bisect_right(ends, word.start()), bisect.bisect_left(ends, word.end())) for word in found]
+    return [(places[first], places[last + 1]) for first, last in of]
 
 
 def folded(text: str) -> str:

@@ -20,6 +20,7 @@ from t5prep import sources
 from t5prep.dataset import targets
 from t5prep.errors import Reject, UsageError
 from t5prep.io import atomic_files, gcs, signals
+from t5prep.reading import columns
 from t5prep.sources import Resolved
 from t5prep.tokens import loading
 from t5prep.train.embed import sentence_recipe
@@ -101,8 +102,8 @@ class Embedding:
         for name, number, least in (("batch", batch, 1), ("length", length, 0), ("shard-rows", rows, 0)):
             if number < least:
                 raise UsageError(f"--{name} is {number}, and must be at least {max(least, 1)}.")
-        self.source = sources.resolve(source) if isinstance(source, str) else source
         self._named = isinstance(source, str)
+        source = sources.resolve(source) if isinstance(source, str) else source
         files = run.files_of(model)
         recipe = sentence_recipe.read(files) if files else None
         output, self._recipe = _choose(model, recipe, output)
@@ -114,12 +115,15 @@ class Embedding:
         if own := self._recipe:
             asking = dataclasses.replace(asking, to_inputs=lambda record: own.prepare(make(record)))
         self.rows = Rows(
-            self.source,
+            source,
             asking,
             reading=reading,
             trained=manifest.settings if manifest else None,
             option="--column NAME",
         )
+        self.source = self.rows.source
+        if self.rows.note:
+            say(self.rows.note)
         self._filters = manifest.settings.filter if manifest else ()
         self._opened, self._reading, self._column = opened, reading, column
         self._words = opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
@@ -188,14 +192,11 @@ class Embedding:
         return Embedded(out, **totals, width=self.width, files=len(shards), kept=kept, missing=dict(missing))
 
     def _check_texts(self, texts: Sequence[_Text]) -> None:
-        """Raise UsageError if no row of a whole source has a text."""
+        """Raise SourceError if no row of a whole source has a text."""
         if any(one.ids is not None for one in texts):
             return
         reasons = collections.Counter(one.reason for one in texts)
-        why = f": {', '.join(f'{reason} ({count:,})' for reason, count in reasons.most_common(3))}" if reasons else ""
-        raise UsageError(
-            f"None of the {len(texts):,} rows of {self.source.uri} has a text{why}. Name the column that has it: --column NAME"
-        )
+        raise columns.without_texts(self.source, len(texts), reasons=reasons)
 
     def _write_one(self, folder: Folder, name: str, texts: Sequence[_Text]) -> dict[str, Any]:
         """Compute the vectors of the rows of a file, and write it; return what is known of it."""

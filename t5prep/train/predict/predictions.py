@@ -105,10 +105,11 @@ class Predictions:
         asking = rows.asking_of(self.opened, manifest, trust_code=trust_code, as_text=reading.as_text)
         if isinstance(given, str) or Path(given.uri).is_dir():
             given = _found(given if isinstance(given, str) else given.uri, include=asking.files)
-        self.source, self._reading = given, reading
+        self._reading = reading
         self.rows = Rows(given, asking, reading=reading, trained=manifest.settings if manifest else None)
+        self.source = self.rows.source
         self.note, self.columns, self.counts = self.rows.note, self.rows.columns, Counts()
-        self.bytes = sum(file.bytes for file in given.files)
+        self.bytes = sum(file.bytes for file in self.source.files)
         self.predictor = Predictor(
             self.opened, asking=self.rows.asking, manifest=manifest, generation=generation, **options
         )

@@ -10,16 +10,16 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import Reject, SourceError, T5prepError, UsageError
 from t5prep.io import trusted_code
-from t5prep.reading import blocks, encodings, formats, rows
+from t5prep.reading import blocks, column_checks, encodings, formats, rows, source_files
 from t5prep.reading.blocks import Block
 from t5prep.reading.file_options import FileOptions
-from t5prep.reading.rows import Record, Row
+from t5prep.reading.rows import Column, Record, Row
 from t5prep.sources import RawFile, Resolved, unpacked_name
 from t5prep.tasks import registry
 from t5prep.tasks import task as task_columns
 from t5prep.tasks.example import EOS, Example, Part, Protected
 from t5prep.tasks.filters.chain import Chain
-from t5prep.tasks.task import ChosenTask, Column
+from t5prep.tasks.task import ChosenTask
 
 if TYPE_CHECKING:  # `t5prep.train.api` reads this file, and starts without TensorFlow
     from t5prep.train.run.run import Model
@@ -33,7 +33,7 @@ STDIN = "standard input"
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """The way rows are read: their task (of several), whether as plain texts, what is said of the files, how many.
+    """The way rows are read: their task (of several), whether as plain texts, what is said of the files, how many, of which split.
 
     An encoding, delimiter, escape character or names of columns that are "" are those of the model's data.
     """
@@ -42,6 +42,7 @@ class Reading:
     as_text: bool = False
     files: FileOptions = FileOptions(encoding="")  # noqa: RUF009 - frozen
     limit: int | None = None
+    split: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,8 +238,9 @@ class Rows:
     """Iterate over the questions of a source in order: one for each row, also for rows that have an error.
 
     `trained` are the settings of the model's data, None if they are not known: what `reading` leaves open is read as that was.
-    `asking`: how rows become inputs, as decided from the first rows; `columns`: the names of the first file's; `note`: a
-    message for the user about how rows are read ("" for none). `option` is what lets inputs be whole ones.
+    `source`: with the files that are read; `asking`: how rows become inputs, as decided from the first rows; `columns`: the
+    names of the first file's; `note`: a message for the user about how rows are read ("" for none). `option` is what lets
+    inputs be whole ones.
     Raises SourceError for a table without the needed columns and for `records` of a table, UsageError for an unknown
     format.
     """
@@ -252,16 +254,24 @@ class Rows:
         trained: Settings | None = None,
         option: str = "--as-text",
     ) -> None:
-        self._source, self._reading, self._trained = source, reading, trained
+        self._reading, self._trained = reading, trained
+        selected = source_files.select_split(
+            source,
+            reading.split,
+            kind=reading.files.format,
+            otherwise=source_files.ALL,
+            any_format=bool(asking.pairs),
+        )
+        self.source, messages = selected
         # Left out are files that hold the correct answers by line: `test.target` beside `test.source`.
-        there = {unpacked_name(file.name) for file in source.files}
+        there = {unpacked_name(file.name) for file in self.source.files}
         answers = {
             name.removesuffix(left) + right for name in there for left, right in asking.pairs if name.endswith(left)
         }
-        self._files = [file for file in source.files if unpacked_name(file.name) not in answers]
+        self._files = [file for file in self.source.files if unpacked_name(file.name) not in answers]
         if not self._files:
             raise SourceError(f"{source.uri} has no files that rows could be read from.")
-        self.asking, self.note = asking, ""
+        self.asking = asking
         self.columns: tuple[str, ...] = ()
         self._names: list[str] = []  # of the columns of the model's data, where files do not begin with names
         first = next(self._scan(self._files[0]), None)
@@ -273,20 +283,21 @@ class Rows:
             names = () if first is None else blocks.column_names(first)
         if asking.name and first and not self._fits(names, lines=lines):
             if not lines and INPUT not in names:
-                missing = task_columns.missing(asking.columns, names)
+                missing = self._missing(first, names)
                 raise SourceError(
                     f"{self._files[0].name} has no column {missing}{self._divided(first)} The model's task, {asking.name}, needs "
                     f"it; inputs as they stand are read from a column {INPUT}, or with {option}."
                 )
             wanted = ", ".join(task_columns.names(asking.columns))
-            self.note = (
+            messages.append(
                 f"The inputs are answered as they stand, prefix and all: {asking.name} makes its own of rows with "
                 f"{wanted}, in a table (--format csv or jsonl). {option} says that this is meant."
             )
             self.asking = as_they_stand(filters=asking.filters)
         elif not asking.name and first and not self._fits(names, lines=lines):
-            raise SourceError(f"{self._files[0].name} has no column {task_columns.missing(asking.columns, names)}")
+            raise SourceError(f"{self._files[0].name} has no column {self._missing(first, names)}")
         self.columns = (self.asking.line_column,) if lines else names
+        self.note = "\n".join(messages)
 
     def __iter__(self) -> Iterator[Question]:
         for file in self._files:
@@ -296,7 +307,12 @@ class Rows:
                     yield self._question(row, place=f"{named}{row.number}")
 
     def _fits(self, names: Sequence[str], *, lines: bool) -> bool:
-        return bool(self.asking.line_column) if lines else not task_columns.missing(self.asking.columns, names)
+        return bool(self.asking.line_column) if lines else not rows.missing(self.asking.columns, names)
+
+    def _missing(self, first: Block, names: Sequence[str]) -> str:
+        """Return the end of the sentence that names the first missing column, with what reads the file otherwise."""
+        columns = self.asking.columns
+        return rows.missing(columns, names, advice=column_checks.advice(first, columns))
 
     def _scan(self, file: RawFile) -> Iterator[Block]:
         named = unpacked_name(file.name).lower()

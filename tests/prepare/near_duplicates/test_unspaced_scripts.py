@@ -5,7 +5,7 @@ import random
 import pytest
 
 from t5prep.prepare import evaluation_sets
-from t5prep.prepare.near_duplicates.sketches import shingles, words_of
+from t5prep.prepare.near_duplicates.sketches import shingles, word_edges
 
 # Letters of each script, from which texts are drawn.
 LETTERS = {
@@ -53,5 +53,15 @@ def test_a_text_that_holds_an_evaluation_text_is_a_leak(script: str) -> None:
 
 def test_other_scripts_are_cut_at_spaces_alone() -> None:
     for text in ("हिन्दी में लिखा", "Việt Nam muôn năm", "한국어 문장", "مرحبا بالعالم", "plain words"):
-        assert len(words_of(text)) == len(text.split())
-    assert words_of("ข้าว rice ขาว") == ["ข้", "า", "ว", "rice", "ข", "า", "ว"]
+        assert len(word_edges(text)) == len(text.split())
+    text = "ข้าว rice ขาว"
+    assert [text[begin:end] for begin, end in word_edges(text)] == ["ข้", "า", "ว", "rice", "ข", "า", "ว"]
+
+
+def test_what_is_shared_is_quoted_as_it_was_read() -> None:
+    held_out = "第一，今天的天氣很好、我們去公園散步。 Then we WENT home."
+    leaks = evaluation_sets.collect({"eval": [held_out]}, words=13)
+    assert leaks.find([f"「引」{held_out} 完"]) == ['leak: "第一，今天的天氣很好、我們去公" is in eval']
+    assert evaluation_sets.collect({"eval": [held_out[-19:]]}, words=3).find(["So: then  we WENT\nhome!"]) == [
+        'leak: "then we WENT" is in eval'
+    ]

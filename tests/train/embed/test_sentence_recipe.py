@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import t5prep
-from t5prep.errors import UsageError
+from t5prep.errors import SourceError, UsageError
 from t5prep.io import model_files
 from t5prep.train.embed import sentence_recipe
 from t5prep.train.embed.sentence_recipe import normalize
@@ -190,6 +190,6 @@ def test_a_damaged_recipe_is_one_sentence(file: str, content: str, tmp_path: Pat
 def test_a_source_without_any_text_is_refused(rows: list[dict[str, Any]], tmp_path: Path) -> None:
     model = write(tmp_path / "model", ("Pooling", MEAN))
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(UsageError, match=rf"None of the {len(rows)} rows of .*rows\.jsonl has a text: no text"):
+    with pytest.raises(SourceError, match=rf"None of the {len(rows)} rows of .*rows\.jsonl has a text: no text"):
         t5prep.embed(str(model), tmp_path / "rows.jsonl", out=str(tmp_path / "out"), column="input")
     assert not (tmp_path / "out").exists()

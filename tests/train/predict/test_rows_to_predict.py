@@ -12,7 +12,7 @@ import pytest
 import training
 
 import t5prep
-from t5prep import cli
+from t5prep import cli, sources
 from t5prep.dataset import manifest
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, UsageError
@@ -151,3 +151,21 @@ def test_it_belongs_to_the_dataset(dataset: Path, tmp_path: Path) -> None:
     source = preparing.write_csv(tmp_path / "rows.csv", preparing.questions(6))
     preparing.prepared(source, tmp_path / "data", tokenizer="sample:", splits={"train": 1.0}, input_length=32)
     assert not (tmp_path / "data" / "task.py").exists()
+
+
+def test_of_a_folder_the_files_of_a_split_are_read_once(tmp_path: Path) -> None:
+    for name in ("train.csv", "train.tsv", "test.csv", "README.md"):
+        divider = "\t" if name.endswith("tsv") else ","
+        (tmp_path / name).write_text(f"id{divider}input\n1{divider}words of {name}\n")
+    source = sources.resolve(str(tmp_path))
+    ids = {
+        split: [question.id for question in rows.Rows(source, rows.as_they_stand(), reading=rows.Reading(split=split))]
+        for split in ("", "test", "all")
+    }
+    assert ids == {"": ["1", "1", "1"], "test": ["1"], "all": ["1", "1", "1"]}
+    opened = rows.Rows(source, rows.as_they_stand())
+    assert [file.name for file in opened.source.files] == ["test.csv", "train.csv", "train.tsv"]
+    assert "README.md" in opened.note
+    assert "the splits test, train are read. For one of them: --split test" in opened.note
+    with pytest.raises(UsageError, match="--split gold"):
+        rows.Rows(source, rows.as_they_stand(), reading=rows.Reading(split="gold"))

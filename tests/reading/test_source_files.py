@@ -13,8 +13,7 @@ from servers.internet import Internet
 import t5prep
 from t5prep import sources
 from t5prep.errors import SourceError, T5prepError, UsageError
-from t5prep.prepare import source_files
-from t5prep.reading import columns
+from t5prep.reading import columns, source_files
 
 HOW: dict[str, Any] = {"tokenizer": "sample:", "inputs_column": "text", "targets_column": "label", "workers": 0}
 HOW |= {"input_length": 32, "target_length": 8}
@@ -369,3 +368,83 @@ def test_a_legacy_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "dataset_infos.json").write_text("[]")
     with pytest.raises(SourceError, match=r"dataset_infos.json cannot be read .*may name classes\. Remove it"):
         prepared(str(tmp_path), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("names", "choices", "said"),
+    [
+        (("train.csv", "test.csv"), {}, True),
+        (("train.csv", "test.csv"), {"held_out": 0.5}, False),
+        (("train.csv", "dev.csv"), {}, False),
+        (("train.csv",), {}, False),
+        (("a.csv",), {"split_files": "train=a.csv"}, True),
+    ],
+)
+def test_that_no_split_is_validation_is_said(
+    names: tuple[str, ...], choices: dict[str, Any], said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = prepared(folder_of(tmp_path, {name: table(name) for name in names}), tmp_path, **choices)
+    message = capsys.readouterr().err
+    assert ("none is validation, so training will not be evaluated" in message) == said
+    assert ("--held-out 0.05" in message) == said
+    assert not (said and "validation" in made.splits)
+
+
+def read_by(source: Path, split: str = "", otherwise: str = source_files.TRAINING) -> tuple[set[str], str]:
+    """Return the files that a command reads which makes no dataset, and what it says."""
+    selected = source_files.select_split(sources.resolve(str(source)), split, otherwise=otherwise)
+    return {file.name for file in selected.source.files}, " ".join(selected.messages)
+
+
+def test_commands_that_make_no_dataset_read_the_splits_that_prepare_sees(tmp_path: Path) -> None:
+    names = ("train.csv", "train.jsonl", "test.csv", "dev.csv", "notes.csv", "README.md")
+    source = folder_of(tmp_path, {name: table(name) for name in names})
+    read, said = read_by(source)
+    assert read == {"train.jsonl"}
+    for part in ("README.md", "train.csv", "notes.csv", "only train is read, not test, validation: --split all"):
+        assert part in said
+    assert read_by(source, "test")[0] == {"test.csv"}
+    read, said = read_by(source, otherwise=source_files.EVALUATION)
+    assert read == {"dev.csv", "test.csv"}
+    assert "--split" not in said.partition("--skip-files")[2]
+    for choice in (("all", source_files.TRAINING), ("", source_files.ALL)):
+        read, said = read_by(source, *choice)
+        assert read == {"dev.csv", "notes.csv", "test.csv", "train.jsonl"}
+    assert "the splits test, train, validation are read" in said
+    with pytest.raises(UsageError, match=r"--split gold: .* has the splits test, train, validation.*--split all"):
+        read_by(source, "gold")
+    assert read_by(source / "train.csv") == ({"train.csv"}, "")
+
+
+def test_every_file_can_be_read_where_names_tell_splits_twice(tmp_path: Path) -> None:
+    source = folder_of(tmp_path, {"train/a.csv": table("a"), "test.csv": table("b")})
+    with pytest.raises(SourceError, match=r"tells its own by its name.*To read every file: --split all"):
+        read_by(source)
+    assert read_by(source, "all")[0] == {"train/a.csv", "test.csv"}
+
+
+def test_the_reason_for_a_format_is_the_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = "".join(json.dumps({"text": f"row {row}", "label": "good"}) + "\n" for row in range(30))
+    source = folder_of(tmp_path, {"a.csv": table("a"), "a.jsonl": lines})
+    prepared(source, tmp_path)
+    assert "jsonl comes before csv where as many files have it: a.csv" in capsys.readouterr().err
+    (source / "b.csv").write_text(table("b"))
+    prepared(source, tmp_path, overwrite=True)
+    assert "most of its files are csv: a.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["document", "text", ""])
+def test_documents_about_a_corpus_are_no_rows_of_it(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = ("README.md", "LICENSE", "neg/README", "dataset_dict.json")
+    texts = {
+        f"{folder}/{n}.{'md' if kind else 'txt'}": f"{folder} text {n}" for folder in ("pos", "neg") for n in range(9)
+    }
+    source = folder_of(tmp_path, {**texts, **dict.fromkeys(about, "about the data")})
+    choices = {"targets_column": "folder"} if kind == "document" else {"targets_column": "text"}
+    made = prepared(source, tmp_path, format=kind, **choices)
+    assert {file.name for file in made.source.files} == set(texts)
+    said = capsys.readouterr().err
+    assert "README.md" in said
+    assert "LICENSE" in said

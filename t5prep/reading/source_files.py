@@ -7,18 +7,14 @@ of each split, the files of its most common format.
 import collections
 import dataclasses
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.reading import formats
-from t5prep.reading.file_options import FileOptions
 from t5prep.sources import RawFile, Resolved, split_names
 from t5prep.sources.raw import glob_pattern
-from t5prep.tasks.example import is_split_name
-from t5prep.tasks.options import spelled
-from t5prep.tasks.task import ChosenTask
+from t5prep.sources.split_names import is_split_name
 
 # In a draw of two formats, `datasets` takes the first of these, and else the last in the alphabet.
 _PREFERRED = (".parquet", ".jsonl", ".json", ".csv")
@@ -67,6 +63,7 @@ def select(
     skip_files: Sequence[str] = (),
     draw_splits: bool = False,
     any_format: bool = False,
+    keep_others: bool = False,
 ) -> Selection:
     """Return the files of a source that are read, and their splits. Nothing is opened.
 
@@ -74,14 +71,15 @@ def select(
     split_files, skip_files: as the options --split-files and --skip-files give them
     draw_splits: rows of all files are drawn into splits, so that names of files tell none
     any_format: files of every format are read
+    keep_others: files whose names tell no split are read too, beside those whose names do
 
     Raises UsageError for a pattern that matches no file, SourceError for files whose splits cannot be told.
     """
     messages: list[str] = []
     files = _without_skipped(source, skip_files)
     documents: list[str] = []
-    if not kind and not split_files:
-        names, documents = formats.without_documents([file.name for file in files])
+    if not split_files:
+        names, documents = formats.without_documents([file.name for file in files], kind=kind)
         kept = set(names)
         files = [file for file in files if file.name in kept]
     if documents:
@@ -91,7 +89,7 @@ def select(
     elif draw_splits:
         files = [dataclasses.replace(file, split="") for file in files]
     else:
-        files = _by_name(files, messages, source=source)
+        files = _by_name(files, messages, source=source, keep_others=keep_others)
     if not (kind or any_format):
         files = _of_one_format(files, messages, origins=source.origins)
     for split in sorted({file.split for file in files} - {""}):
@@ -100,33 +98,50 @@ def select(
     return Selection(dataclasses.replace(source, files=tuple(files)), messages)
 
 
-def select_for_task(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) -> Selection:
-    """Return what `select` returns for a preparation; given: some fields of Settings, or all of them."""
-    return select(
-        source,
-        kind=given.get("format") or task.task.corpus.format,
-        split_files=given.get("split_files") or (),
-        skip_files=given.get("skip_files") or (),
-        draw_splits=bool(given.get("splits") or given.get("split_column")),
-        any_format=bool(task.pairs),
-    )
+TRAINING, EVALUATION, ALL = "train", "evaluation", "all"
 
 
-def with_card_options(source: Resolved, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return some fields of Settings, with those that the card of a source gives and the user does not; these are said on stderr.
+def select_split(
+    source: Resolved, split: str = "", *, kind: str = "", otherwise: str = TRAINING, any_format: bool = False
+) -> Selection:
+    """Return the files that a command reads which makes no dataset: those of one split, chosen as `select` does.
 
-    Raises SourceError for what a card says and no field can say.
+    split: a split, or "all" for every file
+    kind: the format of every file, "" where names tell it
+    otherwise: what is read if no split is named and files are of several: those of TRAINING alone, of EVALUATION (any other),
+    or of ALL
+
+    Raises UsageError for a split that is not there, SourceError for files whose splits cannot be told.
     """
-    names = {field.name: field.name for field in dataclasses.fields(FileOptions)} | {"column_names": "columns"}
-    options = FileOptions(**{own: given[name] for own, name in names.items() if given.get(name)})
-    completed = formats.with_card(options, source)
-    fields = dict(given)
-    for own, name in names.items():
-        if (value := getattr(completed, own)) != getattr(options, own):
-            fields[name] = value
-            shown_value = "tab" if value == "\t" else value
-            print(f"as the card says: {spelled(name, shown_value)}", file=sys.stderr)
-    return fields
+    reads_all = (split or otherwise) == ALL
+    try:
+        selected = select(source, kind=kind, any_format=any_format, keep_others=reads_all)
+    except SourceError as error:
+        if otherwise == EVALUATION:
+            raise
+        if not reads_all:
+            raise SourceError(f"{error} To read every file: --split all") from None
+        selected = select(source, kind=kind, any_format=any_format, draw_splits=True)
+    files, messages = selected.source.files, selected.messages
+    there = sorted(selected.splits)
+    if split not in ("", ALL, *there):
+        has = f"the splits {', '.join(there)}" if there else "no files that are splits"
+        raise UsageError(f"--split {split}: {source.uri} has {has}. Leave it out, or: --split all")
+    if split == ALL or (len(there) < 2 and not split):
+        return selected
+    if split:
+        read = {split}
+    elif otherwise == ALL or "train" not in there:
+        instead = "" if otherwise == EVALUATION else f". For one of them: --split {there[0]}"
+        messages.append(f"the splits {', '.join(there)} are read{instead}")
+        return selected
+    else:
+        read = {name for name in there if (name == "train") == (otherwise == TRAINING)}
+        others = ", ".join(name for name in there if name not in read)
+        instead = "" if otherwise == EVALUATION else ": --split all reads every file"
+        messages.append(f"only {', '.join(sorted(read))} is read, not {others}{instead}")
+    kept = tuple(file for file in files if file.split in read)
+    return Selection(dataclasses.replace(selected.source, files=kept), messages)
 
 
 def _without_skipped(source: Resolved, patterns: Sequence[str]) -> list[RawFile]:
@@ -165,7 +180,9 @@ def _as_given(
     return [dataclasses.replace(file, split=splits[file.name]) for file in files if file.name in splits]
 
 
-def _by_name(files: Sequence[RawFile], messages: list[str], *, source: Resolved) -> list[RawFile]:
+def _by_name(
+    files: Sequence[RawFile], messages: list[str], *, source: Resolved, keep_others: bool = False
+) -> list[RawFile]:
     """Return the files with the splits that a card or their names tell; without any where none tells one."""
     if any(file.split for file in files):
         return list(files)
@@ -181,6 +198,8 @@ def _by_name(files: Sequence[RawFile], messages: list[str], *, source: Resolved)
                 f"{split_names.ADVICE}"
             )
         return list(files)
+    if keep_others:
+        return [dataclasses.replace(file, split=found.of.get(file.name, "")) for file in files]
     if found.others:
         messages.append(
             f"not read, because their names tell no split, as those of other files do: {shown(found.others)}. "
@@ -223,10 +242,10 @@ def _of_one_format(files: Sequence[RawFile], messages: list[str], *, origins: Ma
             file.name for file, family in zip(group, families, strict=True) if wanted and family not in ("", wanted)
         ]
         if others:
-            of = f" of {split}" if split else ""
             messages.append(
-                f"not read, because most files{of} are {wanted}: {shown(others)}. "
-                f"To read these: --skip-files '{_example([file.name for file in group], others)}'"
+                f"not read, because {f'the split {split}' if split else 'a split'} is read in one format, and "
+                f"{_reason(families, wanted)}: {shown(others)}. With prepare, to read these: --skip-files "
+                f"'{_example([file.name for file in group], others)}'"
             )
         kept += [file for file in group if file.name not in set(others)]
     names = {file.name for file in kept}
@@ -241,6 +260,19 @@ def _most_common(names: Sequence[str]) -> str:
     known = [suffix for suffix in counted if suffix in formats.SUFFIXES]
     best = max(known, key=lambda suffix: (counted[suffix], *(suffix == each for each in _PREFERRED), suffix))
     return formats.family(f"x{best}")
+
+
+def _reason(families: Sequence[str], wanted: str) -> str:
+    """Return why a format is read and not the others, as the end of a sentence.
+
+    >>> _reason(["csv", "jsonl", "jsonl"], "jsonl"), _reason(["csv", "jsonl"], "jsonl")
+    ('most of its files are jsonl', 'jsonl comes before csv where as many files have it')
+    """
+    counted = collections.Counter(filter(None, families))
+    others = [family for family, count in counted.items() if family != wanted and count >= counted[wanted]]
+    if others:
+        return f"{wanted} comes before {' and '.join(others)} where as many files have it"
+    return f"most of its files are {wanted}"
 
 
 def _example(names: Sequence[str], others: Sequence[str]) -> str:

@@ -1,0 +1,109 @@
+"""Check before any work that a file has the columns that are needed, and say what reads it if it has them otherwise."""
+
+import collections
+import itertools
+import json
+import math
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from t5prep.errors import SourceError
+from t5prep.reading import blocks, rows
+from t5prep.reading.blocks import Block
+from t5prep.reading.rows import Column
+
+# At the beginning of a file whose rows need not have all columns: about 32 MiB of it.
+BLOCKS_LOOKED_AT = 16
+# So many files of each split are opened before any work, to look for the columns.
+FILES_LOOKED_AT = 8
+# Lines of a text that must be divided alike, and words of a first row that are no name of a column.
+_LINES, _FEWEST_LINES, _WORDS = 50, 2, 4
+_DIVIDERS = ("\t", ";", "|", ",")
+
+
+class Lacking(NamedTuple):
+    """What a file lacks, as the end of the sentence "it has no column", the last block read, and the advice in the sentence.
+
+    Each text is "", and the block None, if there is none.
+    """
+
+    column: str
+    block: Block | None
+    advice: str = ""
+
+
+def find_missing(scanned: Iterable[Block], wanted: Sequence[Column], *, name: str) -> Lacking:
+    """Return which of the wanted columns the blocks of a file lack. Raises SourceError for a path that leads nowhere.
+
+    In JSON lines a key may be left out of many rows, so many blocks are looked at.
+    """
+    columns, block = dict[str, None](), None
+    for block in itertools.islice(scanned, BLOCKS_LOOKED_AT):
+        columns |= dict.fromkeys(blocks.column_names(block))
+        if columns and not rows.missing(wanted, tuple(columns)):
+            _check_paths(block, [each for column in wanted for each in rows.alternatives(column) if each], name=name)
+            return Lacking("", block)
+        if block.columns:
+            break
+    if block is None or not columns:
+        return Lacking("", block)
+    said = advice(block, wanted)
+    return Lacking(rows.missing(wanted, tuple(columns), advice=said), block, said)
+
+
+def _check_paths(block: Block, names: Sequence[str], *, name: str) -> None:
+    """Raise SourceError where a name leads into a column, and to nothing in all rows of a block."""
+    paths = [path for path in names if rows.is_path(path) and path not in block.columns]
+    records = [row.record for row in blocks.read(block, columns=names) if row.record] if paths else []
+    for path in paths:
+        lacking = [rows.lacks(record, path) for record in records]
+        if lacking and all(lacking) and (value := records[0].get(rows.root(path))) is not None:
+            raise SourceError(
+                f'{name} has no column "{path}"; {rows.root(path)} is {json.dumps(value, default=str)[:80]}'
+            )
+
+
+def advice(block: Block, wanted: Sequence[Column]) -> str:
+    """Return a sentence with the options that read a file otherwise, "" where its beginning gives no reason for one."""
+    fields, options = block.columns, ""
+    if block.format.kind == "text":
+        divider, fields = _division(block)
+        if not divider:
+            return ""
+        options = "--format tsv" if divider == "\t" else f'--format csv --delimiter "{divider}"'
+    elif not block.format.headed:
+        return ""
+    elif len(fields) == 1 and (divider := next((each for each in "\t;|" if each in fields[0]), "")):
+        fields = tuple(fields[0].split(divider))
+        options = "--format tsv" if divider == "\t" else f'--delimiter "{divider}"'
+    if rows.missing(wanted, fields) and any(map(_is_datum, fields)):
+        names = [next(filter(None, rows.alternatives(column)), "") for column in wanted]
+        if len(names) != len(fields):
+            names = [f"column_{number}" for number in range(1, len(fields) + 1)]
+        options = " ".join(filter(None, (options, f"--columns {shlex.quote(','.join(names))}")))
+        return f" If its first line is a row already, name the columns: {options}"
+    return f" Say what divides its columns: {options}" if options else ""
+
+
+def _division(block: Block) -> tuple[str, tuple[str, ...]]:
+    """Return what divides all the first lines of a text alike, "" if nothing does, and the fields of the first one."""
+    records = (row.record["text"] for row in blocks.read(block) if row.record)
+    lines = list(itertools.islice(records, _LINES))
+    for divider in _DIVIDERS if len(lines) >= _FEWEST_LINES else ():
+        counts = collections.Counter(line.count(divider) for line in lines)
+        if len(counts) == 1 and 0 not in counts:
+            return divider, tuple(lines[0].split(divider))
+    return "", ()
+
+
+def _is_datum(name: str) -> bool:
+    """Check whether the name of a column looks like a value: a number, or several words.
+
+    >>> _is_datum("text"), _is_datum("4"), _is_datum("i felt the cloud again")
+    (False, True, True)
+    """
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return len(name.split()) >= _WORDS
