@@ -4,6 +4,7 @@ By hand: T5PREP_SEEDS=500 pytest tests/sources/test_beside_datasets.py -m ''
 """
 
 import collections
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,9 @@ def value_at(value: Any, feature: Any, steps: list[str]) -> tuple[Any, Any]:
 
 
 def named(value: Any, feature: Any) -> Any:
-    """Return a class number's name, and any other value as it is."""
+    """Return a class number's name, a text of values of several types as it is without quotes, and any other value."""
+    if type(feature).__name__ == "Json" and isinstance(value, str) and value.startswith('"'):
+        return json.loads(value)
     if isinstance(value, list):
         value = value[0] if value else None
     feature = getattr(feature, "feature", feature)
