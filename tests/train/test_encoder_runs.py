@@ -11,8 +11,10 @@ import t5prep
 from t5prep.errors import UsageError
 from t5prep.train.evaluate.evaluator import logits_order
 from t5prep.train.model.architecture import EncoderConfig
+from t5prep.train.model.weight_layout import MATRICES
 from t5prep.train.model.weights import for_classes, random_weights
 from t5prep.train.publish.export import export_hf
+from t5prep.train.run.run import open_model
 from tests import encoders, two_classes
 from tests.preparing import prepared
 from tests.two_classes import BAD, GOOD, SETTINGS
@@ -77,6 +79,23 @@ def test_transformers_loads_what_is_exported_and_so_do_we(run):
     assert [answer.prediction for answer in t5prep.predict(str(exported), texts)] == ["positive", "negative"]
     assert t5prep.evaluate(str(exported), data=str(run / "data")).metrics["accuracy"] == 1.0
     assert "text-classification" in (exported / "README.md").read_text()
+
+
+def test_adapters_and_the_head_are_trained_and_merged(run, tmp_path):
+    settings = {**SETTINGS, "weights": "random", "lora": 4, "seed": 3}
+    out, exported = str(tmp_path / "run"), str(tmp_path / "exported")
+    t5prep.train(data=str(run / "data"), model=str(run / "bert"), out=out, settings=settings)
+    opened = open_model(out)
+    first = random_weights(opened.config, seed=3)
+    changed = {name for name, value in opened.weights.items() if not np.array_equal(value, first[name])}
+    matrices = {f"layers.0.{name}" for name in MATRICES}
+    assert changed == matrices | {name for name in first if name.startswith("head.")}
+    with pytest.raises(UsageError, match="has a trained head beside its adapters: export a whole model with --merge"):
+        export_hf(out, out=exported)
+    export_hf(out, out=exported, merge=True)
+    scores = [t5prep.evaluate(place, data=str(run / "data")).metrics for place in (out, exported)]
+    assert scores[0]["accuracy"] == 1.0
+    assert scores[0]["loss"] == pytest.approx(scores[1]["loss"], abs=1e-6)
 
 
 # Models as someone else publishes them: made and saved by transformers alone, each with its tokenizer and names of its own.

@@ -94,6 +94,14 @@ def test_what_is_exported_trains_on(run: Path) -> None:
     assert t5prep.evaluate(out).metrics["accuracy"] == 1.0
 
 
+def test_adapters_and_a_head_are_trained_beside_the_encoder(run: Path, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "steps": 2, "eval_every": 2, "lora": 2}
+    made = t5prep.train(data=str(run / "data"), model=str(run / "t5"), out=str(tmp_path / "run"), settings=settings)
+    assert made.evaluation is not None
+    scores = t5prep.evaluate(str(tmp_path / "run")).metrics
+    assert scores["loss"] == pytest.approx(made.evaluation.metrics["loss"], abs=1e-5)
+
+
 def test_a_report_shows_the_run(run: Path) -> None:
     report.write(str(run / "run"), out=str(run / "report.html"))
     assert "accuracy" in (run / "report.html").read_text()
@@ -109,8 +117,6 @@ def test_plan_asks_about_the_encoder_alone(run: Path) -> None:
 
 def test_what_does_not_go_together_is_a_sentence(run: Path, tmp_path: Path) -> None:
     data, model, out = str(run / "data"), str(run / "t5"), str(tmp_path / "out")
-    with pytest.raises(UsageError, match="adapters are for models that write texts"):
-        t5prep.train(data=data, model=model, out=out, settings={**SETTINGS, "lora": 2})
     with pytest.raises(UsageError, match="the model is a T5, which writes texts"):
         t5prep.evaluate(model, data=data)
     with pytest.raises(UsageError, match="tells classes apart"):

@@ -2,6 +2,7 @@
 
 An adapter of the matrix W, [in, out], is A, [in, rank], and B, [rank, out]. The model computes with W + scale * A B and
 never sees the adapters; W itself stays as it is. Every linear layer gets one: those of attention and of feed-forward.
+A head for classes or masks is small and often new, so it is trained whole beside them.
 """
 
 import math
@@ -12,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.train.model.architecture import Config
-from t5prep.train.model.weight_layout import WeightLayout, weight_layouts
+from t5prep.train.model.weight_layout import OF_HEADS, WeightLayout, of_head, weight_layouts
 from t5prep.train.published.stored import Index, LazyArray
 
 A, B = ".lora_a", ".lora_b"  # what is added to a variable's name
@@ -27,7 +28,7 @@ def adapter_layouts(config: Config) -> dict[str, WeightLayout]:
     """
     layouts = {}
     for name, layout in weight_layouts(config).items() if config.lora_rank else ():
-        if not layout.transposed:  # an embedding, a norm or a bias
+        if not layout.transposed or name.startswith(OF_HEADS):  # an embedding, a norm, a bias, or a head's matrix
             continue
         *stack, inputs, outputs = layout.shape
         stems = [PREFIX + tensor.removesuffix(".weight") for tensor in layout.tensors]
@@ -46,8 +47,8 @@ def variable_layouts(config: Config) -> dict[str, WeightLayout]:
 
 
 def trained_layouts(config: Config) -> dict[str, WeightLayout]:
-    """Return the variables that training changes, by name: the adapters, or without adapters all."""
-    return adapter_layouts(config) or weight_layouts(config)
+    """Return the variables that training changes, by name: the adapters and the head, or without adapters all."""
+    return of_head(config) | adapter_layouts(config) if config.lora_rank else weight_layouts(config)
 
 
 def parameters(config: Config) -> str:
@@ -56,7 +57,8 @@ def parameters(config: Config) -> str:
         sum(math.prod(own.shape) for own in layouts.values())
         for layouts in (weight_layouts(config), trained_layouts(config))
     )
-    return f"{trained:,} parameters in adapters of {whole:,}" if config.lora_rank else f"{whole:,} parameters"
+    head = " and a head" if of_head(config) else ""
+    return f"{trained:,} parameters in adapters{head} of {whole:,}" if config.lora_rank else f"{whole:,} parameters"
 
 
 def merged(weights: Mapping[str, Any], config: Config) -> dict[str, Any]:

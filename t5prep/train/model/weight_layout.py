@@ -156,6 +156,11 @@ def of_encoder(config: Config) -> dict[str, WeightLayout]:
     return {name: layout for name, layout in weight_layouts(config).items() if not name.startswith(others)}
 
 
+def of_head(config: Config) -> dict[str, WeightLayout]:
+    """Return the variables of a model's head, for classes or for masks; none for a model that writes texts."""
+    return {name: layout for name, layout in weight_layouts(config).items() if name.startswith(OF_HEADS)}
+
+
 def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
     """Return every variable of the model, by name, in a fixed order; an encoder with a head has T5ForTokenClassification's tensors.
 

@@ -20,6 +20,7 @@ from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.search import generate
+from t5prep.train.model.weight_layout import of_head
 from t5prep.train.model.weights import finite, save_weights
 from t5prep.train.predict.predictor import answer_length
 from t5prep.train.publish import card
@@ -40,7 +41,8 @@ def export_hf(
 ) -> str:
     """Write config, safetensors, tokenizer, generation config, model card and manifests; return the checkpoint's name.
 
-    A run with adapters (LoRA) gives adapters in the layout of peft, or with `merge` a whole model.
+    A run with adapters (LoRA) gives adapters in the layout of peft, or with `merge` a whole model; with a head for classes or
+    masks only the latter.
     dtype: float32, bfloat16 or float16, to which the weights are rounded; licence: see `card.model_card`.
     Raises OutputError, UsageError.
     """
@@ -138,6 +140,8 @@ def export_saved_model(
 
 def _base_for_others(opened: run.Model) -> str:
     """Return the name under which others find the model that adapters belong to. Raises UsageError."""
+    if of_head(opened.config):
+        raise UsageError(f"{opened.name} has a trained head beside its adapters: export a whole model with --merge.")
     settings = opened.state.config if opened.state else {}
     base = opened.adapter.base if opened.adapter else ""
     alone = "random weights, which nobody else has" if settings.get("weights") == "random" else ""

@@ -1,6 +1,6 @@
 """Read a run's adapters (LoRA), and write them in the layout of Hugging Face's peft.
 
-A checkpoint holds only the adapters; the weights beside which they were trained are those of the run's `model`.
+A checkpoint holds only the adapters and the head; the weights beside which they were trained are those of the run's `model`.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from t5prep.errors import OutputError
 from t5prep.io import atomic_files
 from t5prep.train.model import lora
 from t5prep.train.model.architecture import Config, ModelConfig
+from t5prep.train.model.weight_layout import OF_HEADS, of_head
 from t5prep.train.model.weights import Array, write_layouts
 from t5prep.train.published.peft_file import CONFIG_NAME, WEIGHTS_NAME
 from t5prep.train.run import checkpoint_tensors
@@ -33,8 +34,11 @@ class Adapter:
 
 
 def digest(weights: Mapping[str, Array]) -> str:
-    """Return a digest of a model's weights, by which a changed base is noticed: fast, because every reader computes it."""
-    sums = {name: _checksum(array) for name, array in weights.items()}
+    """Return a digest of a model's weights without its head, by which a changed base is noticed.
+
+    It is fast, because every reader computes it.
+    """
+    sums = {name: _checksum(array) for name, array in weights.items() if not name.startswith(OF_HEADS)}
     return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
 
 
@@ -49,7 +53,7 @@ def _checksum(array: Array) -> int:
 
 
 def read(path: str, state: State, config: Config, weights: dict[str, Array]) -> Adapter:
-    """Return a checkpoint's adapters, and add them to the weights.
+    """Return a checkpoint's adapters, and add them to the weights, whose head becomes that of the checkpoint.
 
     `config` and `weights` are of the base. Raises OutputError if it is not the one that they were trained beside.
     """
@@ -62,6 +66,7 @@ def read(path: str, state: State, config: Config, weights: dict[str, Array]) -> 
     lazy = checkpoint_tensors.read_weights(path, lora.adapter_layouts(shape))
     matrices = {name: np.asarray(array) for name, array in lazy.items()}
     lora.merge_arrays(weights, matrices, scale=shape.lora_alpha / shape.lora_rank)
+    weights |= checkpoint_tensors.read_weights(path, of_head(shape))
     return Adapter(str(state.config["model"]), shape, matrices)
 
 

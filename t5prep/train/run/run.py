@@ -177,12 +177,13 @@ def open_model(
     masked: bool = False,
     for_classes: bool = False,
     head_seed: int | None = None,
+    say: Callable[[str], object] = say,
 ) -> Model:
     """Open a run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
 
     `model` is its name, or its files where they are found already. With `encoder`, a model in Hugging Face layout needs no
     other weights than its encoder's; with `masked`, or where its manifests say that it was trained so, an encoder's head is
-    the one that fills masks. `for_classes` and `head_seed`: as for `load_weights`.
+    the one that fills masks. `for_classes`, `head_seed` and `say`: as for `load_weights`.
     Raises UsageError, OutputError or TokenizerError.
     """
     name = model if isinstance(model, str) else model.name
@@ -212,7 +213,7 @@ def open_model(
         tf.io.gfile.listdir(name), lambda file: paths.read(f"{place}/{file}"), where=place, manifests=manifests
     )
     if state.config.get("lora"):
-        config, weights = _base_of(name, state)
+        config, weights = _base_of(name, state, masked=any(one.hides_tokens for one in manifests))
         adapter = adapters.read(path, state, config, weights)
         return Model(path, config, weights, tokenizer, manifests, state, adapter, *copies)
     config = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
@@ -226,12 +227,15 @@ def open_model(
     return Model(path, config, kept, tokenizer, manifests, state, None, *copies)
 
 
-def _base_of(name: str, state: State) -> tuple[Config, dict[str, Array]]:
+def _base_of(name: str, state: State, *, masked: bool) -> tuple[Config, dict[str, Array]]:
     """Return the model that a run's adapters were trained beside. Raises UsageError, OutputError."""
     config = configs.build(state.config)
     shape = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
     try:
-        return start_from(config, ids=shape.vocab_size)[:2]
+        base = start_from(
+            config, ids=shape.vocab_size, classes=shape.classes, target=shape.target, masked=masked, say=str
+        )
+        return base[:2]
     except UsageError as error:
         raise UsageError(f"{name} holds adapters of the model {config.model}, which it needs. {error}") from error
 
@@ -249,13 +253,15 @@ def start_from(
     classes: Sequence[str] = (),
     target: str = "class",
     masked: bool = False,
+    say: Callable[[str], object] = say,
 ) -> tuple[Config, dict[str, Array], Tokenizer | None]:
     """Return the model that a run starts from: its shape, weights, and its tokenizer if it has one.
 
     `ids` is the number of ids of the data's tokenizer, of which the data has the first `needed` ones at most (None: all). A
     trained model must have an embedding for each of these; a random one gets all, in a multiple of 128. `classes` are those
     of a dataset whose targets (`target`) are numbers: a T5 gives its encoder, and the model's last matrix begins anew if it
-    has another number of them. `masked`: the data has hidden tokens for an encoder. Raises UsageError.
+    has another number of them. `masked`: the data has hidden tokens for an encoder. `say`: as for `load_weights`. Raises
+    UsageError.
     """
     if config.weights == "random":
         tiny = TINY_ENCODER if classes or masked else TINY
@@ -269,7 +275,7 @@ def start_from(
         return shape, {**random_weights(shape, seed=config.seed)}, None
     if config.model == "tiny":
         raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
-    model = open_model(config.model, masked=masked, for_classes=bool(classes), head_seed=config.seed)
+    model = open_model(config.model, masked=masked, for_classes=bool(classes), head_seed=config.seed, say=say)
     if model.config.vocab_size < (needed or ids):
         if model.tokenizer and model.tokenizer.vocab_size <= model.config.vocab_size and ids <= model.tokenizer.size:
             raise UsageError(
@@ -288,15 +294,11 @@ def start_from(
 
 
 def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str], *, masked: bool) -> None:
-    """Raise UsageError if a model tells classes apart and the data has texts, or with adapters for an encoder."""
+    """Raise UsageError if a model tells classes apart and the data has texts, or is a T5 and the data hides tokens."""
     name = asked.model
     if masked and not isinstance(config, EncoderConfig):
         raise UsageError(
             f"{name} is a T5, and the data has hidden tokens for an encoder: take an encoder, or prepare span_corruption"
-        )
-    if (classes or config.classes or masked) and asked.lora:
-        raise UsageError(
-            f"lora is {asked.lora}, and adapters are for models that write texts: train all weights of {name}, --set lora=0"
         )
     if config.classes and not classes:
         raise UsageError(

@@ -41,7 +41,7 @@ SPLIT = {
     "qkv_bias": ("heads", 2),  # [layers, 3, d_model]
     "wide_bias": ("width", 1),  # [layers, d_ff]
 }
-SPLIT_BY_INPUT = frozenset({"out", "wo"})  # of these A is split, of the other matrices B
+SPLIT_BY_INPUT = frozenset({"out", "wo", "attended", "narrow"})  # of these A is split, of the other matrices B
 # The axis of the weight that an optimizer slot lacks (`optimizer.Adafactor.slot_shapes`).
 MISSING_AXIS = {"rows": -1, "columns": -2}
 
