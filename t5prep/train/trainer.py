@@ -6,7 +6,7 @@ import functools
 import itertools
 import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t5prep.dataset.manifest import Manifest
@@ -99,7 +99,9 @@ def _train(
     run.check_begin(config.out)
     until_the_end.enter_context(run.held(config.out))
     newest = checkpoints.last(config.out)
-    state = _state(config, opened, newest, tokenizer=tokenizer, base=base, in_epoch=in_epoch)
+    processors = checkpoints.usable_processors() if layout.platform == "cpu" else 0
+    identity: dict[str, Any] = {"tokenizer": tokenizer.sha256, "base": base}
+    state = _state(config, opened, newest, identity=identity, processors=processors, in_epoch=in_epoch)
 
     pushes = None
     if config.push and hosts.writes():
@@ -214,23 +216,27 @@ def _state(
     opened: Sequence[opening.Opened],
     newest: tuple[str, State] | None,
     *,
-    tokenizer: Tokenizer,
-    base: str,
+    identity: Mapping[str, Any],
+    processors: int,
     in_epoch: int,
 ) -> State:
-    """Return the state to go on from: that of the `newest` checkpoint, or step 0. `base`: digest of weights under adapters.
+    """Return the state to go on from: that of the `newest` checkpoint, or step 0.
 
-    Raises UsageError if the checkpoint is of other data, another tokenizer or settings that cannot be changed.
+    `identity`: the digests `tokenizer`, and `base` of weights under adapters. Raises UsageError if the checkpoint is of other
+    data, another tokenizer or settings that cannot be changed.
     """
     data = [{"uri": one.data, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
-    identity: dict[str, Any] = {"data": data, "tokenizer": tokenizer.sha256, "base": base}
-    state = State(step=0, config=dataclasses.asdict(config), metric=config.metric, **identity)
+    state = State(
+        step=0, config=dataclasses.asdict(config), metric=config.metric, data=data, processors=processors, **identity
+    )
     if not newest:
         return state
     path, saved = newest
-    checkpoints.check(path, saved, config=config, **identity)
+    checkpoints.check(path, saved, config=config, data=data, **identity)
     other_length = checks.other_length(config, saved.config, made=saved.step, in_epoch=in_epoch, where=path)
     say(f"Going on with {config.out} at step {saved.step:,}. {other_length}".rstrip())
+    if warning := checkpoints.other_processors(saved, processors):
+        say(warning)
     if anew := checkpoints.judged_anew(saved, config):
         say(anew)
         none_yet: dict[str, Any] = {"metric": config.metric, "best": None, "value": None, "stale": 0}

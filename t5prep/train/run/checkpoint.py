@@ -50,6 +50,7 @@ class State:
     best: float | None = None  # the best value so far
     stale: int = 0  # evaluations since the best value
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions())
+    processors: int = 0  # that a run on a CPU may use, which decide its last bits; 0: not known, or of no effect
     files: dict[str, int] = dataclasses.field(default_factory=dict)  # name → bytes
     schema: int = SCHEMA
     base: str = ""  # digest of the weights that adapters were trained beside (`adapters.digest`); "": all are trained
@@ -69,6 +70,21 @@ def versions() -> dict[str, str]:
     python = ".".join(platform.python_version_tuple()[:2])
     jax = importlib.metadata.version("jax")
     return {"t5prep": __version__, "tensorflow": tf.__version__, "jax": jax, "python": python}
+
+
+def usable_processors() -> int:
+    """Return how many processors this process may use, by which XLA divides its sums on a CPU."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def other_processors(state: State, processors: int) -> str:
+    """Return a warning if a run on a CPU began with another number of processors than it may use now, else ""."""
+    if 0 in (state.processors, processors) or state.processors == processors:
+        return ""
+    return (
+        f"The run began with {state.processors} processors, and now it may use {processors}: its losses may differ in their last"
+        f" bits from those of a run that was not stopped. For the same bits, give it {state.processors} processors."
+    )
 
 
 def folder(run: str) -> str:

@@ -203,6 +203,17 @@ def test_a_damaged_checkpoint_that_is_needed_is_named_and_kept(tmp_path: Path) -
         checkpoints.last(run)
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "warns"), [(2, 4, True), (4, 2, True), (2, 2, False), (0, 2, False), (2, 0, False)]
+)
+def test_another_number_of_processors_is_a_warning(before: int, now: int, warns: bool) -> None:
+    state = dataclasses.replace(_state(1), processors=before)
+    warning = checkpoints.other_processors(state, now)
+    assert bool(warning) == warns
+    if warns:
+        assert f"began with {before} processors, and now it may use {now}" in warning
+
+
 def test_another_run_is_refused() -> None:
     def check(**changed) -> None:
         given = {"config": CONFIG, "data": DATA, "tokenizer": "2" * 64, **changed}
