@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import string
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -405,6 +406,9 @@ def read_fast(content: bytes, *, name: str) -> Any:
             return fast
 
 
+# The apostrophe of "don ' t" and "we ' re", with the spaces that WordPiece leaves around it.
+_CONTRACTION = re.compile(r"(?<=\w) ' (?=(?:d|ll|m|re|s|t|ve)\b)")
+
 # Workers are processes already, one for each core.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -433,6 +437,7 @@ class EncoderTokenizer(Tokenizer):
             if sum(map(len, around.frame)) > MOST_AROUND:
                 raise ValueError(f"it puts {sum(map(len, around.frame)):,} tokens around a text")
             self.template_without = template_of(whole).missing
+            self._is_word_pieces = whole["model"].get("type") == "WordPiece"
             self._fast = read_fast(without_controls(whole, around.special), name=name)
         except TokenizerError:
             raise
@@ -493,6 +498,10 @@ class EncoderTokenizer(Tokenizer):
             elif plain[0] != self.pad_id:
                 out += [special] * len(plain)
         return " ".join(out)
+
+    def to_read(self, text: str) -> str:
+        """Return a decoded text with its contractions in one word, which WordPiece, and no other model, writes apart."""
+        return _CONTRACTION.sub("'", text) if self._is_word_pieces else text
 
     def special(self, token: int) -> str | None:
         """Return how a special token is written, or None for a piece of text."""

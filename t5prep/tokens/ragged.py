@@ -59,6 +59,16 @@ class Frame(NamedTuple):
         ends = len(self.first) + len(self.last)
         return np.where(texts > 0, ends + len(self.between) * (texts - 1), 0)
 
+    def strip(self, ids: Sequence[int]) -> Sequence[int]:
+        """Return the ids of a row without the special tokens before and after its texts, where they are there.
+
+        >>> Frame((101,), (102,), (102,)).strip([101, 7, 102, 8, 102]), Frame((101,), (102,), (102,)).strip([7, 8])
+        ([7, 102, 8], [7, 8])
+        """
+        begin = len(self.first) if tuple(ids[: len(self.first)]) == self.first else 0
+        end = len(ids) - len(self.last)
+        return ids[begin:end] if tuple(ids[end:]) == self.last else ids[begin:]
+
 
 def full(rows: np.ndarray) -> Ragged:
     """Return rows of one length, [n, length], as one Ragged."""

@@ -173,6 +173,10 @@ class Tokenizer:
                 out.append(special)
         return " ".join(out)
 
+    def to_read(self, text: str) -> str:
+        """Return a decoded text as people write it: SentencePiece gives it so."""
+        return text
+
     def texts_in(self, ids: Sequence[int]) -> list[str]:
         """Return the texts between the special tokens of some ids."""
         groups = itertools.groupby(ids, key=lambda token: self.special(token) is not None)
@@ -287,3 +291,9 @@ def decode(ids: Sequence[int], *, tokenizer: Tokenizer, keep_newlines: bool) -> 
         else:
             lines[-1].append(token)
     return "\n".join(map(tokenizer.decode, lines))
+
+
+def decode_input(ids: Sequence[int], *, tokenizer: Tokenizer, keep_newlines: bool) -> str:
+    """Return the text of an input to read: without padding, without the special tokens around it, and as people write it."""
+    tokens = tokenizer.frame.strip([token for token in ids if token != tokenizer.pad_id])
+    return tokenizer.to_read(decode(tokens, tokenizer=tokenizer, keep_newlines=keep_newlines))

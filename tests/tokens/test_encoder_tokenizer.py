@@ -10,7 +10,7 @@ import pytest
 from t5prep.errors import TokenizerError
 from t5prep.tokens import encoder_tokenizer, loading, ragged
 from t5prep.tokens.ragged import Frame
-from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.tokenizer import Tokenizer, decode_input
 from tests import encoders
 
 TEXTS = [
@@ -175,3 +175,15 @@ def test_a_debertas_pieces_have_the_ids_of_sentencepiece(tmp_path):
     assert ours.piece(ours.size - 1) == "[MASK]"
     (spelled,) = ours.encode_all(["[SEP]"])
     assert 2 not in spelled
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert"])
+def test_an_input_is_read_without_special_tokens_and_with_contractions_in_one_word(kind, tmp_path):
+    words = loading.load(str(getattr(encoders, kind)(tmp_path / kind)))
+    text = "the leads don't keep it 's charming"
+    first, second = words.encode_all([text, "a movie"])
+    ids = ragged.framed(ragged.of([first, second]), np.array([0, 2]), words.frame).ids.tolist()
+    shown = decode_input([*ids, words.pad_id, words.pad_id], tokenizer=words, keep_newlines=False)
+    start, _, end = shown.partition(words.decode(list(words.frame.between)))
+    assert start.strip() == ("the leads don't keep it's charming" if kind == "bert" else text)
+    assert end.strip() == "a movie"

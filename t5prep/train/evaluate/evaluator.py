@@ -168,7 +168,7 @@ class Evaluator:
 
         def wrong(kept: Sequence[tuple[Any, int, list[int]]]) -> list[Wrong]:
             return [
-                Wrong(rows.ids[at], self._text(inputs), references[at][0], answers[at], rows.losses[at])
+                Wrong(rows.ids[at], self._input(inputs), references[at][0], answers[at], rows.losses[at])
                 for _, at, inputs in kept
                 if answers[at] not in references[at]
             ]
@@ -185,12 +185,13 @@ class Evaluator:
     def _decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text of a target, without its EOS and padding."""
         eos, pad = self._tokenizer.eos_id, self._tokenizer.pad_id
-        return self._text([int(token) for token in ids if token not in (eos, pad, IGNORED_LABEL)])
+        tokens = [int(token) for token in ids if token not in (eos, pad, IGNORED_LABEL)]
+        keep_newlines = self._opened.manifest.settings.keep_newlines
+        return newlines.decode(tokens, tokenizer=self._tokenizer, keep_newlines=keep_newlines)
 
-    def _text(self, ids: Sequence[int]) -> str:
-        return newlines.decode(
-            ids, tokenizer=self._tokenizer, keep_newlines=self._opened.manifest.settings.keep_newlines
-        )
+    def _input(self, ids: Sequence[int]) -> str:
+        keep_newlines = self._opened.manifest.settings.keep_newlines
+        return newlines.decode_input(ids, tokenizer=self._tokenizer, keep_newlines=keep_newlines)
 
 
 def _are_single_tokens(opened: opening.Opened, *, limit: int, generates: bool) -> bool:
@@ -251,7 +252,7 @@ class ScoredRows:
         wrong = ((predicted != labels) & (labels != IGNORED_LABEL)).any(axis=1)
         inputs = batch["input_ids"][mask]
         for row in np.flatnonzero(wrong):
-            at, ids = first + int(row), [int(token) for token in inputs[row] if token]
+            at, ids = first + int(row), [int(token) for token in inputs[row]]
             if self._worst:
                 _keep(self.highest, (self.losses[at], at, ids), most=self._worst)
             if self._each and self.ids:
