@@ -46,8 +46,7 @@ def model_card(model: Model, *, name: str, licence: str = "") -> str:
     parts += ["## How to ask it", *(_inputs(model, dataset) for dataset in model.manifests)] if model.manifests else []
     parts += ["## Data", *map(_lineage, model.manifests)] if model.manifests else []
     if model.state:
-        shown = {key: value for key, value in model.state.metrics.items() if isinstance(value, float | int)}
-        split = model.state.config.get("eval_split", "validation")
+        shown, split = _metrics(model), model.state.config.get("eval_split", "validation")
         parts += ["## Metrics", _table(f"{split}, step {model.state.step}", shown)] if shown else []
         chosen = {key: model.state.config[key] for key in _TOLD if key in model.state.config}
         settings = {
@@ -169,8 +168,8 @@ def _table(first: str, facts: dict[str, Any]) -> str:
     lines = [f"| {first} | |", "|---|---|"]
     for name, value in facts.items():
         shown = f"{value:.4f}" if isinstance(value, float) and 1e-3 <= abs(value) < 1e6 else str(value)
-        if name == "records":
-            shown = f"{int(value):,}" if isinstance(value, float) else str(value)
+        if name.endswith("records") and isinstance(value, float):  # a count, also one of a mixture's: DATASET/records
+            shown = f"{int(value):,}"
         lines.append(f"| {literal(name)} | {literal(shown)} |")
     return "\n".join(lines)
 
@@ -229,18 +228,27 @@ def datasets(model: Model) -> list[str]:
     return sorted({match[1] for match in found if match})
 
 
-def _numbers(model: Model) -> dict[str, float]:
-    """Return the numbers that the Hub has a metric for, first the one that chose the checkpoint.
+def _metrics(model: Model) -> dict[str, float]:
+    """Return the numbers of the checkpoint's evaluation, first the one that chose the checkpoint.
 
-    Perplexity is no score of a model that tells classes apart.
+    Of a model that tells classes apart, numbers of tokens other than its loss are no scores.
     """
     if model.state is None:
         return {}
-    unfit = OF_TOKENS if model.config.classes else {}
-    reported = {name for name, number in NUMBERS.items() if number.hub and name not in unfit}
+    unfit = OF_TOKENS.keys() - {"loss"} if model.config.classes else set()
     chose = model.state.metric
     ordered = sorted(model.state.metrics.items(), key=lambda item: item[0] != chose)
-    return {key: float(value) for key, value in ordered if key in reported and isinstance(value, int | float)}
+    return {
+        name: value
+        for name, value in ordered
+        if isinstance(value, int | float) and name.rpartition("/")[2] not in unfit  # of a mixture: DATASET/NUMBER
+    }
+
+
+def _numbers(model: Model) -> dict[str, float]:
+    """Return the numbers that the Hub has a metric for, first the one that chose the checkpoint."""
+    reported = {name for name, number in NUMBERS.items() if number.hub}
+    return {name: float(value) for name, value in _metrics(model).items() if name in reported}
 
 
 def _results(model: Model, numbers: Mapping[str, float]) -> list[EvalResult]:

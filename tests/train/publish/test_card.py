@@ -76,12 +76,19 @@ def test_a_classifiers_card_has_its_settings_and_no_perplexity(tmp_path: Path) -
         "perplexity": 1.35,
         "token_accuracy": 0.8,
         "records": 872.0,
+        "sst2/records": 872.0,
+        "sst2/perplexity": 1.35,
         "macro_f1": 0.86,
         "accuracy": 0.87,
     }
     state = dataclasses.replace(model.state, metrics=metrics)
     card = model_card(dataclasses.replace(model, state=state, config=EncoderConfig(classes=("no", "yes"))), name="mine")
     assert "| records | 872 |" in card
+    assert "| sst2/records | 872 |" in card
+    table = card.partition("## Metrics")[2].splitlines()
+    assert table[4] == "| accuracy | 0.8700 |"
+    assert "perplexity" not in card
+    assert "token_accuracy" not in card
     for line in ("| z_loss | 0.0 |", "| seed | 0 |", "| dropout | 0.0 |", "| buckets | 32x1 64x1 |"):
         assert line in card, line
     results = ModelCard(card).data.eval_results
