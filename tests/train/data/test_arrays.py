@@ -13,7 +13,7 @@ from toy_dataset import write
 
 from t5prep.dataset import tfrecord
 from t5prep.errors import DatasetError
-from t5prep.train.data import batches, opening, tensorflow_rows, train_arrays, train_batches
+from t5prep.train.data import batches, eval_batches, opening, tensorflow_rows, train_arrays, train_batches
 
 STEPS = 30
 
@@ -53,6 +53,21 @@ def test_arrays_of_a_mixture_and_of_hosts(tmp_path):
         write(tmp_path / name, {"train": [400]}, layout="ragged", length=length, every=4)
     for host in (0, 1):
         same(*both([str(tmp_path / "one"), str(tmp_path / "two")], rates=[2, 1], host=host, hosts=2))
+
+
+@pytest.mark.parametrize("buckets", [(), ((8, 4), (16, 4))])
+def test_no_reader_reuses_the_memory_of_a_batch(tmp_path, buckets):
+    """On a CPU, jax may use the memory of an array instead of a copy, also after the reader has made the next batches."""
+    write(tmp_path, {"train": [250, 50], "validation": [90]}, layout="ragged", length=16, every=4, measured=True)
+    batches_of_training = train_arrays([str(tmp_path)], global_batch=6, seed=3, buckets=buckets)
+    validation = opening.open_all([str(tmp_path)], split="validation")[0]
+    for reader in (itertools.islice(batches_of_training, STEPS), eval_batches(validation, batch=6)):
+        found = [(batch, {name: rows.copy() for name, rows in batch.items()}) for batch in reader]
+        assert len(found) >= 15
+        arrays = [rows for batch, _ in found for rows in batch.values() if rows.dtype == np.int32]
+        assert not any(itertools.starmap(np.may_share_memory, itertools.combinations(arrays, 2)))
+        for batch, before in found:
+            assert all(np.array_equal(batch[name], before[name]) for name in before)
 
 
 def test_a_record_that_another_program_damaged_is_one_sentence(tmp_path):
