@@ -129,3 +129,9 @@ def run_hashes(
     hashes: np.ndarray, counts: np.ndarray, factors: np.ndarray, runs: np.ndarray, begins: np.ndarray
 ) -> int:
     """Write the hashes of all runs of len(factors) words and where those of each text begin; return their number."""
+
+def list_digests(ids: np.ndarray, starts: np.ndarray, digests: np.ndarray) -> None:
+    """Continue the digest of each row, uint64[rows], by a list of ids: those of row i are int32 `ids[starts[i]:starts[i + 1]]`."""
+
+def list_counts(ids: np.ndarray, starts: np.ndarray, id: int, counts: np.ndarray) -> None:
+    """Write how often an id stands in each list, int64[lists], of int32 ids: list i is `ids[starts[i]:starts[i + 1]]`."""

@@ -1,4 +1,4 @@
-/* Hash the words of texts and their runs. shingles.py says what a word is; both must give the same numbers. */
+/* Hash the words of texts and their runs, and lists of ids. shingles.py says what a word is; both must give the same numbers. */
 #include "numbers.h"
 #include "text.h"
 
@@ -88,4 +88,24 @@ int64_t run_hashes(const uint64_t *hashes, const int64_t *counts, size_t texts, 
   }
   begins[texts] = written;
   return written;
+}
+
+void list_digests(const uint8_t *ids, const int64_t *starts, size_t lists, uint64_t *digests) {
+  for (size_t list = 0; list < lists; list++) {
+    const uint8_t *at = ids + 4 * starts[list], *end = ids + 4 * starts[list + 1];
+    uint64_t hash = mix(digests[list] ^ (uint64_t)(end - at));
+    for (; end - at >= 8; at += 8) {
+      hash = (hash ^ eight_bytes(at)) * UINT64_C(0x9E3779B97F4A7C15);
+      hash ^= hash >> 32;
+    }
+    digests[list] = mix(at < end ? hash ^ four_bytes(at) : hash);
+  }
+}
+
+void list_counts(const int32_t *ids, const int64_t *starts, size_t lists, int32_t id, int64_t *counts) {
+  for (size_t list = 0; list < lists; list++) {
+    int64_t count = 0;
+    for (int64_t at = starts[list]; at < starts[list + 1]; at++) count += ids[at] == id; /* compilers make vectors of this */
+    counts[list] = count;
+  }
 }

@@ -39,4 +39,11 @@ int64_t word_hashes(const uint8_t *data, const int64_t *begins, size_t texts, ui
 int64_t run_hashes(const uint64_t *hashes, const int64_t *counts, size_t texts, const uint64_t *factors, int64_t words,
                    uint64_t *runs, int64_t *begins);
 
+/* Continue the digest of each row by a list of its ids, four bytes each, and their number. List i is from starts[i] to
+   starts[i + 1]. */
+void list_digests(const uint8_t *ids, const int64_t *starts, size_t lists, uint64_t *digests);
+
+/* Count how often an id stands in each list. */
+void list_counts(const int32_t *ids, const int64_t *starts, size_t lists, int32_t id, int64_t *counts);
+
 #endif

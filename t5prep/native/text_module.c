@@ -83,9 +83,49 @@ static PyObject *runs_of_texts(PyObject *module, PyObject *args) {
   return fits ? PyLong_FromLongLong(written) : failed(BAD_OFFSETS);
 }
 
+/* Check that lists of ids, from one start to the next, lie in the ids, and that there is a number for each. */
+static int lists_fit(const Array a[3]) {
+  int64_t lists = a[2].count;
+  const int64_t *start = a[1].numbers;
+  int fits = a[1].count - 1 == lists;
+  for (int64_t list = 0; fits && list < lists; list++) fits = is_range(start[list], start[list + 1], a[0].count);
+  return fits;
+}
+
+static PyObject *digests_of_lists(PyObject *module, PyObject *args) {
+  Array a[] = {{.use = READ, .size = 4}, {.use = COPY, .size = 8}, {.use = WRITE, .size = 8}};
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O&O&O&", take_array, &a[0], take_array, &a[1], take_array, &a[2])) return NULL;
+  int fits = lists_fit(a);
+  if (fits) {
+    Py_BEGIN_ALLOW_THREADS
+    list_digests(a[0].numbers, a[1].numbers, (size_t)a[2].count, a[2].numbers);
+    Py_END_ALLOW_THREADS
+  }
+  release_arrays(a, 3);
+  return fits ? Py_NewRef(Py_None) : failed(BAD_OFFSETS);
+}
+
+static PyObject *counts_of_lists(PyObject *module, PyObject *args) {
+  Array a[] = {{.use = READ, .size = 4}, {.use = COPY, .size = 8}, {.use = WRITE, .size = 8}};
+  int id;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O&O&iO&", take_array, &a[0], take_array, &a[1], &id, take_array, &a[2])) return NULL;
+  int fits = lists_fit(a);
+  if (fits) {
+    Py_BEGIN_ALLOW_THREADS
+    list_counts(a[0].numbers, a[1].numbers, (size_t)a[2].count, id, a[2].numbers);
+    Py_END_ALLOW_THREADS
+  }
+  release_arrays(a, 3);
+  return fits ? Py_NewRef(Py_None) : failed(BAD_OFFSETS);
+}
+
 PyMethodDef text_functions[] = {{"csv_rows", rows_of_csv, METH_VARARGS, NULL},
                                 {"row_ends", row_ends_of, METH_VARARGS, NULL},
                                 {"plain_json_lines", lines_of_json, METH_VARARGS, NULL},
                                 {"word_hashes", words_of_texts, METH_VARARGS, NULL},
                                 {"run_hashes", runs_of_texts, METH_VARARGS, NULL},
+                                {"list_digests", digests_of_lists, METH_VARARGS, NULL},
+                                {"list_counts", counts_of_lists, METH_VARARGS, NULL},
                                 {NULL, NULL, 0, NULL}};

@@ -7,7 +7,6 @@ MOST_DIGESTS different rows the counts are exact.
 
 import collections
 import dataclasses
-import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from t5prep import _native
 from t5prep.dataset.manifest import Repeats
 from t5prep.prepare.record_counts import MOST_LABELS
 from t5prep.tasks.example_table import Inputs, byte_edges
@@ -24,10 +24,6 @@ from t5prep.tokens.tokenizer import Tokenizer
 MOST_DIGESTS = 1 << 18
 # Characters that are counted at a time.
 _AT_ONCE = 1 << 20
-# An odd factor, whose powers tell the places of a row's ids apart, and its inverse modulo 2^64.
-_FACTOR = 0x9E3779B97F4A7C15
-_INVERSE = pow(_FACTOR, -1, 1 << 64)
-_MIX = np.uint64(0xD6E8FEB86659FD93)
 
 
 class UnknownTexts:
@@ -47,7 +43,7 @@ class UnknownTexts:
         if not len(in_inputs) and not len(in_targets):
             return ""
         texts = targets.take(pa.array(in_targets))
-        counts = self._characters(inputs.taken(in_inputs).parts) + self._characters(texts)
+        counts = self._characters(inputs.documents().take(pa.array(in_inputs))) + self._characters(texts)
         spelled = None if len(texts.unique()) > MOST_LABELS else collections.Counter(texts.to_pylist())
         return json.dumps({"characters": counts, "targets": spelled}, sort_keys=True)
 
@@ -73,30 +69,12 @@ class UnknownTexts:
 
 def digests(inputs: Ragged, labels: Ragged) -> np.ndarray:
     """Return a digest of the ids of each row, uint64[rows]: equal rows, equal digests."""
-    sides = (_polynomials(inputs), _polynomials(labels) * _MIX)
-    mixed = (sides[0] ^ (sides[1] >> np.uint64(29)) ^ sides[1]) * _MIX
-    return (mixed ^ (mixed >> np.uint64(32))) * _MIX
-
-
-def _polynomials(lists: Ragged) -> np.ndarray:
-    """Return a polynomial of each list's ids and length, modulo 2^64: uint64[n]."""
-    powers, inverses = _powers(1 << max(16, int(lists.starts[-1]).bit_length()))
-    total = np.zeros(len(lists.ids) + 1, np.uint64)
-    weighted = lists.ids.astype(np.uint64)
-    weighted += np.uint64(1)
-    weighted *= powers[: len(weighted)]
-    np.cumsum(weighted, out=total[1:])
-    begins, ends = lists.starts[:-1], lists.starts[1:]
-    return (total[ends] - total[begins]) * inverses[begins] + (ends - begins).astype(np.uint64) * _MIX
-
-
-@functools.lru_cache(maxsize=4)
-def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return so many powers of _FACTOR and of its inverse: uint64[count] each."""
-    factors = (np.full(count, factor, np.uint64) for factor in (_FACTOR, _INVERSE))
-    powers, inverses = (np.cumprod(factor) for factor in factors)
-    one = np.ones(1, np.uint64)
-    return np.concatenate([one, powers]), np.concatenate([one, inverses])
+    found = np.zeros(len(inputs.starts) - 1, np.uint64)
+    for lists in (inputs, labels):
+        _native.list_digests(
+            np.ascontiguousarray(lists.ids, np.int32), np.ascontiguousarray(lists.starts, np.int64), found
+        )
+    return found
 
 
 @dataclasses.dataclass

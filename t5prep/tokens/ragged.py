@@ -29,7 +29,10 @@ class Ragged(NamedTuple):
 
     def occurrences(self, token: int) -> np.ndarray:
         """Return how often a token stands in each list: int64[lists]."""
-        return np.diff(np.searchsorted(np.flatnonzero(self.ids == token), self.starts))
+        counts = np.zeros(len(self.starts) - 1, np.int64)
+        ids, starts = np.ascontiguousarray(self.ids, np.int32), np.ascontiguousarray(self.starts, np.int64)
+        _native.list_counts(ids, starts, token, counts)
+        return counts
 
     def joined(self, edges: np.ndarray) -> "Ragged":
         """Return neighbouring lists as one: those from `edges[i]` to `edges[i + 1]`, int64[joined lists + 1]."""

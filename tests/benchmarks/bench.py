@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tests.benchmarks import bench_memory, processor_time
 from tests.benchmarks.processor_time import Line
 
-PARTS = ("prepare", "reader", "step", "starts", "memory")
+PARTS = ("prepare", "counts", "reader", "step", "starts", "memory")
 SIZES = ("50MB", "200MB")  # of the corpora whose preparation is watched
 
 

@@ -123,6 +123,11 @@ __attribute__((unused)) static void fuzz_shingles(const uint8_t *data, size_t si
   int64_t total = word_hashes(text, begins, texts, hashes, counts, longs, &found);
   MUST(total >= 0 && total <= (int64_t)size && found >= 0 && found <= (int64_t)(size / LONG_WORD));
   MUST(run_hashes(hashes, counts, texts, factors, words, runs, run_begins) <= total);
+  for (size_t i = 0; i < texts; i++) begins[i + 1] /= 4; /* the bytes as ids */
+  memset(hashes, 0, 8 * texts);
+  list_digests(text, begins, texts, hashes);
+  list_counts((const int32_t *)(const void *)text, begins, texts, 0, counts);
+  for (size_t i = 0; i < texts; i++) MUST(counts[i] >= 0 && counts[i] <= begins[i + 1] - begins[i]);
   free(text), free(hashes), free(runs), free(longs);
 }
 

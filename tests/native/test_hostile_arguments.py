@@ -142,6 +142,12 @@ def test_numbers_that_are_not_whole_or_not_aligned_are_refused() -> None:
             _native.run_hashes(numbers, numbers, numbers, bytearray(8), bytearray(8))
     with pytest.raises(BufferError):
         _native.word_hashes(b"", b"", os.urandom(8), bytearray(8), bytearray(8))
+    ids, digests = np.zeros(4, np.int32), np.zeros(2, np.uint64)
+    for starts in ([0, 5, 5], [0, 3, 2], [-1, 0, 4], [0, 4], [0, 1, 2, 3]):
+        with pytest.raises(ValueError, match="do not fit"):
+            _native.list_digests(ids, np.array(starts), digests)
+        with pytest.raises(ValueError, match="do not fit"):
+            _native.list_counts(ids, np.array(starts), 0, digests)
 
 
 def test_numbers_that_another_thread_changes_are_those_that_were_checked() -> None:
