@@ -26,7 +26,7 @@ _STRIP_RIGHT = {"type": "Strip", "strip_left": False, "strip_right": True}
 
 
 def rebuilt(document: Mapping[str, Any], config: Mapping[str, Any], named: str) -> dict[str, Any] | None:
-    """Return a `tokenizer.json` as transformers 5 uses it; None if it reads the file as it is, or the class is not known.
+    """Return a `tokenizer.json` as transformers 5 uses it; None if it has the steps of the file, or the class is not known.
 
     config: its tokenizer_config.json; named: its class, as `folder_checks.class_of` says it
     """
@@ -34,6 +34,10 @@ def rebuilt(document: Mapping[str, Any], config: Mapping[str, Any], named: str) 
     if steps is None or document["model"].get("type", "Unigram") != "Unigram":
         return None
     normalizers, splitters = steps(_maps(document), config)
+    of_file = (document.get("normalizer"), "normalizers"), (document.get("pre_tokenizer"), "pretokenizers")
+    same = [encoder_tokenizer.steps(*part) for part in of_file] == [normalizers, splitters]
+    if same and not document["model"].get("byte_fallback"):
+        return None
     return {
         **document,
         "normalizer": {"type": "Sequence", "normalizers": normalizers} if normalizers else None,

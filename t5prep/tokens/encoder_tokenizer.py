@@ -307,7 +307,8 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
             f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again."
         ) from error
     if is_encoders:
-        raise TokenizerError(f"{files.name} holds no tokenizer; one of {', '.join(FILES)} is looked for.")
+        command = f" Write one: {special_tokens.save_command(files.name)}" if has_sentencepiece else ""
+        raise TokenizerError(f"{files.name} holds no tokenizer; one of {', '.join(FILES)} is looked for.{command}")
     return None
 
 

@@ -66,15 +66,8 @@ def check_class(files: ModelFiles) -> None:
         raise TokenizerError(
             f"{files.name} has a SentencePiece model of class {special_tokens.read_object(files, CONFIG)['tokenizer_class']},"
             " for which transformers writes the spaces that begin a text otherwise than the model, and has no tokenizer.json"
-            f" that says how. Write one: {save_command(files.name)}"
+            f" that says how. Write one: {special_tokens.save_command(files.name)}"
         )
-
-
-def save_command(name: str) -> str:
-    """Return the command that writes the tokenizer.json of a folder, by transformers."""
-    return (
-        f"python -c \"import transformers as t; t.AutoTokenizer.from_pretrained('{name}').save_pretrained('{name}')\""
-    )
 
 
 def sentinels_of(files: ModelFiles, tokenizer: Tokenizer) -> int | None:
@@ -175,8 +168,8 @@ def check_small_files(files: ModelFiles, document: Mapping[str, Any]) -> None:
     _check_prefix_space(config, document, name=files.name, is_known=CONFIG in files.names)
     _check_bert(config, document, named, name=files.name)
     _check_llama(config, document, named, name=files.name)
-    _check_class_steps(config, document, named, name=files.name)
     _check_added(document, name=files.name)
+    _check_class_steps(config, document, named, name=files.name)
 
 
 def _check_ends(config: Mapping[str, Any], document: Mapping[str, Any], *, name: str) -> None:

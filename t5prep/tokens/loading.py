@@ -117,7 +117,7 @@ def _of_sentencepiece(files: ModelFiles, file: str, written: bytes, document: di
         if users:
             raise TokenizerError(
                 f"{name} adds {users[0]['content']!r} to {file}, and has no tokenizer.json that says how a text is split at"
-                f" it. Write one: {folder_checks.save_command(name)}"
+                f" it. Write one: {special_tokens.save_command(name)}"
             )
         return tokenizer
     folder_checks.check_same(tokenizer, document, file=file)

@@ -89,6 +89,13 @@ def special_texts(files: ModelFiles) -> list[str]:
     return [*found]
 
 
+def save_command(name: str) -> str:
+    """Return the command that writes the tokenizer.json of a folder, by transformers."""
+    return (
+        f"python -c \"import transformers as t; t.AutoTokenizer.from_pretrained('{name}').save_pretrained('{name}')\""
+    )
+
+
 def added(id: int, content: str, *, special: bool = True, normalized: bool = False) -> dict[str, Any]:
     """Return an entry of `added_tokens` in a `tokenizer.json`: a token that is looked for before the model."""
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": normalized, "special": special}

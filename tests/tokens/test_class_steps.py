@@ -102,6 +102,9 @@ def test_added_tokens_for_which_transformers_5_has_other_ids_are_refused(tmp_pat
     tokenizer = loading.load(str(saved_t5(tmp_path / "any", "PreTrainedTokenizerFast", brace)))
     assert SAMPLE.size in tokenizer.encode("a {{ b")
     assert loading.load(str(saved_t5(tmp_path / "none", "T5Tokenizer"))).model == SAMPLE.model
+    blank = added(0, "\n", special=False, normalized=True)  # transformers finds it between all letters
+    with pytest.raises(TokenizerError, match=r"added token '.*' is white space once it is normalized"):
+        loading.load(str(saved_t5(tmp_path / "blank", "T5Tokenizer", blank)))
     folder = saved_t5(tmp_path / "umt5", "T5Tokenizer", brace)  # transformers 5 reads the file of umT5 as it is
     (folder / "config.json").write_text('{"model_type": "umt5"}')
     assert loading.load(str(folder)).encode("a {{ b") == tokenizer.encode("a {{ b")
@@ -110,10 +113,20 @@ def test_added_tokens_for_which_transformers_5_has_other_ids_are_refused(tmp_pat
 def test_the_steps_of_transformers_5_are_accepted_with_added_tokens(tmp_path: Path) -> None:
     folder = saved_t5(tmp_path / "t5", "T5Tokenizer", added(0, "{{", special=False, normalized=True))
     document = json.loads((folder / "tokenizer.json").read_text())
-    (folder / "tokenizer.json").write_text(json.dumps(class_steps.rebuilt(document, {}, "t5tokenizer")))
+    rebuilt = class_steps.rebuilt(document, {}, "t5tokenizer")
+    assert rebuilt is not None
+    (folder / "tokenizer.json").write_text(json.dumps(rebuilt))
+    assert class_steps.rebuilt(rebuilt, {}, "t5tokenizer") is None
     space = next(id for id in range(SAMPLE.vocab_size) if SAMPLE.piece(id) == "▁")
     ids = loading.load(str(folder)).encode("a {{ b")
     assert ids[ids.index(SAMPLE.size) - 1] != space
+
+
+def test_an_encoder_with_a_sentencepiece_model_alone_is_refused_with_the_command(tmp_path: Path) -> None:
+    config = {"model_type": "xlm-roberta"}
+    folder = published_folders.written(tmp_path / "x", {"sentencepiece.bpe.model": SAMPLE.model, "config.json": config})
+    with pytest.raises(TokenizerError, match=r"holds no tokenizer; .* Write one: python -c .import transformers"):
+        loading.load(str(folder))
 
 
 def test_an_mt5_with_added_tokens_keeps_its_sentinels(tmp_path: Path) -> None:
