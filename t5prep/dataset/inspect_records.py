@@ -1,53 +1,22 @@
 """Show records to a person: decoded text, and tokens, ids and the label mask aligned under each other."""
 
-import dataclasses
-import functools
 import itertools
 import sys
 import unicodedata
 from collections.abc import Iterator
 
-from t5prep.dataset import targets, tfrecord
-from t5prep.dataset.prepared import Dataset
+from t5prep.dataset.prepared import Dataset, DecodedRecord
 from t5prep.dataset.tfrecord import IGNORED_LABEL
-from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
 
-@dataclasses.dataclass(frozen=True)
-class Shown:
-    """One decoded record. Ids are as stored, padding included."""
-
-    id: str
-    input_ids: list[int]
-    labels: list[int]
-    inputs: str
-    targets: str
-    references: list[str]
-
-
-def records(opened: Dataset, *, split: str, count: int) -> Iterator[Shown]:
+def records(opened: Dataset, *, split: str, count: int) -> Iterator[DecodedRecord]:
     """Yield the first records of a split, decoded. Raises DatasetError, TokenizerError or UsageError."""
-    made, vocabulary = opened.manifest, opened.tokenizer
     opened.check_split(split)
-    decode = functools.partial(newlines.decode, tokenizer=vocabulary, keep_newlines=made.settings.keep_newlines)
-    text_of_labels = functools.partial(
-        targets.text_of_labels, settings=made.settings, tokenizer=vocabulary, classes=made.task.classes
-    )
-    read = opened.records(*(shard.name for shard in made.splits[split].shards))
+    read = opened.records(*(shard.name for shard in opened.manifest.splits[split].shards))
     for number, record in enumerate(itertools.islice(read, min(count, sys.maxsize))):
         with opened.decoding(f"Record {number} of the split {split} in {opened.folder}"):
-            features = tfrecord.parse(record)
-            inputs = [int(token) for token in features["input_ids"]]
-            labels = [int(token) for token in features["labels"]]
-            shown = Shown(
-                id=b", ".join(_bytes(features["id"])).decode(),
-                input_ids=inputs,
-                labels=labels,
-                inputs=decode(inputs),
-                targets=text_of_labels([token for token in labels if token != IGNORED_LABEL]),
-                references=[text.decode() for text in _bytes(features.get("references", []))],
-            )
+            shown = opened.decoded(record)
         yield shown
 
 
@@ -59,10 +28,6 @@ def columns(text: str) -> int:
     """
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return len(text) + wide - sum(unicodedata.category(character) in ("Mn", "Me", "Cf") for character in text)
-
-
-def _bytes(values: list[int] | list[bytes]) -> list[bytes]:
-    return [value for value in values if isinstance(value, bytes)]
 
 
 def aligned(ids: list[int], tokenizer: Tokenizer, *, width: int) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Read a prepared dataset: its tokenizer, its records, what lies beside its shards, and the rows that made no record."""
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import json
@@ -10,15 +11,33 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from t5prep.dataset import manifest, rejected_rows, shard_files, tfrecord
+from t5prep.dataset import manifest, rejected_rows, shard_files, targets, tfrecord
 from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
 from t5prep.io import paths
 from t5prep.tokens import loading
+from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
 # A rejected row, as a line of JSON says it.
 REJECTED = pa.schema([("file", pa.string()), ("row", pa.int64()), ("id", pa.string()), ("reason", pa.string())])
 _LINES = 4096  # of rejected rows that are read at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodedRecord:
+    """A decoded record. Ids are as stored, padding included; a packed record has the ids of its examples, joined."""
+
+    id: str
+    input_ids: list[int]
+    labels: list[int]
+    inputs: str
+    targets: str
+    references: list[str]
+
+    @property
+    def targeted(self) -> list[int]:
+        """Return the labels that the loss does not ignore."""
+        return [token for token in self.labels if token != tfrecord.IGNORED_LABEL]
 
 
 class Dataset:
@@ -63,6 +82,19 @@ class Dataset:
     def records(self, *shards: str) -> Iterator[bytes]:
         """Yield the records of shards, undecoded. Raises DatasetError."""
         return read(self.folder, *shards)
+
+    def decoded(self, record: bytes) -> DecodedRecord:
+        """Return a record with its texts. To be called within `decoding`, for bytes that are no record. Raises TokenizerError."""
+        features, settings = tfrecord.parse(record), self.manifest.settings
+        ids, references = (
+            [value.decode() for value in values if isinstance(value, bytes)]
+            for values in (features["id"], features.get("references", []))
+        )
+        inputs, labels = ([int(token) for token in features[name]] for name in ("input_ids", "labels"))
+        text = newlines.decode(inputs, tokenizer=self.tokenizer, keep_newlines=settings.keep_newlines)
+        made = DecodedRecord(", ".join(ids), inputs, labels, text, "", references)
+        target = targets.text_of_labels(made.targeted, settings, self.tokenizer, classes=self.manifest.task.classes)
+        return dataclasses.replace(made, targets=target)
 
     def rejected(self, *needles: bytes) -> Iterator[pa.RecordBatch]:
         """Yield the rows that made no record (REJECTED), some at a time: with `needles`, of the lines that hold one of these.

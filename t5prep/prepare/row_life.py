@@ -22,9 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep import sources
-from t5prep.dataset import manifest, rejected_rows, shard_files, targets, tfrecord
+from t5prep.dataset import manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.prepared import Dataset
-from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, SourceError, T5prepError
 from t5prep.io import addresses, paths, trusted_code
 from t5prep.prepare import placement, record_counts, row_limit
@@ -231,10 +230,8 @@ class Lives:
 
     def _tell_record(self, life: Life, found: Found) -> None:
         """Tell where a record lies, and its tokens."""
-        features = tfrecord.parse(found.record)
-        inputs = [int(one) for one in features["input_ids"] if one != self.opened.tokenizer.pad_id]
-        labels = [int(one) for one in features["labels"] if one != IGNORED_LABEL]
-        settings, classes = self.dataset.settings, self.dataset.task.classes
+        record, settings = self.opened.decoded(found.record), self.dataset.settings
+        inputs, labels = [one for one in record.input_ids if one != self.opened.tokenizer.pad_id], record.targeted
         life["record"] = {
             "id": found.id,
             "split": found.split,
@@ -242,9 +239,9 @@ class Lives:
             "number": found.number,
             "byte": found.byte,
             "bytes": tfrecord.FRAME_BYTES + len(found.record),
-            "input": newlines.decode(inputs, tokenizer=self.opened.tokenizer, keep_newlines=settings.keep_newlines),
-            "target": targets.text_of_labels(labels, settings, self.opened.tokenizer, classes=classes),
-            "references": [one.decode() for one in features.get("references", []) if isinstance(one, bytes)],
+            "input": record.inputs,
+            "target": record.targets,
+            "references": record.references,
         }
         if found.segment:
             life["record"]["segment"] = found.segment
@@ -289,12 +286,10 @@ class Lives:
             return True  # the record is that of the first row with this id
         if self.dataset.settings.layout == "packed" or self.dataset.task.hides_spans or recomputed.ids is None:
             return True
-        features = tfrecord.parse(found.record)
-        inputs = [one for one in features["input_ids"] if one != self.opened.tokenizer.pad_id]
-        labels = [one for one in features["labels"] if one != IGNORED_LABEL]
-        if self.dataset.settings.target == "tags":  # most places of a row have none
-            labels = list(features["labels"][: len(inputs)])
-        return (inputs, labels) == recomputed.ids
+        record = self.opened.decoded(found.record)
+        inputs = [one for one in record.input_ids if one != self.opened.tokenizer.pad_id]
+        is_tags = self.dataset.settings.target == "tags"  # most places of a row have none
+        return (inputs, record.labels[: len(inputs)] if is_tags else record.targeted) == recomputed.ids
 
     def _duplicates(
         self, own: dict[str, Any] | None, recomputed: "_Recomputed | None", found: Sequence[Found]

@@ -12,9 +12,8 @@ from typing import Any
 
 from t5prep import sources
 from t5prep.dataset import inspect_records
-from t5prep.dataset.inspect_records import Shown
 from t5prep.dataset.manifest import Manifest
-from t5prep.dataset.prepared import Dataset
+from t5prep.dataset.prepared import Dataset, DecodedRecord
 from t5prep.errors import DatasetError, T5prepError, TokenizerError
 from t5prep.plan import lengths
 from t5prep.prepare import record_counts, row_limit
@@ -83,7 +82,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         drawn=drawn,
         why=why,
         rejected=list(_rejected(opened)),
-        pieces=lambda record: tokens.of_record(record.input_ids, record.labels, dataset_manifest, opened.tokenizer),
+        pieces=lambda record: tokens.of_record(record, dataset_manifest, opened.tokenizer),
     )
 
 
@@ -153,11 +152,11 @@ class Drawn:
 
     split: str
     records: int = 0
-    shown: list[Shown] = dataclasses.field(default_factory=list)
-    cut: list[Shown] = dataclasses.field(default_factory=list)
+    shown: list[DecodedRecord] = dataclasses.field(default_factory=list)
+    cut: list[DecodedRecord] = dataclasses.field(default_factory=list)
     unknown: int = 0
-    of_class: dict[str, list[Shown]] = dataclasses.field(default_factory=dict)
-    of_length: dict[str, Shown] = dataclasses.field(default_factory=dict)
+    of_class: dict[str, list[DecodedRecord]] = dataclasses.field(default_factory=dict)
+    of_length: dict[str, DecodedRecord] = dataclasses.field(default_factory=dict)
     markup: dict[str, tuple[int, int]] | None = dataclasses.field(default_factory=dict)
 
     @property
@@ -201,7 +200,7 @@ def draw(opened: Dataset, *, split: str) -> Drawn:
     return drawn
 
 
-def _target(record: Shown) -> str:
+def _target(record: DecodedRecord) -> str:
     return record.targets.removesuffix("</s>").strip()
 
 

@@ -176,9 +176,7 @@ class Explorer:
         with self.opened.reading(f"Record {place:,} of {path}"), paths.opened(path) as file:
             file.seek(int(sizes[: place // every].sum(dtype=np.int64)))
             (record,) = itertools.islice(tfrecord.read(file), place % every, place % every + 1)
-            features = tfrecord.parse(record)
-            inputs, labels = ([int(token) for token in features[name]] for name in ("input_ids", "labels"))
-            return tokens.of_record(inputs, labels, self.dataset, self.opened.tokenizer)
+            return tokens.of_record(self.opened.decoded(record), self.dataset, self.opened.tokenizer)
 
     def life(self, id: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
         """Return the steps of a row's life, each with its lines, and what could not be told, in sentences."""

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.prepared import DecodedRecord
 from t5prep.dataset.settings import OF_HEADS
-from t5prep.dataset.targets import text_of_numbers
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -22,20 +22,13 @@ class Piece:
     title: str
 
 
-def of_record(
-    input_ids: Sequence[int], labels_: Sequence[int], dataset: Manifest, tokenizer: Tokenizer
-) -> dict[str, list[Piece]]:
+def of_record(record: DecodedRecord, dataset: Manifest, tokenizer: Tokenizer) -> dict[str, list[Piece]]:
     """Return the pieces of a record's input and of its target, which may be a class."""
-    marker = tokenizer.sentinel(1) if dataset.marked else None
-    target = labels(labels_, tokenizer)
-    if dataset.settings.target == "class":
-        target = [Piece(dataset.class_names[labels_[0]], "text", f"class {labels_[0]}")]
-    elif dataset.settings.target in OF_HEADS:
-        told = text_of_numbers(
-            [one for one in labels_ if one != IGNORED_LABEL], dataset.settings.target, classes=dataset.class_names
-        )
-        target = [Piece(told, "text", dataset.settings.target)]
-    return {"input": inputs(input_ids, tokenizer, marker=marker), "target": target}
+    marker, kind = tokenizer.sentinel(1) if dataset.marked else None, dataset.settings.target
+    target = labels(record.labels, tokenizer)
+    if kind in OF_HEADS:
+        target = [Piece(record.targets, "text", f"class {record.labels[0]}" if kind == "class" else kind)]
+    return {"input": inputs(record.input_ids, tokenizer, marker=marker), "target": target}
 
 
 def inputs(ids: Sequence[int], tokenizer: Tokenizer, *, marker: int | None) -> list[Piece]:
