@@ -19,6 +19,7 @@ from t5prep.prepare.near_duplicates.clusters import Repeats
 from t5prep.prepare.shards import ShardTotals, SplitTotals
 from t5prep.prepare.sort_blocks import BlockTotals
 from t5prep.prepare.text_counts import TextCounts
+from t5prep.reading import text_rows
 from t5prep.sources import Resolved
 from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
@@ -367,6 +368,11 @@ def of_rejected_rows(
         yield (
             f"{rejected['duplicate id']:,} rows have the id of another row and were rejected. If the ids in {id_column} begin "
             "anew in each file, leave --id-column out: the place of a row is its id then"
+        )
+    if escaped := sum(count for text, count in words.items() if text.endswith(text_rows.ESCAPED)):
+        yield (
+            f"{escaped:,} rows have a backslash before a quote or a delimiter and were rejected. If it takes the meaning from that: "
+            r"--escape '\'"
         )
     if other := rejected.get("not utf-8"):
         yield (

@@ -28,6 +28,8 @@ from t5prep.reading.formats import Format
 from t5prep.reading.rows import Record, Row, is_path
 
 NEVER_CLOSED = "broken quoting: a quote opens in this row and does not close"
+# The end of the reason of a row that an escape character may explain.
+ESCAPED = r" (a backslash may stand for an escape: --escape '\')"
 # The line that Excel reads and writes before the one with the columns' names.
 SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?(?:\r\n|\r|\n)')
 _QUOTED = re.compile(rb'"[^"]*"')
@@ -104,12 +106,17 @@ def split(text: str, delimiter: str = ",", escape: str = "") -> Iterator[Parsed]
                         hopeless, unfinished = _line_start(text, source.tell()), goes_on
                     source.seek(begin)
                     source.readline()
-                    begin = source.tell()
-                    yield Parsed(NEVER_CLOSED, begin, unfinished)
+                    opened, begin = begin, source.tell()
+                    yield Parsed(NEVER_CLOSED + _if_escaped(text[opened:begin], escape), begin, unfinished)
                     break
-                fields = f"broken quoting: {error}"
+                fields = f"broken quoting: {error}{_if_escaped(text[begin : source.tell()], escape)}"
             begin = source.tell()
             yield Parsed(fields, begin, begin == len(text))
+
+
+def _if_escaped(row: str, escape: str) -> str:
+    """Return ESCAPED for a row with a backslash before a quote and no escape character, "" for others."""
+    return ESCAPED if not escape and '\\"' in row else ""
 
 
 def _line_start(text: str, end: int) -> int:
@@ -131,7 +138,12 @@ def csv_rows(text: str, columns: Sequence[str], delimiter: str = ",", escape: st
     except csv.Error:
         parsed = (row.fields for row in split(text, delimiter, escape))
     for fields in parsed:
-        yield fields if isinstance(fields, str) else named(fields, columns)
+        if isinstance(fields, str):
+            yield fields
+            continue
+        row = named(fields, columns)
+        is_escaped = isinstance(row, str) and not escape and any(field.endswith("\\") for field in fields[:-1])
+        yield f"{row}{ESCAPED}" if is_escaped else row
 
 
 def named(fields: list[str], columns: Sequence[str]) -> Record | str:

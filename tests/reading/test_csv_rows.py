@@ -2,10 +2,12 @@
 
 import csv
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import t5prep
 from t5prep.reading import text_rows
 
 
@@ -29,3 +31,39 @@ def test_a_line_is_read_few_times_however_many_are_broken(row: str, monkeypatch:
     assert read <= 3 * 500
     assert len(rows) == 500
     assert rows[0].fields == text_rows.NEVER_CLOSED
+
+
+@pytest.mark.parametrize(
+    ("row", "is_escaped"),
+    [
+        (r'"a \" b, c",x', True),
+        (r'"never \" closed, x', True),
+        (r"a\, b,x", True),
+        ('"a " b",x', False),
+        ('"never closed, x', False),
+        ("a, b,x", False),
+    ],
+)
+def test_a_row_that_an_escape_character_explains_names_the_option(row: str, is_escaped: bool) -> None:
+    (reason,) = text_rows.csv_rows(row + "\n", ["text", "label"])
+    assert isinstance(reason, str)
+    assert reason.endswith(text_rows.ESCAPED) == is_escaped
+    assert ("--escape '\\'" in reason) == is_escaped
+    (again,) = text_rows.csv_rows(row + "\n", ["text", "label"], escape="\\")
+    assert text_rows.ESCAPED not in again
+
+
+def test_rows_with_escapes_are_counted_with_the_option_that_reads_them(tmp_path: Path) -> None:
+    rows = [{"text": f'say "{n}", or not' if n % 2 else f"plain {n}", "label": "good"} for n in range(40)]
+    with open(tmp_path / "rows.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, ["text", "label"], doublequote=False, escapechar="\\", quoting=csv.QUOTE_ALL)
+        writer.writeheader()
+        writer.writerows(rows)
+    how = {"inputs_column": "text", "targets_column": "label", "tokenizer": "sample:", "workers": 0}
+    made = t5prep.prepare("text2text", source=str(tmp_path / "rows.csv"), out=tmp_path / "out", **how)
+    assert made.rejected == {"broken quoting": 20}
+    assert any(
+        warning.startswith("20 rows have a backslash") and "--escape '\\'" in warning for warning in made.warnings
+    )
+    made = t5prep.prepare("text2text", source=str(tmp_path / "rows.csv"), out=tmp_path / "read", escape="\\", **how)
+    assert made.rejected == {}
