@@ -122,7 +122,7 @@ def bucket_of(name: str) -> Any:
 
 
 def check_tensorflow_reaches(uri: str) -> None:
-    """Raise OutputError if TensorFlow would write below `uri` to Google while STORAGE_EMULATOR_HOST names an emulator.
+    """Raise OutputError if TensorFlow would look for `uri` at Google while STORAGE_EMULATOR_HOST names an emulator.
 
     TensorFlow's own client knows no emulator: it speaks to storage.googleapis.com, whatever that name leads to.
     """
@@ -132,8 +132,8 @@ def check_tensorflow_reaches(uri: str) -> None:
     host = urlsplit(emulator if "//" in emulator else f"//{emulator}").hostname or ""
     if not _ips(host) & _ips("storage.googleapis.com"):
         raise OutputError(
-            f"{uri} would be written to Google, not to the emulator in STORAGE_EMULATOR_HOST ({emulator}): TensorFlow, which "
-            "writes runs, knows no emulator. Write to a folder (--out runs/NAME), or unset STORAGE_EMULATOR_HOST"
+            f"{uri} would be looked for at Google, not at the emulator in STORAGE_EMULATOR_HOST ({emulator}): TensorFlow, which "
+            "reads and writes runs, knows no emulator. Name a run in a folder (runs/NAME), or unset STORAGE_EMULATOR_HOST"
         )
 
 

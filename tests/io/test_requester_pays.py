@@ -4,11 +4,14 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from click.testing import CliRunner
 
+from t5prep.cli import main
 from t5prep.errors import OutputError, T5prepError
 from t5prep.io import gcs
 from t5prep.sources import open_stream, resolve
@@ -72,7 +75,7 @@ def test_the_project_pays_for_listing_and_reading(payer: str, monkeypatch: pytes
 
 def test_a_run_is_not_written_past_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9023")
-    with pytest.raises(OutputError, match="would be written to Google, not to the emulator"):
+    with pytest.raises(OutputError, match="would be looked for at Google, not at the emulator"):
         gcs.check_tensorflow_reaches("gs://bucket/runs/a")
     gcs.check_tensorflow_reaches("runs/a")
     addresses = {"127.0.0.1": {"127.0.0.1"}, "storage.googleapis.com": {"127.0.0.1"}}
@@ -81,3 +84,26 @@ def test_a_run_is_not_written_past_an_emulator(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.undo()
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
     gcs.check_tensorflow_reaches("gs://bucket/runs/a")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict rows.txt --model gs://bucket/runs/a",
+        "eval --model gs://bucket/runs/a --data data",
+        "embed gs://bucket/runs/a rows.txt --out vectors",
+        "export --model gs://bucket/runs/a --out model",
+        "push --model gs://bucket/runs/a --repo me/model",
+        "train --recipe tiny --data data --out gs://bucket/runs/a",
+    ],
+)
+def test_a_run_in_a_bucket_is_not_sought_past_an_emulator(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorFlow reads a run at Google, whatever bucket of that name there is, while t5prep's client asks the emulator."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
+    monkeypatch.chdir(tmp_path)
+    Path("rows.txt").write_text("a row\n")
+    result = CliRunner().invoke(main, command.split())
+    assert result.exit_code == 1
+    assert "gs://bucket/runs/a would be looked for at Google, not at the emulator" in result.output

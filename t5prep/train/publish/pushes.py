@@ -25,6 +25,7 @@ def push_best(name: str, *, repo: str, private: bool = False, logs: bool = False
     Raises UsageError, OutputError.
     """
     if gcs.is_gs(name):
+        gcs.check_tensorflow_reaches(name)
         gcs.objects(checkpoints.folder(name))  # of a bucket that cannot be read, TensorFlow would wait for minutes
     elif not (Path(name) / run.SETTINGS).is_file():
         raise UsageError(f"{name} has no {run.SETTINGS}, so it is not a run.{paths.mistyped(name)}")

@@ -116,9 +116,10 @@ def settings_without_data(config: Config) -> Settings:
 
 
 def is_run(name: str) -> bool:
-    """Check whether a place holds a run of t5prep. Raises UsageError for a gs:// address without a bucket."""
+    """Check whether a place holds a run of t5prep. Raises UsageError for a gs:// address without a bucket, OutputError."""
     if gcs.is_gs(name):
         gcs.split(name)
+        gcs.check_tensorflow_reaches(name)
     return tf.io.gfile.exists(f"{name.rstrip('/')}/{SETTINGS}")
 
 
