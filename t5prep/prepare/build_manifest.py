@@ -288,8 +288,19 @@ def warnings_of(
         *empty_splits(settings.splits or (), splits),
         *_targets_cut(total, settings, labelled=labelled),
         *_targets_unknown(texts),
+        *_several_answers(texts, settings.options.get("targets_column", "")),
     ]
     return [*warnings, *_badly_packed(total, settings)] if settings.layout == "packed" else warnings
+
+
+def _several_answers(texts: TextCounts, column: str) -> list[str]:
+    """Warn of rows with different values in the column of targets, of which one is learned."""
+    if not column or not texts.several_answers:
+        return []
+    return [
+        f"{texts.several_answers:,} of {texts.rows:,} rows have several different values in {column}: the first one is the target, "
+        "and an evaluation takes each of them as right"
+    ]
 
 
 def _targets_unknown(texts: TextCounts) -> list[str]:

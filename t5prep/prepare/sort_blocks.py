@@ -187,6 +187,9 @@ class BlockSorter:
         if self._settings.target == "text":
             counts.targets_unknown = int(np.count_nonzero(labels.occurrences(self._unk_id)))
         counts.add_unknown(table["unknown"].drop_null().to_pylist())
+        is_counted = pc.and_(table["reason"].is_null(), pc.less_equal(table["part"], 1))
+        several = pc.and_(is_counted, pc.greater(pc.list_value_length(table["references"]), 1))
+        counts.several_answers = sum(len(set(texts)) > 1 for texts in table["references"].filter(several).to_pylist())
         if self._settings.dedup == "none":
             names, of = split_of
             found = text_counts.digests(inputs, labels)

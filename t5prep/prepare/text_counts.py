@@ -153,13 +153,15 @@ class RepeatCounts:
 class TextCounts:
     """The counts of a block's rows that made examples, or of several blocks together.
 
-    `targets` are the texts of targets with an unknown token; None if these are too many to be classes.
+    `targets` are the texts of targets with an unknown token; None if these are too many to be classes. `several_answers` are
+    rows whose correct answers differ.
     """
 
     rows: int = 0
     markup: int = 0
     inputs_unknown: int = 0
     targets_unknown: int = 0
+    several_answers: int = 0
     characters: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     targets: collections.Counter[str] | None = dataclasses.field(default_factory=collections.Counter)
     repeats: RepeatCounts = dataclasses.field(default_factory=RepeatCounts)
@@ -181,7 +183,7 @@ class TextCounts:
 
     def merge(self, other: "TextCounts") -> None:
         """Count what others counted."""
-        for name in ("rows", "markup", "inputs_unknown", "targets_unknown"):
+        for name in ("rows", "markup", "inputs_unknown", "targets_unknown", "several_answers"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.characters.update(other.characters)
         self._add_targets(other.targets)

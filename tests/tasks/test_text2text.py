@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from preparing import by_id, prepared, rejected, write_csv
 
+import t5prep
 from t5prep.errors import Reject, SourceError, UsageError
 from t5prep.sources import sample
 from t5prep.tasks import registry
@@ -193,3 +194,34 @@ def test_a_template_without_a_column_or_with_a_form_is_refused(template: str, wh
     other = {"inputs": "targets_column", "targets": "inputs_column"}[side]
     with pytest.raises(UsageError, match=why):
         _ = registry.get("text2text").choose({side: template, other: "a"}).columns
+
+
+def _prepared(rows: list[dict[str, Any]], out: Path, **choices: Any) -> Any:
+    how = {"inputs_column": "q", "tokenizer": "sample:", "workers": 0, "splits": "train=0.5,validation=0.5"}
+    return t5prep.prepare("text2text", source=rows, out=out, **(how | choices))
+
+
+@pytest.mark.parametrize("column", ["answers.text", "plain"])
+def test_rows_with_several_different_answers_are_counted(column: str, tmp_path: Path) -> None:
+    """The first one is the target, as of SQuAD; a row of validation keeps all of them as right."""
+    answers = [["a b", "c d"], ["a b", "a b"], ["e f"], ["c d", "a b", "c d"]]
+    rows = [{"q": f"question {n}", "answers": {"text": answers[n % 4]}, "plain": answers[n % 4]} for n in range(40)]
+    made = _prepared(rows, tmp_path / "out", targets_column=column)
+    assert (
+        f"20 of 40 rows have several different values in {column}: the first one is the target, and an evaluation takes each of "
+        "them as right" in made.warnings
+    )
+    table = t5prep.table(str(tmp_path / "out")).read_all().to_pylist()
+    right = {f"question {n}": answers[n % 4] for n in range(40)}
+    assert {row["target"] for row in table} == {"a b", "c d", "e f"}
+    assert all(row["target"] == right[row["input"]][0] for row in table)
+    kept = {row["input"]: row["references"] for row in table if row["split"] == "validation"}
+    assert kept == {question: right[question] for question in kept}
+
+
+def test_a_class_that_is_several_is_rejected(tmp_path: Path) -> None:
+    rows = [{"q": f"question {n}", "label": [["0"], ["0", "0.0"], ["0", "1"]][n % 3]} for n in range(30)]
+    made = _prepared(rows, tmp_path / "out", targets_column="label", label_map="0=no,1=yes")
+    assert made.rejected == {"several labels": 10}
+    assert not any("several different values" in warning for warning in made.warnings)
+    assert any("--labels-column" in warning for warning in made.warnings)

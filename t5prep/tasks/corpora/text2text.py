@@ -92,7 +92,10 @@ def to_example(record: Record, options: Options) -> Example:
     elif words and not kind:
         if (label := labels.find(target, words)) is None:
             raise Reject(f"unknown label: {target!r} is not one of {', '.join(words)}")
-        target, references = label, tuple(labels.find(answer, words) or answer for answer in references)
+        references = tuple(labels.find(answer, words) or answer for answer in references)
+        if len(set(references)) > 1:
+            raise Reject(f"several labels: {', '.join(references)}. A model learns several of a row by --labels-column")
+        target = label
     asked = to_inputs(record, options)
     if options.id_column and not asked.id:
         raise Reject("empty id")
