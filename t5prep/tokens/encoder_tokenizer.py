@@ -223,11 +223,12 @@ def byte_pairs(ids: Mapping[str, int], merges: Sequence[str], config: Mapping[st
     )
 
 
-def sentence_pieces(content: bytes) -> bytes:
+def sentence_pieces(content: bytes, config: Mapping[str, Any]) -> bytes:
     """Return the `tokenizer.json` of a DeBERTa-v3's SentencePiece model, which has all special tokens but [MASK].
 
-    The spaces at the ends of a text are removed before its characters are mapped, as in transformers 4. Raises KeyError if a
-    special token is not there, ValueError for what is no model of this kind.
+    config: `do_lower_case` and `split_by_punct` of its tokenizer_config.json. Texts become small letters, and the spaces at their
+    ends are removed, before their characters are mapped, as in transformers 4. Raises KeyError if a special token is not
+    there, ValueError for what is no model of this kind.
     """
     import sentencepiece
 
@@ -237,22 +238,27 @@ def sentence_pieces(content: bytes) -> bytes:
         raise ValueError(error) from error
     pieces = [[model.id_to_piece(id), model.get_score(id)] for id in range(model.get_piece_size())]
     ids = {str(piece): id for id, (piece, _) in enumerate(pieces)}
+    borders = [{"type": "Punctuation", "behavior": "Isolated"}] if config.get("split_by_punct", False) else []
     if "[MASK]" not in ids:
         ids["[MASK]"] = len(pieces)
         pieces.append(["[MASK]", 0.0])
     return _dumped(
         {"type": "Unigram", "unk_id": ids["[UNK]"], "vocab": pieces, "byte_fallback": False},
         special={text: ids[text] for text in BERT_SPECIAL},
-        normalizer=_stripped_first(normalizer(content)),
-        pre_tokenizer=SPACES,
+        normalizer=_stripped_first(normalizer(content), lowercase=config.get("do_lower_case", False)),
+        pre_tokenizer={"type": "Sequence", "pretokenizers": [*borders, SPACES]} if borders else SPACES,
         post_processor=template({"[CLS]": ids["[CLS]"]}, {"[SEP]": ids["[SEP]"]}),
         decoder=SPACES,
     )
 
 
-def _stripped_first(sequence: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the steps of `normalizer` with the one that removes spaces at the ends of a text first."""
-    return {**sequence, "normalizers": sorted(sequence["normalizers"], key=lambda step: step["type"] != "Strip")}
+def _stripped_first(sequence: Mapping[str, Any], *, lowercase: bool) -> dict[str, Any]:
+    """Return the steps of `normalizer` with the one that removes spaces at the ends of a text first, below small letters."""
+    first = [{"type": "Lowercase"}] if lowercase else []
+    return {
+        **sequence,
+        "normalizers": first + sorted(sequence["normalizers"], key=lambda step: step["type"] != "Strip"),
+    }
 
 
 def _dumped(model: Mapping[str, Any], *, special: Mapping[str, int], **parts: Any) -> bytes:
@@ -301,7 +307,7 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
         if {PAIRS, MERGES} <= files.names:
             return of_pairs(files, config)
         if PIECES in files.names and is_encoders:
-            return _complete(sentence_pieces(files.read(PIECES)), files)
+            return _complete(sentence_pieces(files.read(PIECES), config), files)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
             f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again."

@@ -86,6 +86,22 @@ def test_a_deberta_has_the_ids_of_transformers_4_and_check_says_those_of_5(tmp_p
     assert differing(check(folder, plain, ligature)) == {"transformers 5": [ligature]}
 
 
+@pytest.mark.parametrize("option", ["do_lower_case", "split_by_punct"])
+def test_options_of_a_deberta_change_its_ids(tmp_path: Path, option: str) -> None:
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    folder = published_folders.deberta(tmp_path / "deberta")
+    plain = loading.load(str(folder))
+    (folder / "tokenizer_config.json").write_text(json.dumps({option: True, "vocab_type": "spm"}))
+    tokenizer, text = loading.load(str(folder)), 'The "rows", OF files: (folder)'
+    if option == "do_lower_case":
+        assert tokenizer.encode(text) == plain.encode(text.lower()) != plain.encode(text)
+        return
+    theirs = Tokenizer.from_str(plain.model.decode())
+    theirs.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Punctuation("isolated"), pre_tokenizers.Metaspace()])
+    assert tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids != plain.encode(text)
+
+
 def saved_t5(folder: Path, named: str, *tokens: dict[str, Any]) -> Path:
     """Write a T5 with added tokens as transformers 4 saves it."""
     document = class_steps.converted(SAMPLE)
