@@ -12,9 +12,11 @@ TOKENIZER ?= sample:
 OUT ?= data/sample
 RUNNER ?= local
 ARGS ?=
+SECONDS ?= 60
+FIRST ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help prep train test test-slow lint format bench golden reference clean
+.PHONY: help prep train test test-slow fuzz lint format bench golden reference clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,7 +61,7 @@ train: $(VENV)/train prep  ## train the tiny recipe on the built-in sample, on t
 
 # What Python has compiled is kept, also where the environment says otherwise: else pytest compiles all tests again in each
 # of its processes, and hundreds of commands that the tests start compile t5prep.
-test test-slow golden: export PYTHONDONTWRITEBYTECODE :=
+test test-slow fuzz golden: export PYTHONDONTWRITEBYTECODE :=
 
 # A process for each core; a file's tests stay together, because they share what is made once. The longest files come first
 # (tests/conftest.py), so that both cores work until the end.
@@ -68,6 +70,9 @@ test: $(VENV)/dev  ## run the tests that are not slow
 
 test-slow: $(VENV)/dev  ## run all tests
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -m '' $(ARGS)
+
+fuzz: $(VENV)/dev  ## draw inputs that no test has drawn, for so long: SECONDS= FIRST=
+	$(BIN)/python tests/fuzz.py $(SECONDS) $(FIRST)
 
 lint: $(VENV)/dev  ## check style and types
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from drawn_seeds import seeds
 from faults import Harness
 from servers.gcs_emulator import Front
 
@@ -42,7 +43,7 @@ def harness(emulator: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 )
 def test_a_fault_leaves_nothing_false(harness: Harness, name: str) -> None:
     scenario = next(one for one in harness.scenarios() if one.name == name)
-    count = int(os.environ.get("T5PREP_FAULT_SEEDS", SEEDS.get(name, OTHERS)))
-    wrong = [said for number in range(count) if (said := harness.seed(scenario, number))]
+    numbers = seeds(SEEDS.get(name, OTHERS))
+    wrong = [said for number in numbers if (said := harness.seed(scenario, number))]
     assert not wrong, "\n\n".join(wrong)
-    assert count < OTHERS or {0, 1, -9} <= set(harness.codes[-count:])  # each kind of end was met
+    assert len(numbers) < OTHERS or {0, 1, -9} <= set(harness.codes[-len(numbers) :])  # each kind of end was met

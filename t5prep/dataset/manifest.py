@@ -395,8 +395,8 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
     try:
         manifest = converter().structure(facts, Manifest)
     except cattrs.BaseValidationError as error:
-        reason = "; ".join(cattrs.transform_error(error)[:3])
-        raise DatasetError(f"{where} is not a whole manifest: {reason:.500}. Prepare the dataset again.") from error
+        problem = manifest_checks.reasons(error)
+        raise DatasetError(f"{where} is not a whole manifest: {problem}. Prepare the dataset again.") from error
     if manifest.digest != (found := _digest(facts)):
         raise DatasetError(
             f"{where} was altered: its digest says {manifest.digest[:12]}…, its content gives {found[:12]}…. "

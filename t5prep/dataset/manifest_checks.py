@@ -118,6 +118,14 @@ def _at(converter: "cattrs.Converter", place: int | str, value: Any, kind: Any) 
         raise cattrs.IterableValidationError("", [error], kind) from None
 
 
+def reasons(error: "cattrs.BaseValidationError") -> str:
+    """Return the first problems that a converter found, in one line: the names in them are those of whoever wrote the file."""
+    import cattrs
+
+    found = "; ".join(cattrs.transform_error(error)[:3])
+    return "".join(character if character.isprintable() else " " for character in found)[:500]
+
+
 def problem(manifest: "Manifest") -> str:
     """Return the first thing in a manifest that its readers could not believe; "" if there is none."""
     return next(_problems(manifest), "")

@@ -44,7 +44,8 @@ def advised() -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     for folder in ("t5prep", "pipelines"):
         for path in sorted(readme.ROOT.joinpath(folder).rglob("*")):
-            if path.suffix in (".py", ".html"):
+            # Parsing each module would take seconds of each run of the tests, of whatever file.
+            if path.suffix in (".py", ".html") and "t5prep " in path.read_text():
                 for text in _texts(path):
                     found |= {_unquoted(match.group().strip()): path.name for match in _ADVISED.finditer(text)}
     sentences = re.findall(r"`(t5prep [^`]+)`", re.sub(r"```.*?```", "", readme.TEXT, flags=re.DOTALL))

@@ -10,7 +10,6 @@ import gzip
 import io
 import json
 import lzma
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from drawn_seeds import seeds
 from extras import optional
 from preparing import byt5
 
@@ -33,7 +33,7 @@ from t5prep.tokens import loading
 pandas = optional("pandas")
 pytestmark = pytest.mark.extra("pandas")
 
-SEEDS = int(os.environ.get("T5PREP_SEEDS", "30"))
+SEEDS = seeds(30)
 WORDS = [
     "river",
     "stone lamp",
@@ -268,8 +268,9 @@ def by_datasets(table: Table, cache: Path) -> list[Row]:
     return [{**row, **(row.pop("inside", None) or {})} for row in read.to_list()]
 
 
+@pytest.mark.fuzz
 @pytest.mark.extra("datasets")
-@pytest.mark.parametrize("seed", range(1, SEEDS, 6))
+@pytest.mark.parametrize("seed", SEEDS[1::6])
 def test_rows_are_those_of_datasets(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     table = as_json(draw, tmp_path)
@@ -281,7 +282,8 @@ def test_rows_are_those_of_datasets(tmp_path: Path, seed: int) -> None:
         assert examples_of(table, with_context=True, tokenizer=byt5(tmp_path / "byt5")) == right, table
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.fuzz
+@pytest.mark.parametrize("seed", SEEDS)
 def test_rows_and_texts_are_those_that_others_read(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     table = KINDS[seed % len(KINDS)](draw, tmp_path)

@@ -5,11 +5,11 @@ import random
 from pathlib import Path
 
 import pytest
+from drawn_seeds import seeds
 
 from t5prep.errors import SourceError
 from t5prep.sources import split_names
 
-SEEDS = int(os.environ.get("T5PREP_SEEDS", "30"))
 WORDS = [
     "train",
     "training",
@@ -39,8 +39,9 @@ def random_name(random_state: random.Random) -> str:
     return folder + path + random_state.choice([".csv", ".csv", "-00000-of-00001.csv", ".csv.gz"])
 
 
+@pytest.mark.fuzz
 @pytest.mark.extra("datasets")
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_names_tell_the_splits_that_datasets_finds(seed: int, tmp_path: Path) -> None:
     from datasets import data_files
 

@@ -6,7 +6,6 @@ By hand, all ways to save each family, and 200 texts: T5PREP_SEEDS=1 pytest -m '
 """
 
 import json
-import os
 import random
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import drawn_seeds
 import pytest
 from extras import TRANSFORMERS
 from fuzzed_texts import fuzzed
@@ -26,7 +26,6 @@ from tests import encoders, published_folders
 
 PYTHONS = [sys.executable, *map(str, TRANSFORMERS.values())]
 SCRIPT = Path(__file__).parents[1] / "transformers_tokenizers.py"
-SEEDS = int(os.environ.get("T5PREP_SEEDS", "0"))
 MARKS = ("<unk>", "</s>", "<pad>", "<extra_id", "▁", "<s>", "[SEP]", "[CLS]", "<mask>", "<0x41>")
 FLAGS: list[dict[str, Any]] = [
     {"content": "{{", "normalized": False},
@@ -112,7 +111,7 @@ def saved_folders(versions: list[int]) -> list[Saved]:
             for options in (OPTIONS if version < 5 else ("fast",))
             for added in ADDED
         ]
-        chosen += ways if SEEDS else random.Random(place).sample(ways, min(3, len(ways)))
+        chosen += ways if drawn_seeds.ARE_GIVEN else random.Random(place).sample(ways, min(3, len(ways)))
     return chosen
 
 
@@ -183,7 +182,7 @@ def test_saved_folders_have_the_ids_of_transformers(tmp_path: Path) -> None:
                 folders[saved.name] = tmp_path / saved.name
                 shutil.copy(tmp_path / saved.family / "config.json", folders[saved.name])
     assert len(folders) > 2 * len(makers)
-    texts = drawn(SEEDS, 200 if SEEDS else 60)
+    texts = drawn(drawn_seeds.seeds(1)[0], 200 if drawn_seeds.ARE_GIVEN else 60)
     refused = {}
     for python, version in zip(PYTHONS, versions, strict=True):
         encoded = ask(python, {"encode": {str(folder): texts for folder in folders.values()}})["encoded"]

@@ -24,6 +24,7 @@ from typing import Any
 import cattrs
 import tensorflow as tf
 
+from t5prep.dataset import manifest_checks
 from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.io import atomic_files, byte_sizes, paths
 from t5prep.train.evaluate.metrics import lower_is_better
@@ -361,8 +362,8 @@ def _state(path: str) -> State:
         schema = said.get("schema")
         state = _CONVERTER.structure(said, State) if schema == SCHEMA else None
     except cattrs.BaseValidationError as error:
-        reason = "; ".join(cattrs.transform_error(error)[:3])
-        raise OutputError(f"{path}/{MARKER} is damaged ({reason[:300]}). Delete {path} and start again.") from error
+        problem = manifest_checks.reasons(error)
+        raise OutputError(f"{path}/{MARKER} is damaged ({problem}). Delete {path} and start again.") from error
     except (ValueError, TypeError, RecursionError) as error:
         raise OutputError(f"{path}/{MARKER} is damaged ({error}). Delete {path} and start again.") from error
     if state is None:

@@ -160,7 +160,7 @@ def test_a_cut_file_and_a_newer_version_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"config": None}, {"files": 5}, {"metric": ["a"], "files": []}, {"value": {"a": 5}}, {"more": 1}, {"step": "x"}],
+    [{"config": None}, {"files": 5}, {"metric": ["a"], "files": []}, {"value": {"a": 5}}, {"more\n": 1}, {"step": "x"}],
 )
 def test_a_description_of_other_types_is_damaged(tmp_path: Path, changed: dict[str, Any]) -> None:
     path = Path(checkpoints.save(str(tmp_path), _tensors(), state=_state(1), keep=3)) / "checkpoint.json"
