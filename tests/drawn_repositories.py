@@ -187,7 +187,9 @@ class Generator:
         self.dialect, choices, arguments = self._dialect()
         names = self._names(self.suffix)
         if self.suffix not in (".tsv", ".txt") and self.chance(0.2) and not choices:
-            names += self._names(draw.choice([".jsonl", ".parquet", ".csv"]))[: draw.randint(1, 2)]
+            others = {".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}
+            known = [suffix for suffix, family in others.items() if family in self.kind.formats and not self.is_inside]
+            names += self._names(draw.choice(known))[: draw.randint(1, 2)] if known else []
         names = [name for name in dict.fromkeys(names) if not any(other.startswith(f"{name}/") for other in names)]
         files = {name: self._content(name) for name in names}
         if self.chance(0.1):

@@ -29,6 +29,7 @@ SUFFIXES = {
 KINDS = ("csv", "tsv", "jsonl", "parquet", "text", "conll", "document")
 _PAPERS = re.compile(r"\.(md|rst|pdf|bib|cff|html?)$", re.IGNORECASE)
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+_ARROW = (".arrow", ".feather")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 
 
@@ -75,6 +76,15 @@ _CARD_FIELDS = {
     "column_names": "column_names",
     "field": "records",
 }
+# What describes how tables are read here anyway.
+_AS_HERE = {
+    "quotechar": '"',
+    "quoting": 0,
+    "doublequote": True,
+    "skip_blank_lines": True,
+    "keep_default_na": False,
+    "na_filter": False,
+}
 
 
 def options_of_card(source: Resolved) -> dict[str, str]:
@@ -87,6 +97,8 @@ def options_of_card(source: Resolved) -> dict[str, str]:
     for name, value in parameters.items():
         field = _CARD_FIELDS.get(name, "")
         if field == "delimiter" and value == "\t" and tables == {"tsv"}:
+            continue
+        if name in _AS_HERE and value == _AS_HERE[name]:
             continue
         if field == "column_names" and isinstance(value, list) and not any("," in str(each) for each in value):
             found[field] = ",".join(map(str, value))
@@ -122,11 +134,7 @@ def detect(
     if kind and kind not in KINDS:
         raise UsageError(f'--format "{kind}": it is one of {", ".join(KINDS)}')
     known = kind or _kind(name) or otherwise
-    if unpacked(name).endswith(_SPREADSHEETS):
-        raise UsageError(
-            f"{name} is a spreadsheet: save its sheet as CSV, in its program or by "
-            f'pandas.read_excel("{name}").to_csv("rows.csv", index=False)'
-        )
+    _refuse_unreadable(name)
     if not known:
         raise UsageError(f"the name {name} does not say what format it is in. Say it: --format {'|'.join(KINDS)}")
     if delimiter and known != "csv":
@@ -145,6 +153,20 @@ def detect(
         escape=escape,
         columns=tuple(columns),
     )
+
+
+def _refuse_unreadable(name: str) -> None:
+    """Raise UsageError for a file whose name tells a format that cannot be read, with what makes rows of it."""
+    if unpacked(name).endswith(_SPREADSHEETS):
+        raise UsageError(
+            f"{name} is a spreadsheet: save its sheet as CSV, in its program or by "
+            f'pandas.read_excel("{name}").to_csv("rows.csv", index=False)'
+        )
+    if unpacked(name).endswith(_ARROW):
+        raise UsageError(
+            f"{name} is an Arrow file: save its rows as Parquet, as in "
+            'datasets.load_from_disk("FOLDER")["train"].to_parquet("train.parquet")'
+        )
 
 
 def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str], list[str]]:
@@ -166,6 +188,7 @@ def check_names(names: Sequence[str], *, uri: str) -> None:
     strangers = [name for name in names if not _kind(name)]
     if not strangers:
         return
+    _refuse_unreadable(strangers[0])
     known = sorted({f"*{suffix}" for name in names for suffix in SUFFIXES if unpacked(name).endswith(suffix)})
     if known:
         raise UsageError(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import SourceError, did_you_mean
-from t5prep.sources.raw import glob_pattern, is_set_aside
+from t5prep.sources.raw import METADATA, glob_pattern, is_set_aside
 from t5prep.sources.split_names import ADVICE
 
 STANDALONE = ".huggingface.yaml"
@@ -43,7 +43,13 @@ class Config:
             for pattern in patterns:
                 pattern = prefix + pattern.removeprefix("./")
                 matches = glob_pattern(pattern).fullmatch
-                matched = [name for name in names if matches(name) and not is_set_aside(name, pattern)]
+                matched = [
+                    name
+                    for name in names
+                    if matches(name)
+                    and not is_set_aside(name, pattern)
+                    and (name == pattern or not METADATA.search(name))
+                ]
                 if not matched and not set(pattern) & set("*?["):
                     raise SourceError(f"{source}: its card names {pattern}, which is not there. {ADVICE}")
                 for name in matched:

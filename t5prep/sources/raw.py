@@ -194,7 +194,7 @@ def wanted(name: str, include: Sequence[str]) -> bool:
 # Files that lie beside data and hold no rows, whatever their format.
 METADATA = re.compile(
     r"(^|/)(licen[cs]e|copying|notice|readme|citation|changelog|authors|contributing|requirements|(sha\d+|md5)sums?)(\.(txt|md|rst))?$"
-    r"|(^|/)(readme\.md|config\.json|dataset_dict\.json|dataset_infos?\.json|dummy_data\.zip)$",
+    r"|(^|/)(readme\.md|config\.json|state\.json|dataset_dict\.json|dataset_infos?\.json|dummy_data\.zip)$",
     re.IGNORECASE,
 )
 

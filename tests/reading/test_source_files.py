@@ -206,6 +206,8 @@ def test_a_config_may_name_the_classes_itself(internet: Internet, tmp_path: Path
     [
         ({"data_files": "data.csv", "header": 0, "names": ["a", "b"]}, "header=0, which cannot be obeyed"),
         ({"data_files": "data.csv", "skiprows": 2}, "skiprows=2, which cannot be obeyed"),
+        ({"data_files": "data.csv", "header": None}, "header=None, which cannot be obeyed"),
+        ({"data_files": "data.csv", "quotechar": "'"}, "cannot be obeyed"),
         ({"data_files": "gone.csv"}, r"names gone\.csv, which is not there"),
         (
             {"data_files": [{"split": "train", "path": "*.csv"}, {"split": "test", "path": "data.csv"}]},
@@ -237,7 +239,11 @@ WRITTEN = "".join(f"{text}|{label}\n" for text, label in ROWS)
         ("data.csv", WRITTEN.encode(), {"sep": "|", "names": ["text", "label"], "header": None}),
         ("data.csv", WRITTEN.replace("|", ",").encode(), {"column_names": ["text", "label"]}),
         ("data.csv", f"text,label\n{WRITTEN.replace('|', ',')}".replace("caf", "ca\\f").encode(), {"escapechar": "\\"}),
-        ("data.tsv", f"text\tlabel\n{WRITTEN}".replace("|", "\t").encode(), {"sep": "\t", "header": "infer"}),
+        (
+            "data.tsv",
+            f"text\tlabel\n{WRITTEN}".replace("|", "\t").encode(),
+            {"sep": "\t", "header": "infer", "quoting": 0, "na_filter": False},
+        ),
         (
             "data.json",
             json.dumps({"a": 1, "rows": [{"text": text, "label": label} for text, label in ROWS]}).encode(),
@@ -448,3 +454,11 @@ def test_documents_about_a_corpus_are_no_rows_of_it(
     said = capsys.readouterr().err
     assert "README.md" in said
     assert "LICENSE" in said
+
+
+def test_a_folder_that_datasets_saved_is_a_sentence(tmp_path: Path) -> None:
+    """Its Arrow files cannot be read, whatever lies beside them."""
+    names = ("dataset_dict.json", "train/state.json", "train/dataset_info.json", "train/data-00000-of-00001.arrow")
+    folder = folder_of(tmp_path, dict.fromkeys(names, '{"a": 1}\n'))
+    with pytest.raises(UsageError, match=r"00001\.arrow is an Arrow file: save its rows as Parquet, as in datasets\."):
+        prepared(folder, tmp_path)
