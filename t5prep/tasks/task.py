@@ -139,7 +139,7 @@ class Template:
     hidden: Mapping[str, str] = dataclasses.field(default_factory=dict)
     advice: str = ""
 
-    @property
+    @functools.cached_property
     def input_columns(self) -> list[ColumnText]:
         """Return the columns of the input."""
         return [
@@ -183,9 +183,10 @@ class Template:
                 advice = self.advice.format(target)
                 raise Reject(f"unknown label: {value!r} is not one of {', '.join(self.labels)}{advice}")
             target = label
-        if self.id and not rows.text(record, self.id):
+        if self.id and not asked.id:
+            rows.text(record, self.id)  # raises KeyError for a missing column
             raise Reject("empty id")
-        return dataclasses.replace(asked, targets=target)
+        return Example(asked.id, asked.inputs, target)
 
 
 def filled(words: Words, record: Record) -> str:
