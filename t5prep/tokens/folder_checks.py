@@ -68,6 +68,13 @@ def check_class(files: ModelFiles) -> None:
             " for which transformers writes the spaces that begin a text otherwise than the model, and has no tokenizer.json"
             f" that says how. Write one: {special_tokens.save_command(files.name)}"
         )
+    option = special_tokens.read_object(files, CONFIG).get("add_prefix_space", True)
+    # null means "as tokenizer.json says", and without one the same as false
+    if named == "t5tokenizer" and (option is False or (option is None and JSON not in files.names)):
+        raise TokenizerError(
+            f'{files.name}: by "add_prefix_space": {json.dumps(option)} in {CONFIG} transformers 4 puts no space before a text,'
+            " and transformers 5 and the SentencePiece model put one. Leave it out."
+        )
 
 
 def sentinels_of(files: ModelFiles, tokenizer: Tokenizer) -> int | None:

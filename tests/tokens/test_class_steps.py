@@ -102,6 +102,18 @@ def test_options_of_a_deberta_change_its_ids(tmp_path: Path, option: str) -> Non
     assert tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids != plain.encode(text)
 
 
+@pytest.mark.parametrize("family", ["t5_v1_1", "umt5", "mt5"])
+def test_a_t5_without_a_space_before_texts_is_refused(tmp_path: Path, family: str) -> None:
+    folder = published_folders.FAMILIES[family](tmp_path / family)
+    plain, config = loading.load(str(folder)), json.loads((folder / "tokenizer_config.json").read_text())
+    for option in (False, None):
+        (folder / "tokenizer_config.json").write_text(json.dumps({**config, "add_prefix_space": option}))
+        with pytest.raises(TokenizerError, match=f'"add_prefix_space": {json.dumps(option)} in tokenizer_config.json'):
+            loading.load(str(folder))
+    (folder / "tokenizer.json").write_text(json.dumps(class_steps.converted(plain)))  # beside which null says nothing
+    assert loading.load(str(folder)).model == plain.model
+
+
 def saved_t5(folder: Path, named: str, *tokens: dict[str, Any]) -> Path:
     """Write a T5 with added tokens as transformers 4 saves it."""
     document = class_steps.converted(SAMPLE)
