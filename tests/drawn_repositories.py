@@ -113,7 +113,7 @@ KINDS = {
         (pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.large_string())),
     ),
     "class list": Kind(
-        lambda draw: [draw.randrange(3) for _ in range(draw.randint(1, 3))],
+        lambda draw: [draw.randrange(3)] * draw.randint(1, 2),
         "json parquet",
         (pa.list_(pa.int64()), pa.large_list(pa.int8())),
         features="list",
@@ -191,8 +191,10 @@ class Generator:
             known = [suffix for suffix, family in others.items() if family in self.kind.formats and not self.is_inside]
             names += self._names(draw.choice(known))[: draw.randint(1, 2)] if known else []
         names = [name for name in dict.fromkeys(names) if not any(other.startswith(f"{name}/") for other in names)]
+        if self.kind is KINDS["mixed"]:  # `datasets` casts later files to the types of the first one
+            names = names[:1]
         files = {name: self._content(name) for name in names}
-        if self.chance(0.1):
+        if self.chance(0.1) and self.kind is not KINDS["mixed"]:
             files |= self._empty()
         card, config, unpacked = dict[str, Any](), "", None
         if self.chance(0.5):

@@ -93,7 +93,7 @@ IN_CARD = {"class_label": {"names": {str(number): name for number, name in enume
     ("value", "column", "feature", "described"),
     [
         ({"kind": 1}, "label.kind", {"kind": CLASSES}, {"struct": [{"name": "kind", "dtype": IN_CARD}]}),
-        ([1, 2], "label", {"feature": CLASSES, "_type": "List"}, {"list": IN_CARD}),
+        ([1, 1], "label", {"feature": CLASSES, "_type": "List"}, {"list": IN_CARD}),
         ([1], "label[]", [CLASSES], {"sequence": IN_CARD}),
         ([{"kind": 1}], "label.kind", {"feature": {"kind": CLASSES}, "_type": "List"}, {"list": [{"name": "kind", "dtype": IN_CARD}]}),
         (
