@@ -20,6 +20,7 @@ from t5prep.errors import SourceError, UsageError
 from t5prep.prepare.near_duplicates import sketches as shingling
 from t5prep.prepare.near_duplicates.sketches import shingles
 from t5prep.reading import blocks, encodings, formats, source_files
+from t5prep.reading.file_options import FileOptions
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile
 
@@ -65,9 +66,9 @@ def _raw(data: str, settings: Settings) -> Iterator[str]:
     selected = source_files.select_split(sources.resolve(data), otherwise=source_files.EVALUATION)
     for message in selected.messages:
         print(f"--decontaminate {data}: {message}", file=sys.stderr)
-    has_text = False
+    of_card, has_text = formats.with_card(FileOptions(), selected.source), False
     for file in selected.source.files:
-        for block in blocks.scan(file, _format_of(file, settings)):
+        for block in blocks.scan(file, _format_of(file, settings, of_card)):
             for row in blocks.read(block):
                 for text in _texts(row.record):
                     has_text = True
@@ -76,17 +77,27 @@ def _raw(data: str, settings: Settings) -> Iterator[str]:
         raise SourceError(f"--decontaminate {data}: no row of it has a text. Name another set, or leave it out.")
 
 
-def _format_of(file: RawFile, settings: Settings) -> Format:
-    """Return how a file of a raw set is read: in the encoding and with the delimiter of the settings, where it has them."""
-    form = formats.detect(file.name, otherwise=settings.format)
+def _format_of(file: RawFile, settings: Settings, of_card: FileOptions) -> Format:
+    """Return how a file of a raw set is read: as its card says, else in the encoding and with the delimiter of the settings."""
+    form = formats.detect(
+        file.name,
+        otherwise=settings.format,
+        delimiter=of_card.delimiter,
+        escape=of_card.escape,
+        columns=of_card.names,
+        records=of_card.records,
+    )
     if form.kind == "parquet":
         return form
     with sources.open_stream(file) as stream:
         head = stream.read(blocks.SNIFFED_BYTES)
-    encoding = "utf-8" if encodings.is_utf8(head) else settings.encoding
+    encoding = of_card.encoding
+    if encoding == "utf-8" and not encodings.is_utf8(head):
+        encoding = settings.encoding
     line = head.decode(encoding, "replace").partition("\n")[0]
-    delimiter = settings.delimiter if form.kind == "csv" and settings.delimiter in line else form.delimiter
-    escape = settings.escape if form.kind == "csv" else ""
+    is_alike = form.kind == "csv" and not of_card.delimiter and settings.delimiter in line
+    delimiter = settings.delimiter if is_alike else form.delimiter
+    escape = form.escape or (settings.escape if form.kind == "csv" else "")
     return dataclasses.replace(form, encoding=encoding, delimiter=delimiter, escape=escape)
 
 

@@ -82,7 +82,7 @@ def advice(block: Block, wanted: Sequence[Column]) -> str:
         if len(names) != len(fields):
             names = [f"column_{number}" for number in range(1, len(fields) + 1)]
         options = " ".join(filter(None, (options, f"--columns {shlex.quote(','.join(names))}")))
-        return f" If its first line is a row already, name the columns: {options}"
+        return f" If its first line is a row already, name its columns in their order: {options}"
     return f" Say what divides its columns: {options}" if options else ""
 
 

@@ -112,7 +112,7 @@ def options_of_card(source: Resolved) -> dict[str, str]:
 def with_card(options: FileOptions, source: Resolved) -> FileOptions:
     """Return the options, those that are left to their defaults as the card of a source gives them (`options_of_card`)."""
     default, given = FileOptions(), options_of_card(source)
-    left = {name: value for name, value in given.items() if getattr(options, name) == getattr(default, name)}
+    left = {name: value for name, value in given.items() if getattr(options, name) in ("", getattr(default, name))}
     return dataclasses.replace(options, **left)
 
 

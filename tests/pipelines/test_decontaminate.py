@@ -159,3 +159,12 @@ def test_of_a_raw_set_in_splits_the_rows_for_evaluation_are_compared(
     (folder / "none.jsonl").write_text('{"n": 1}\n')
     with pytest.raises(SourceError, match="no row of it has a text"):
         prepared(corpus, tmp_path / "no", tokenizer="sample:", decontaminate=(str(folder / "none.jsonl"),), **CHOICES)
+
+
+def test_a_raw_set_is_read_as_its_card_says(corpus: Path, tmp_path: Path) -> None:
+    (folder := tmp_path / "eval").mkdir()
+    card = '---\nconfigs:\n- config_name: default\n  data_files: a.csv\n  names: [id, text]\n  sep: "|"\n---\n'
+    (folder / "README.md").write_text(card)
+    (folder / "a.csv").write_text(f"a|{_text(1)}\nb|{_text(2)}\n")
+    prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(folder),), **CHOICES)
+    assert {line["id"] for line in rejected(tmp_path / "out")} == {"id1", "id2"}

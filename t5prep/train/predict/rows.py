@@ -254,7 +254,8 @@ class Rows:
         trained: Settings | None = None,
         option: str = "--as-text",
     ) -> None:
-        self._reading, self._trained = reading, trained
+        self._reading = dataclasses.replace(reading, files=formats.with_card(reading.files, source))
+        self._trained = trained
         selected = source_files.select_split(
             source,
             reading.split,

@@ -169,3 +169,11 @@ def test_of_a_folder_the_files_of_a_split_are_read_once(tmp_path: Path) -> None:
     assert "the splits test, train are read. For one of them: --split test" in opened.note
     with pytest.raises(UsageError, match="--split gold"):
         rows.Rows(source, rows.as_they_stand(), reading=rows.Reading(split="gold"))
+
+
+def test_what_a_card_says_of_reading_is_obeyed(tmp_path: Path) -> None:
+    card = '---\nconfigs:\n- config_name: default\n  data_files: a.csv\n  sep: "|"\n  encoding: latin-1\n---\n'
+    (tmp_path / "README.md").write_text(card)
+    (tmp_path / "a.csv").write_text("id|input\n1|café, too\n", encoding="latin-1")
+    read = rows.Rows(sources.resolve(str(tmp_path)), rows.as_they_stand())
+    assert [question.text for question in read] == ["café, too"]
