@@ -179,8 +179,10 @@ def temporary_folder(parent: str = "", *, name: str = "t5prep") -> Iterator[str]
     remove_left(Path(parent), glob.escape(name))
 
     def make() -> tuple[int, str]:
-        folder = tempfile.mkdtemp(prefix=f"{UNFINISHED}{name}-", dir=parent)
-        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY), folder
+        while True:
+            folder = tempfile.mkdtemp(prefix=f"{UNFINISHED}{name}-", dir=parent)
+            with contextlib.suppress(FileNotFoundError):  # another process has swept it meanwhile
+                return os.open(folder, os.O_RDONLY | os.O_DIRECTORY), folder
 
     handle, folder = _make_locked(make)
     try:

@@ -5,8 +5,10 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,3 +123,22 @@ def test_a_temporary_file_that_is_swept_before_it_is_locked_is_made_anew(
     atomic_files.write_whole(tmp_path / "file", b"all")
     assert (tmp_path / "file").read_bytes() == b"all"
     assert len(made) == 1
+
+
+def test_a_temporary_folder_that_is_swept_before_it_is_opened_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two processes that begin together, one sweeps while the other makes its folder."""
+    swept, make = [], tempfile.mkdtemp
+
+    def sweep_first(**how: Any) -> str:
+        folder = make(**how)
+        if not swept:
+            swept.append(folder)
+            os.rmdir(folder)
+        return folder
+
+    monkeypatch.setattr(tempfile, "mkdtemp", sweep_first)
+    with atomic_files.temporary_folder(str(tmp_path)) as folder:
+        assert [str(path) for path in tmp_path.iterdir()] == [folder]
+    assert swept != [folder]
