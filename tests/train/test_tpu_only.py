@@ -46,6 +46,16 @@ def test_random_bits_come_from_the_chip_as_tensorflow_has_it():
     assert re.search(r"rng_bit_generator.*DEFAULT.*tensor<2xui64>\) -> \(tensor<2xui64>, tensor<\S*xui32>\)", text)
 
 
+def test_a_gpu_draws_the_same_bits_and_no_kernel_has_the_number_of_a_dropout_site():
+    """XLA puts constants into kernels: each site of a model would have kernels of its own to compile."""
+    spec = tf.TensorSpec([2], tf.int32)
+    text, on_cpu = text_of(random_bits, spec, platform="cuda"), text_of(random_bits, spec, platform="cpu")
+    state = re.search(r"rng_bit_generator (%\w+), algorithm = +PHILOX", text)
+    assert re.search(rf"{state[1]} = stablehlo.optimization_barrier ", text)
+    operations = [re.sub(r"%\w+|#\w+", "", one) for one in text.splitlines() if "optimization_barrier" not in one]
+    assert operations == [re.sub(r"%\w+|#\w+", "", one) for one in on_cpu.splitlines()]
+
+
 def test_each_trick_is_turned_off_by_itself(monkeypatch):
     step = TrainStep(probe.TOY, AdamW(), TrainConfig(), tf.bfloat16)
     tricks = {

@@ -100,6 +100,8 @@ def embed(module: bytes, *, platform: str) -> jax.export.Exported:
             multiply_rounded(parsed)
         if platform == "tpu" and is_on("random-bits"):
             draw_bits_on_the_chip(parsed)
+        if platform == "cuda":
+            share_kernels_of_philox(parsed)
         parsed.operation.verify()
         (main,) = [function for function in parsed.body.operations if function.name.value == "main"]
         inputs, outputs = _shapes(main.type.inputs), _shapes(main.type.results)
@@ -129,6 +131,13 @@ def draw_bits_on_the_chip(module: ir.Module) -> None:
         philox.results[0].replace_all_uses_with(state)
         philox.results[1].replace_all_uses_with(drawn.results[1])
         philox.erase()
+
+
+def share_kernels_of_philox(module: ir.Module) -> None:
+    """Keep the counter of Philox out of its kernels: with a dropout site's number in it, each site would have kernels of its own."""
+    for philox in _named(module, "stablehlo.rng_bit_generator"):
+        with ir.InsertionPoint(philox), philox.location:
+            philox.operands[0] = stablehlo.optimization_barrier([philox.operands[0]])
 
 
 def multiply_rounded(module: ir.Module) -> None:
