@@ -94,22 +94,6 @@ ENCODERS = {
 }
 
 
-def encoder_flops(config: EncoderConfig, *, input_length: int) -> int:
-    """Return the FLOPs of the matrix products of one row in one training step: forward, and twice that backward.
-
-    >>> round(encoder_flops(ENCODERS["bert-base-uncased"], input_length=128) * 8 / 1e9)
-    536
-    """
-    d = config.d_model
-    each = 2 * d * (d + config.key_width) + (config.wide_matrices + 1) * d * config.d_ff
-    keys = sum(config.attended_keys(layer, input_length) for layer in range(config.num_layers))
-    projection = config.embedding_width * d if config.projects else 0
-    scores = (
-        config.embedding_width * (d + config.vocab_size) if config.masked else 0
-    )  # of the vocabulary, for each token
-    return 3 * 2 * input_length * (config.num_layers * each + 2 * keys * d + projection + scores)
-
-
 # d_model, d_ff, encoder layers, decoder layers, heads, d_kv
 _T5 = {
     "small": (512, 2048, 6, 6, 8, 64),
@@ -227,17 +211,6 @@ def shape_of(model: str, *, classes: bool = False) -> Config:
         f'"{model}" is neither a published model that plan knows, nor a directory with a config.json, nor a model on the Hub.'
         f"{did_you_mean(name, MODELS)} Known: {', '.join(MODELS)}."
     )
-
-
-def training_flops(config: Config, *, input_length: int, target_length: int) -> int:
-    """Return the FLOPs of the matrix products of one row in one training step: forward, and twice that backward.
-
-    >>> round(training_flops(MODELS["t5-base"], input_length=512, target_length=64) * 8 / 1e9)
-    3080
-    """
-    if isinstance(config, EncoderConfig):
-        return encoder_flops(config, input_length=input_length)
-    return 3 * 2 * config.products(input_length=input_length, target_length=target_length)
 
 
 def _on_the_hub(model: str) -> Config | None:

@@ -11,9 +11,9 @@ from t5prep.plan import lengths as planner
 from t5prep.plan.chips import parse
 from t5prep.plan.extending import Ask
 from t5prep.plan.lengths import Choice
-from t5prep.plan.models import shape_of, training_flops
+from t5prep.plan.models import shape_of
 from t5prep.plan.question import Answer, Question, ask
-from t5prep.train.model.architecture import EncoderConfig, filling_masks, with_classes
+from t5prep.train.model.architecture import EncoderConfig, filling_masks, training_flops, with_classes
 from t5prep.train.settings import config as configs
 from t5prep.train.settings.padding import Padding
 

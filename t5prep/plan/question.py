@@ -16,8 +16,7 @@ from t5prep.io.installation import install_command
 from t5prep.plan import compiled
 from t5prep.plan.chips import Tpu
 from t5prep.plan.compiled import Compiled
-from t5prep.plan.models import training_flops
-from t5prep.train.model.architecture import Config, with_classes
+from t5prep.train.model.architecture import Config, training_flops, with_classes
 from t5prep.train.model.switches import turned_off
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.settings import config

@@ -3,7 +3,8 @@
 metrics.jsonl holds the loss of single steps, never a mean over a window, so that a run which was killed and resumed
 writes the same numbers as one that was not. The speed has its own line, at most once in `SELDOM` seconds, for the steps
 since the last such line, with the devices that did them: {"step": 4520, "tokens_per_second": 181234.5,
-"waiting_for_input": 0.02, "device": "8 × TPU v5 lite"}.
+"waiting_for_input": 0.02, "share_of_peak": 0.41, "device": "8 × TPU v5 lite"}. The share is that of the FLOPs of the model's
+products (`training_flops`, padding too) in what the devices do with large matrices (`matrix_peak`), where that was measured.
 """
 
 import json
@@ -34,13 +35,15 @@ class RunLog:
         step: int,
         steps: int,
         tokens_per_step: float,
+        peak_per_step: float = 0.0,
         tensorboard: bool,
         device: str = "",
         evaluated: str = "",
     ) -> None:
         """Drop what an earlier start logged after `step`, and of that step the numbers that begin with `evaluated`.
 
-        An evaluation whose checkpoint does not know of it is made again.
+        An evaluation whose checkpoint does not know of it is made again. peak_per_step: the seconds that the products of a step
+        take at least; 0 where that is not known.
         """
         self._writing = hosts.writes()
         tensorboard = tensorboard and self._writing
@@ -48,7 +51,7 @@ class RunLog:
         self._remote, self._written = "://" in run, False
         self._lines = _lines_until(self._path, step=step, evaluated=evaluated)
         self._steps = steps
-        self._tokens_per_step, self._device = tokens_per_step, device
+        self._tokens_per_step, self._peak_per_step, self._device = tokens_per_step, peak_per_step, device
         self._curves = f"{run.rstrip('/')}/{CURVES}"
         self._writer = None
         if tensorboard:
@@ -97,10 +100,14 @@ class RunLog:
             return
         head = f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}"
         speed = {"tokens_per_second": rate * self._tokens_per_step, "waiting_for_input": share}
+        of_peak = ""
+        if self._peak_per_step:
+            speed["share_of_peak"] = rate * self._peak_per_step
+            of_peak = f"  {speed['share_of_peak']:.0%} of the matrix peak"
         self.record(step, speed, prefix="", device=self._device)
         bound = "input-bound" if share > INPUT_BOUND else "compute-bound"
         say(
-            f"{head}  {rate * self._tokens_per_step:,.0f} tokens/s  {bound} ({share:.0%} waiting for input)  "
+            f"{head}  {rate * self._tokens_per_step:,.0f} tokens/s{of_peak}  {bound} ({share:.0%} waiting for input)  "
             f"{left} left"
         )
         self._seconds, self._made, self._waited = 0.0, 0, 0.0

@@ -21,14 +21,14 @@ from t5prep.train.evaluate.evaluator import Evaluation
 from t5prep.train.evaluate.validation import Validation
 from t5prep.train.log import RunLog, say
 from t5prep.train.loop import Due, Signals, Stepper, StepProfile, TrainingLoop
-from t5prep.train.model.architecture import Config, ModelConfig
+from t5prep.train.model.architecture import Config, ModelConfig, training_flops
 from t5prep.train.model.lora import adapter_layouts, parameters
 from t5prep.train.model.weights import Array, draw
 from t5prep.train.run import adapters, checkpoint_tensors, run
 from t5prep.train.run import checkpoint as checkpoints
 from t5prep.train.run.checkpoint import State
 from t5prep.train.run.checkpoint_tensors import CheckpointWriter
-from t5prep.train.runtime import compiling, hosts
+from t5prep.train.runtime import compiling, hosts, matrix_peak
 from t5prep.train.runtime.compiling import place_of
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
@@ -116,6 +116,7 @@ def _train(
     packed, masking = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
     every = itertools.chain([layout], layouts)
     step, layout = compiling.compile_step(shape, config, every, lengths, packed=packed, padding=masking, place=place)
+    peak_per_step = _peak_per_step(config, shape, layout, lengths, place=place)
     if newest:  # what is trained comes from the checkpoint alone; beside adapters, the rest from the model
         specs = step.variables
         untrained = {name: array for name, array in initial.items() if name not in specs.slots}
@@ -141,6 +142,7 @@ def _train(
         step=state.step,
         steps=steps,
         tokens_per_step=tokens,
+        peak_per_step=peak_per_step,
         tensorboard=config.tensorboard,
         device=layout.device_words,
         evaluated=f"{config.eval_split}_" if not state.metrics else "",
@@ -178,6 +180,22 @@ def _train(
         f"in {duration(time.monotonic() - began)}."
     )
     return Result(config.out, now, best, evaluations.of_best(weights), loop.stopped_early)
+
+
+def _peak_per_step(
+    config: TrainConfig, shape: Config, layout: Layout, lengths: Sequence[tuple[int, int]], *, place: str
+) -> float:
+    """Return the seconds that the products of a step take on all devices at their matrix peak, which is measured and said.
+
+    0 on a CPU, in float32, with adapters, whose step computes fewer gradients, and with buckets, whose steps differ.
+    """
+    if layout.platform == "cpu" or config.dtype != "bfloat16" or config.lora or len(lengths) > 1:
+        return 0.0
+    peak = matrix_peak.measure(layout, place=place)
+    say(f"Matrix peak: {peak / 1e12:,.0f} TFLOP/s of a {layout.devices[0].device_kind} in bfloat16, measured now.")
+    ((inputs, targets),) = lengths
+    flops = config.batch * training_flops(shape, input_length=inputs, target_length=targets)
+    return flops / (len(layout.devices) * peak)
 
 
 def first_weights(

@@ -17,9 +17,9 @@ from t5prep.plan import lengths, planner, report, search
 from t5prep.plan.chips import CHIPS, GIB, parse
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.lengths import Shape
-from t5prep.plan.models import MODELS, shape_of, training_flops
+from t5prep.plan.models import MODELS, shape_of
 from t5prep.plan.question import Answer, Question, ask, check
-from t5prep.train.model.architecture import Config
+from t5prep.train.model.architecture import Config, training_flops
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.settings import config as configs
 from t5prep.train.settings.config import TrainConfig

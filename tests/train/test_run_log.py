@@ -46,6 +46,17 @@ def test_speed_is_that_of_training_alone(
     ]
 
 
+def test_a_measured_matrix_peak_makes_a_share_of_it(
+    tmp_path: Path, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The products of a step take 0.05 s at the least; ten steps in ten seconds are one a second.
+    log = RunLog(str(tmp_path), step=0, steps=10, tokens_per_step=50.0, peak_per_step=0.05, tensorboard=False)
+    clock[0] += 10
+    log.line(10, loss=2.0, learning_rate=0.1, waited=0.0)
+    assert "  50 tokens/s  5% of the matrix peak  compute-bound" in capsys.readouterr().err
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["share_of_peak"] == pytest.approx(0.05)
+
+
 def test_what_came_after_the_restored_step_is_dropped(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     for step in (1, 2, 3):

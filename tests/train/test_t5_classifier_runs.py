@@ -12,8 +12,7 @@ import t5prep
 from t5prep import report
 from t5prep.errors import TokenizerError, UsageError
 from t5prep.plan import planner
-from t5prep.plan.models import training_flops
-from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.architecture import ModelConfig, training_flops
 from t5prep.train.model.weights import load_config, random_weights, save_weights
 from t5prep.train.publish.export import export_hf, export_saved_model
 from tests import encoders, two_classes

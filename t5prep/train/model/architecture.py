@@ -423,6 +423,15 @@ class EncoderConfig:
         """Return how many of `length` tokens each one attends to in a layer."""
         return length
 
+    def products(self, *, input_length: int, target_length: int) -> int:
+        """Return the multiplications of one row's forward pass; those of a head for classes are too few to count."""
+        d = self.d_model
+        each = 2 * d * (d + self.key_width) + (self.wide_matrices + 1) * d * self.d_ff
+        keys = sum(self.attended_keys(layer, input_length) for layer in range(self.num_layers))
+        projection = self.embedding_width * d if self.projects else 0
+        scores = self.embedding_width * (d + self.vocab_size) if self.masked else 0  # of the vocabulary, for each token
+        return input_length * (self.num_layers * each + 2 * keys * d + projection + scores)
+
     @property
     def embedding_width(self) -> int:
         """Return the width of the embeddings, before they are projected to d_model."""
@@ -487,6 +496,15 @@ class EncoderConfig:
 
 
 Config = ModelConfig | EncoderConfig
+
+
+def training_flops(config: Config, *, input_length: int, target_length: int) -> int:
+    """Return the FLOPs of the matrix products of one row in one training step: forward, and twice that backward.
+
+    >>> round(training_flops(EncoderConfig(), input_length=128, target_length=1) * 8 / 1e9)
+    536
+    """
+    return 3 * 2 * config.products(input_length=input_length, target_length=target_length)
 
 
 # Whole numbers that a config.json may give as 0, beside ids.
