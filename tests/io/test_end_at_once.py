@@ -1,0 +1,58 @@
+"""A signal ends a process also while a library computes: Python would call its handlers only afterwards."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+# SQLite counts for hours, without Python's lock and without a look at signals, as a compiler does.
+COMPUTING = """
+import signal, sqlite3, sys, time
+from t5prep.io import signals
+
+def handler(number, frame):
+    raise KeyboardInterrupt
+
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN if number.name in sys.argv[1:] else handler)
+numbers = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 1000000000000)"
+with signals.end_at_once("Stopped before the first step."):
+    print("begun", flush=True)
+    sqlite3.connect(":memory:").execute(f"{numbers} SELECT count(*) FROM n").fetchall()
+"""
+
+
+def computing(*ignored: str) -> subprocess.Popen:
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMPUTING, *ignored], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "begun\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_what_computes_with_one_sentence(number: signal.Signals) -> None:
+    process = computing()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (1, f"Error: {number.name}: Stopped before the first step.\n")
+
+
+def test_an_ignored_signal_ends_nothing_and_the_other_one_does() -> None:
+    process = computing("SIGINT")
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=2)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert said.startswith("Error: SIGTERM: ")
+
+
+def test_after_the_beginning_a_signal_is_only_pythons() -> None:
+    ended = COMPUTING.replace('print("begun", flush=True)', "pass").replace("1000000000000", "10")
+    waiting = '\nprint("begun", flush=True)\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    time.sleep(1.5)\n    sys.exit(7)'
+    process = subprocess.Popen([sys.executable, "-c", ended + waiting], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 7  # what a run saves then may take longer than the grace
