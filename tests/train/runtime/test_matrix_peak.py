@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
 from t5prep.train import trainer
 from t5prep.train.model.architecture import EncoderConfig, training_flops
 from t5prep.train.runtime import matrix_peak
