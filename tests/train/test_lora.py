@@ -50,19 +50,22 @@ import json, sys
 import numpy as np, torch
 from peft import PeftModel
 from transformers import AutoModelForSeq2SeqLM
-place, rate = sys.argv[1], float(sys.argv[2])
-base = AutoModelForSeq2SeqLM.from_pretrained(place + "/base", attn_implementation="eager")
-model = PeftModel.from_pretrained(base, place + "/adapters", is_trainable=True).eval()
-trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-optimizer = torch.optim.AdamW(trained, lr=rate, weight_decay=0.1)
-losses = []
-for batch in json.load(open(place + "/batches.json")):
-    optimizer.zero_grad()
-    loss = model(**{name: torch.tensor(value) for name, value in batch.items()}).loss
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
-print(json.dumps([losses, sum(parameter.numel() for parameter in trained)]))
+folder, rate, *names = sys.argv[1:]
+found = {}
+for name in names:
+    base = AutoModelForSeq2SeqLM.from_pretrained(f"{folder}/{name}/base", attn_implementation="eager")
+    model = PeftModel.from_pretrained(base, f"{folder}/{name}/adapters", is_trainable=True).eval()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=float(rate), weight_decay=0.1)
+    losses = []
+    for batch in json.load(open(f"{folder}/batches.json")):
+        optimizer.zero_grad()
+        loss = model(**{name: torch.tensor(value) for name, value in batch.items()}).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    found[name] = losses, sum(parameter.numel() for parameter in trained)
+print(json.dumps(found))
 """
 LOGITS = """
 import sys
@@ -115,19 +118,28 @@ def losses(base: ModelConfig, layout: Layout, config: TrainConfig = CONFIG) -> l
     return found
 
 
+@pytest.fixture(scope="module")
+def of_peft(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[float], int]]:
+    """The losses of peft and the number of weights that it trains, of each model, by one process for all."""
+    folder = tmp_path_factory.mktemp("peft")
+    for model, base in MODELS.items():
+        shape, place = shape_of(CONFIG, base), folder / model
+        (place / "adapters").mkdir(parents=True)
+        write_model(place / "base", base, random_weights(base))
+        begun = adapters.Adapter("base", shape, draw(adapter_layouts(shape), seed=0))
+        adapters.write(place / "adapters", begun, base=str(place / "base"), dtype="float32")
+    (folder / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in one.items()} for one in batches()]))
+    command = [sys.executable, "-c", PEFT, str(folder), str(RATE), *MODELS]
+    return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+
+
 @pytest.mark.slow
 @pytest.mark.extra("torch", "peft")
 @pytest.mark.parametrize("model", MODELS)
-def test_every_layout_makes_the_losses_of_peft(model: str, tmp_path: Path) -> None:
+def test_every_layout_makes_the_losses_of_peft(model: str, of_peft: dict[str, tuple[list[float], int]]) -> None:
     base = MODELS[model]
+    theirs, trained = of_peft[model]
     shape = shape_of(CONFIG, base)
-    write_model(tmp_path / "base", base, random_weights(base))
-    (tmp_path / "adapters").mkdir()
-    begun = adapters.Adapter("base", shape, draw(adapter_layouts(shape), seed=0))
-    adapters.write(tmp_path / "adapters", begun, base=str(tmp_path / "base"), dtype="float32")
-    (tmp_path / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in one.items()} for one in batches()]))
-    command = [sys.executable, "-c", PEFT, str(tmp_path), str(RATE)]
-    theirs, trained = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert trained == sum(np.prod(layout.shape) for layout in adapter_layouts(shape).values())
     assert theirs[-2] < theirs[0]
     # A layout takes ten seconds. All of them are run here, though not for each model; the tests of steps run them all, too.
