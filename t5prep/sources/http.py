@@ -90,6 +90,7 @@ _LONG_AGO = 1e9  # seconds since 1970: September 2001; a smaller number is a wai
 
 TIMEOUT = (10, 60)  # seconds to connect, and between two reads
 CHUNK = 1 << 20
+MOST_JSON_BYTES = 64 << 20  # of an answer of an API
 
 
 class Refused(SourceError):  # noqa: N818 - named after the host's answer
@@ -167,12 +168,23 @@ def get(
 def get_json(url: str, *, what: str, headers: Mapping[str, str] | None = None) -> dict:
     """Return the JSON object of an API.
 
-    Raises Refused, and SourceError when it is not JSON object (a sign-in page, say).
+    Raises Refused, and SourceError when it is no JSON object (a sign-in page, say), or has no end.
     """
-    response = get(url, what=what, headers=headers)
+    retries, content = Retries(what), None
+    while content is None:
+        try:
+            with (
+                get(url, what=what, headers=headers, stream=True, retries=retries) as response,
+                connection_errors(),
+            ):
+                content = response.raw.read(MOST_JSON_BYTES + 1, decode_content=True)
+        except Broken as broken:
+            retries.wait(str(broken))
+    if len(content) > MOST_JSON_BYTES:
+        raise SourceError(f"{what}: the host sends more than {MOST_JSON_BYTES >> 20} MiB of facts. They are not read.")
     try:
-        document = response.json()
-    except ValueError:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         raise SourceError(

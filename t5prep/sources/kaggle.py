@@ -33,10 +33,10 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None) -> R
 
         request = ApiGetDatasetRequest()
         request.owner_slug, request.dataset_slug = place.name.split("/")
-        dataset = _call(lambda: client.get_dataset(request), place)
-        version = int(place.revision or dataset.current_version_number or 0)
-        if place.revision and dataset.current_version_number and version > dataset.current_version_number:
-            raise SourceError(f"{place.uri}: the latest version is {dataset.current_version_number}.")
+        dataset, latest = _call(lambda: _with_version(client.get_dataset(request)), place)
+        version = int(place.revision or latest)
+        if latest and version > latest:
+            raise SourceError(f"{place.uri}: the latest version is {latest}.")
         blob, arrived, checksum = _fetch(client, place, version, progress=progress)
     files: list[RawFile] = []
     if archives.is_zip(arrived):
@@ -61,6 +61,11 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None) -> R
     )
 
 
+def _with_version(dataset: Any) -> tuple[Any, int]:
+    """Return the facts of a dataset and its latest version, 0 if it has none. Raises ValueError or TypeError for another kind."""
+    return dataset, int(dataset.current_version_number or 0)
+
+
 def _fetch(client: Any, place: Place, version: int, *, progress: bool | None) -> tuple[Blob, str, str]:
     """Return the cached bytes, the name they came under (`data.csv` or `data.csv.zip`), and the published MD5."""
     from kagglesdk.datasets.types.dataset_api_service import ApiDownloadDatasetRequest
@@ -82,7 +87,7 @@ def _fetch(client: Any, place: Place, version: int, *, progress: bool | None) ->
     if place.part and answer.url.partition("?")[0].endswith(".zip") and not archives.is_zip(place.part):
         arrived = f"{place.part}.zip"
     # x-goog-hash: crc32c=...,md5=<base64>
-    md5 = re.search(r"md5=([\w+/]+=*)", answer.headers.get("x-goog-hash", ""))
+    md5 = re.search(r"md5=([A-Za-z0-9+/]{22}==)", answer.headers.get("x-goog-hash", ""))
     checksum = f"md5:{base64.b64decode(md5.group(1)).hex()}" if md5 else ""
     key = f"kaggle:{place.name}@{version}#{place.part} {checksum}"
     size = int(answer.headers["Content-Length"]) if answer.headers.get("Content-Length", "").isdigit() else None
@@ -117,7 +122,7 @@ def _call(ask: Callable[[], T], place: Place) -> T:
                     return ask()
                 except requests.exceptions.HTTPError as error:
                     answer: Any = error.response  # the client always gives one
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
                     if isinstance(error, requests.exceptions.RequestException) and not isinstance(
                         error, requests.exceptions.JSONDecodeError
                     ):

@@ -361,7 +361,8 @@ def test_a_browser_draws_it_and_says_nothing(data: Path, tmp_path: Path) -> None
     ],
 )
 def test_a_package_that_is_missing_is_named_before_the_work(data: Path, missing: str, line: str, said: str) -> None:
-    hide = f"import sys; sys.modules[{missing!r}] = None; from t5prep.cli import main; main({line.format(data=data).split()})"
+    words = [word.format(data=data) for word in line.split()]
+    hide = f"import sys; sys.modules[{missing!r}] = None; from t5prep.cli import main; main({words})"
     done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, check=False)
     assert (done.returncode, said in done.stderr) == (1, True), done.stderr
 

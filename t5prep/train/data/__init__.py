@@ -63,7 +63,8 @@ def train_batches(
         target_length]}`; labels are -100 where there is no target token.
 
     Raises:
-        DatasetError: A dataset is not what its manifest says.
+        DatasetError: A dataset is not what its manifest says; while batches are read, too. From a dataset that is made of
+            this one (by `take`, `map`, …) that is TensorFlow's error, which quotes it.
         UsageError: The rows cannot be dealt to the hosts, or the datasets not be mixed at these rates.
 
     Example:
@@ -77,10 +78,7 @@ def train_batches(
         opened, seed=seed, global_batch=global_batch, rates=rates, host=part, buckets=buckets, masks=masks
     )
     finish = functools.partial(with_mask, padding=Padding.of_dataset(opened[0].manifest)) if masks else dict
-    served = tensorflow_rows.batches(reading, finish, start_step=start_step, with_ids=with_ids)
-    options = tf.data.Options()
-    options.deterministic = True
-    return served.prefetch(tf.data.AUTOTUNE).with_options(options)
+    return tensorflow_rows.batches(reading, finish, start_step=start_step, with_ids=with_ids)
 
 
 def train_arrays(

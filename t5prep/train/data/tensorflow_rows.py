@@ -1,13 +1,15 @@
 """Give the rows of datasets with an index to TensorFlow: each host's rows of every global batch, from any step on."""
 
 import atexit
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from t5prep.errors import T5prepError
 from t5prep.train.data import features
 from t5prep.train.data.batches import Reading
 
@@ -48,11 +50,69 @@ class _Calls:
 _from_tensorflow = _Calls()
 
 
-def batches(reading: Reading, finish: Callable[[dict[str, Any]], Any], *, start_step: int, with_ids: bool) -> Any:
+class _Failures:
+    """Remember what reading raised in TensorFlow's threads: TensorFlow wraps it in an error of its own, with a traceback."""
+
+    def __init__(self) -> None:
+        self._first: T5prepError | None = None
+
+    def __call__(self, function: Callable[[int], Any]) -> Callable[[int], Any]:
+        """Return the function, whose T5prepError is remembered."""
+
+        def call(number: int) -> Any:
+            try:
+                return function(number)
+            except T5prepError as error:
+                self._first = self._first or error
+                raise
+
+        return call
+
+    def raised_by(self, served: tf.data.Dataset) -> tf.data.Dataset:
+        """Return the dataset, whose iterators raise what reading raised. Those of datasets made from it raise TensorFlow's error."""
+        failures, kind = self, type(served)
+
+        class Batches(kind):  # type: ignore[misc, valid-type]
+            def __iter__(self) -> Any:
+                iterator = super().__iter__()
+                iterator.__class__ = failures._iterator(type(iterator))
+                return iterator
+
+        served.__class__ = Batches
+        return served
+
+    def _iterator(self, kind: Any) -> Any:
+        failures = self
+
+        class RaisingIterator(kind):  # type: ignore[misc]
+            def __next__(self) -> Any:
+                with failures._unwrapped():
+                    return super().__next__()
+
+            def get_next(self) -> Any:
+                with failures._unwrapped():
+                    return super().get_next()
+
+        return RaisingIterator
+
+    @contextlib.contextmanager
+    def _unwrapped(self) -> Iterator[None]:
+        try:
+            yield
+        except tf.errors.OpError:
+            if self._first is None:
+                raise
+            raise self._first from None
+
+
+def batches(
+    reading: Reading, finish: Callable[[dict[str, Any]], Any], *, start_step: int, with_ids: bool
+) -> tf.data.Dataset:
     """Return a dataset of what `finish` returns for each batch by name: the arrays of `reading`, without end.
 
-    `with_ids` adds the records' `id`.
+    `with_ids` adds the records' `id`. Its iterators raise what reading raises.
     """
+    failures = _Failures()
     # Else the first batch would wait for many windows; and of packed rows, each batch has the most ids of its own rows.
     together = 1 if with_ids else min(TOGETHER, reading.together)
     names = (*reading.names, *(["id"] if with_ids else []))
@@ -70,8 +130,11 @@ def batches(reading: Reading, finish: Callable[[dict[str, Any]], Any], *, start_
 
     def read(number: Any) -> dict[str, Any]:
         kinds = [tf.string if name == "id" else tf.int32 for name in names]
-        arrays = tf.numpy_function(_from_tensorflow(decode), [number], kinds)
+        arrays = tf.numpy_function(_from_tensorflow(failures(decode)), [number], kinds)
         return dict(zip(names, map(tf.reshape, arrays, shapes), strict=True))
 
     several = tf.data.Dataset.counter(dtype=tf.int64).map(read).prefetch(-(-AHEAD // together))
-    return several.unbatch().map(finish)
+    served = several.unbatch().map(finish).prefetch(tf.data.AUTOTUNE)
+    options = tf.data.Options()
+    options.deterministic = True
+    return failures.raised_by(served.with_options(options))

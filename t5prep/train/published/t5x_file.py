@@ -160,9 +160,13 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
         separator = str(about.get("dimension_separator", "."))
     except FileNotFoundError as error:
         raise UnreadableError(f"the array {name} is missing") from error
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise UnreadableError(f"{name}/.zarray is damaged") from error
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UnreadableError(f"{name:.80}/.zarray is damaged") from error
     weight_size(dtype, shape), weight_size(dtype, chunk)
+    if separator not in (".", "/"):  # any other one could name a file elsewhere
+        raise UnreadableError(
+            f"the array {name} separates the numbers of its chunks by {separator!r:.20}, and not by . or /"
+        )
     if not plain or kind not in (None, "gzip", "zlib") or len(shape) != len(chunk) or not all(chunk):
         raise UnreadableError(f"the array {name} is of a kind that T5X does not write ({kind})")
     # A chunk is unpacked whole: one larger than its array would take memory that the shape does not tell.

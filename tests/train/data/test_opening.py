@@ -7,7 +7,7 @@ import pytest
 from toy_dataset import INPUT, SHA, TARGET, write
 
 from t5prep.dataset.manifest import Feature
-from t5prep.errors import T5prepError, UsageError
+from t5prep.errors import DatasetError, T5prepError, UsageError
 from t5prep.train.data import eval_batches, opening, steps_per_epoch, train_batches
 
 COUNTS = [19, 23, 0, 17, 31, 11]
@@ -122,3 +122,21 @@ def test_datasets_that_do_not_fit_together_are_not_mixed(tmp_path):
     write(tmp_path / "b", {"train": [4]}, layout="packed")
     with pytest.raises(UsageError, match="layout is padded and packed"):
         train_batches([str(tmp_path / "a"), str(tmp_path / "b")], global_batch=8, seed=0)
+
+
+def test_a_damaged_record_is_an_error_of_the_dataset_and_not_of_tensorflow(tmp_path):
+    write(tmp_path, {"train": [30]})
+    (shard,) = tmp_path.glob("train.tfrecord-*")
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-200] + bytes(200))
+    batches = train_batches(str(tmp_path), global_batch=4, seed=0)
+    assert batches.take(1).element_spec == batches.element_spec
+    for read in (
+        lambda: list(batches),
+        lambda: list(batches.as_numpy_iterator()),
+        lambda: [batch for iterator in [iter(batches)] for _ in range(20) for batch in [iterator.get_next()]],
+    ):
+        with pytest.raises(DatasetError, match="t5prep verify") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+        assert caught.value.__cause__ is None

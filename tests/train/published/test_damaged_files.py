@@ -72,6 +72,10 @@ def with_entry(path: Path, **entry: Any) -> None:
         (lambda place: another(place / "0.0", os.mkfifo), r"0\.0 is damaged"),
         (lambda place: another(place / "0.0", lambda at: at.symlink_to("/dev/zero")), r"0\.0 is damaged"),
         (lambda place: os.truncate(place / "0.0", 1 << 40), r"0\.0 is larger than what it can hold"),
+        (
+            lambda place: with_entry(place / ".zarray", dimension_separator="/../../other"),
+            "separates the numbers of its chunks by '/../../other'",
+        ),
         (lambda place: with_entry(place / ".zarray", chunks=[1 << 50, 8]), "has chunks that are larger than itself"),
         (
             lambda place: with_entry(place / ".zarray", dtype="int32"),
