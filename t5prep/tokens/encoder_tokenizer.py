@@ -391,6 +391,24 @@ _ONE_AT_A_TIME = threading.Lock()  # stderr is one for all threads
 _PROBE = [*(f"{character * 64}!" for character in string.printable), "naïve 中文 🙂 \ue000"]
 
 
+# How many times as long as a text its normalized or decoded form may be, and how many steps make it.
+MOST_GROWTH, MOST_STEPS = 10_000, 1000
+
+
+def check_growth(document: Mapping[str, Any]) -> None:
+    """Raise ValueError if the steps of a `tokenizer.json` make so much of a short text that it fills memory."""
+    for part, key in (("normalizer", "normalizers"), ("decoder", "decoders")):
+        growth, sequence = 1, steps(document.get(part), key)
+        for step in sequence[:MOST_STEPS]:
+            growth *= max(1, len(str(step.get("content") or "").encode(errors="replace")))
+            growth += len(str(step.get("prepend") or ""))
+            model_proto.check_charsmap(base64.b64decode(step.get("precompiled_charsmap") or ""))
+            if growth > MOST_GROWTH:
+                raise ValueError(f"its {part} makes texts more than {MOST_GROWTH:,} times as long")
+        if len(sequence) > MOST_STEPS:
+            raise ValueError(f"its {part} has {len(sequence):,} steps")
+
+
 def read_fast(content: bytes, *, name: str) -> Any:
     """Return the library's own tokenizer of a `tokenizer.json`, which has been tried on texts. Raises TokenizerError for damage.
 
@@ -399,6 +417,10 @@ def read_fast(content: bytes, *, name: str) -> Any:
     """
     from tokenizers import Tokenizer as FastTokenizer
 
+    try:
+        check_growth(json.loads(content))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise TokenizerError(f"{name} cannot be used ({error!s:.160}): fetch it again.") from error
     with _ONE_AT_A_TIME, contextlib.ExitStack() as after:
         with contextlib.suppress(OSError):  # stderr may be closed
             kept = os.dup(2)

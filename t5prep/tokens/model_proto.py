@@ -89,6 +89,18 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     raise ValueError("its bytes are something else")
 
 
+# The largest replacement of a character that a map may have; Unicode's own have at most 33 bytes.
+MOST_REPLACEMENT_BYTES = 1000
+
+
+def check_charsmap(charsmap: bytes) -> None:
+    """Raise ValueError if a character map replaces a character by a text that is so long that a few of them fill memory."""
+    replacements = charsmap[4 + int.from_bytes(charsmap[:4], "little") :]
+    longest = max(map(len, replacements.split(b"\0")))
+    if longest > MOST_REPLACEMENT_BYTES:
+        raise ValueError(f"it makes {longest:,} bytes of one character")
+
+
 def charsmap(model: bytes) -> bytes:
     """Return the compiled character map of a model's normalizer (NormalizerSpec 2), empty where it changes nothing."""
     spec = dict(_fields(dict(_specs(model)).get(3, b"")))  # type: ignore[arg-type]

@@ -82,6 +82,7 @@ class Tokenizer:
     def __init__(self, model: bytes, *, name: str) -> None:
         try:
             self.facts = model_proto.facts(model)
+            model_proto.check_charsmap(model_proto.charsmap(model))
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
             if not self.processor.get_piece_size():
                 raise ValueError("it has no pieces")

@@ -1,5 +1,6 @@
 """Encoders' tokenizers: the ids of transformers, from every form in which models are published."""
 
+import base64
 import concurrent.futures
 import json
 import os
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from t5prep.errors import TokenizerError
-from t5prep.tokens import encoder_tokenizer, loading, ragged
+from t5prep.tokens import encoder_tokenizer, loading, model_proto, ragged
 from t5prep.tokens.ragged import Frame
 from t5prep.tokens.tokenizer import Tokenizer, decode_input
 from tests import encoders
@@ -120,6 +121,18 @@ def test_a_damaged_tokenizer_json_is_one_sentence(tmp_path):
         loading.load(str(tmp_path))
 
 
+DOUBLE = {"type": "Replace", "pattern": {"Regex": "."}, "content": "aa"}
+LONG_MAP = (4096).to_bytes(4, "little") + bytes(4096) + b"a" * 5000 + b"\0"
+
+
+def test_a_sentencepiece_model_that_makes_a_page_of_a_character_is_one_sentence():
+    pieces = [model_proto.Piece("<pad>", kind=model_proto.CONTROL), model_proto.Piece("</s>", kind=model_proto.CONTROL)]
+    pieces += [model_proto.Piece("<unk>", kind=model_proto.UNKNOWN), model_proto.Piece("a", -1.0)]
+    model = model_proto.build(pieces, model_proto.Normalization("precompiled", LONG_MAP))
+    with pytest.raises(TokenizerError, match="makes 5,000 bytes of one character"):
+        loading.of_content(model, name="it")
+
+
 @pytest.mark.parametrize(
     ("part", "value", "says"),
     [
@@ -133,6 +146,20 @@ def test_a_damaged_tokenizer_json_is_one_sentence(tmp_path):
         ("model", WORDS_WITHOUT_UNKNOWN, "library .*Missing"),
         ("dropout", 0.5, "dropout gives a text other ids each time"),
         ("ids", [3] * 1000, "it puts 1,00. tokens around a text"),
+        # Of one character, 2^40.
+        (
+            "normalizer",
+            {"type": "Sequence", "normalizers": [DOUBLE] * 40},
+            "makes texts more than 10,000 times as long",
+        ),
+        ("decoder", {"type": "Sequence", "decoders": [DOUBLE] * 40}, "makes texts more than 10,000 times as long"),
+        ("normalizer", {"type": "Prepend", "prepend": "a" * 20_000}, "makes texts more than 10,000 times as long"),
+        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Lowercase"}] * 2000}, "has 2,000 steps"),
+        (
+            "normalizer",
+            {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(LONG_MAP).decode()},
+            "makes 5,000 bytes of one character",
+        ),
     ],
 )
 def test_a_hostile_tokenizer_json_is_one_sentence(tmp_path, capfd, part, value, says):
