@@ -206,6 +206,16 @@ def test_a_worker_that_cannot_begin_prints_no_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_process_that_ends_at_once_lets_no_tracker_of_semaphores_warn() -> None:
+    """As a second Ctrl-C ends it."""
+    code = (
+        "import os; from pipelines import pool\npool.begin_loading()\n"
+        "kept = pool.multiprocessing.get_context('forkserver').Semaphore(); os._exit(1)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 @pytest.mark.parametrize(("parts", "run"), [(1, 1), (15, 1), (16, 2), (200, 8)])
 def test_a_worker_gets_some_parts_of_one_row_group_at_once(parts: int, run: int) -> None:
     file, lines = RawFile("a.parquet", "/a.parquet", 1), RawFile("a.csv", "/a.csv", 1)

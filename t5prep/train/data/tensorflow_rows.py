@@ -84,7 +84,7 @@ class _Failures:
     def _iterator(self, kind: Any) -> Any:
         failures = self
 
-        class RaisingIterator(kind):  # type: ignore[misc]
+        class RaisingIterator(kind):
             def __next__(self) -> Any:
                 with failures._unwrapped():
                     return super().__next__()
