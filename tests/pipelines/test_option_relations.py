@@ -279,9 +279,8 @@ def _a_row_of_an_evaluation_set_may_be_removed(prepare: Preparer) -> Iterator[An
 
 @relation("decontaminate_words")
 def _no_run_of_any_length_is_in_other_texts(prepare: Preparer) -> Iterator[Any]:
-    evaluation = prepare.write(
-        a__csv=b"text\nsomething else that stands nowhere in these rows at all, not in any of them\n"
-    )
+    other = "something else that stands nowhere in these rows at all, not in any of them"
+    evaluation = prepare.write(a__csv=table([{"text": other}]))
     yield prepare.shards()
     for words in (3, 5, 13):
         yield prepare.shards(decontaminate=[str(evaluation)], decontaminate_words=words)
