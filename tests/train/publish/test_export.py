@@ -91,6 +91,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.parametrize("family", CONFIGS)
 def test_transformers_computes_and_generates_the_same(theirs: Path, family: str) -> None:
     config, weights = CONFIGS[family], {name: tf.constant(value) for name, value in _sharp(CONFIGS[family]).items()}
@@ -116,6 +117,7 @@ def test_transformers_computes_and_generates_the_same(theirs: Path, family: str)
     assert said == {"missing_keys": [], "unexpected_keys": [], "tied": config.tie_word_embeddings}
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.parametrize("family", CONFIGS)
 def test_what_transformers_saves_is_read_back_bit_for_bit(theirs: Path, family: str) -> None:
     """Its config.json says that embeddings are tied, whatever they are."""
