@@ -205,7 +205,7 @@ def _check_place(out: Path, *, record: Mapping[str, Any]) -> None:
         return
     try:
         there = json.loads((out / TRAINING).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         there = {}
     if there != record:
         others = [name for name in record if there.get(name) != record[name]] if there else []

@@ -129,7 +129,7 @@ class Folder:
         """Return a JSON object of the folder; None if it is not there, or damaged."""
         try:
             return dict(json.loads(paths.read(paths.at(self.place, name))))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
 
     def _sha256(self, name: str) -> str | None:

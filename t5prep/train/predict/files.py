@@ -167,7 +167,7 @@ class AnswerFile:
         """Return the journal of a killed run, or an empty dict."""
         try:
             journal = json.loads(self._journal.read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         if self._file.tell() < journal["bytes"]:  # the text was removed, or cut by hand
             return {}

@@ -390,7 +390,7 @@ def read_recipe(name: str) -> dict[str, Any]:
         )
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"The recipe {name} is not TOML: {error}.") from error
 
 

@@ -145,9 +145,10 @@ def test_unknown_recipes_files_and_settings(tmp_path) -> None:
         configs.read_recipe("so_qualty")
     with pytest.raises(UsageError, match="cannot be read"):
         configs.read_recipe(str(tmp_path / "none.toml"))
-    (tmp_path / "own.toml").write_text("batch = ")
-    with pytest.raises(UsageError, match="is not TOML"):
-        configs.read_recipe(str(tmp_path / "own.toml"))
+    for text in ("batch = ", f"batch = {'[' * 100_000}"):
+        (tmp_path / "own.toml").write_text(text)
+        with pytest.raises(UsageError, match="is not TOML"):
+            configs.read_recipe(str(tmp_path / "own.toml"))
     (tmp_path / "own.toml").write_text("batch = 7")
     assert configs.build(configs.read_recipe(str(tmp_path / "own.toml"))).batch == 7
     (tmp_path / "own.toml").write_text("batch = 7", encoding="utf-8-sig")  # as an editor on Windows may save it
