@@ -62,7 +62,10 @@ def test_an_ignored_signal_ends_nothing_and_the_other_one_does() -> None:
 
 def test_after_the_beginning_a_signal_is_only_pythons() -> None:
     ended = COMPUTING.replace('print("begun", flush=True)', "pass").replace("1000000000000", "10")
-    waiting = '\ntry:\n    print("begun", flush=True)\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    time.sleep(1.5)\n    sys.exit(7)'
+    waiting = (
+        '\ntry:\n    print("begun", flush=True)\n    time.sleep(60)\n'
+        "except KeyboardInterrupt:\n    time.sleep(1.5)\n    sys.exit(7)"
+    )
     process = subprocess.Popen([sys.executable, "-c", ended + waiting], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGTERM)
