@@ -23,9 +23,12 @@ from t5prep.errors import UsageError
 from t5prep.sources import sample
 from t5prep.train.data import train_batches
 from t5prep.train.model.forward import forward
-from t5prep.train.model.weights import for_classes, load_weights, save_weights
+from t5prep.train.model.lora import A, adapter_layouts
+from t5prep.train.model.weights import draw, for_classes, load_weights, save_weights
 from t5prep.train.publish.export import export_hf
 from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.settings.config import build
+from t5prep.train.step.step import shape_of
 from tests import training
 from tests.preparing import prepared, records
 from tests.train.embed.test_embedding import texts_of
@@ -37,6 +40,11 @@ INPUT_LENGTH, BATCH, STEPS, RESUMED_STEPS = 64, 16, 60, 8
 SETTINGS: dict[str, Any] = {
     **{"steps": STEPS, "batch": BATCH, "optimizer": "adamw", "learning_rate": 5e-5, "schedule": "linear"},
     **{"warmup": 0.1, "dropout": 0.0, "z_loss": 0.0, "eval_every": STEPS, "log_every": 1, "tensorboard": False},
+}
+LORA: dict[str, Any] = {
+    **SETTINGS,
+    **{"steps": 5, "eval_every": 5, "schedule": "constant", "warmup": 0, "learning_rate": 1e-3},
+    **{"lora": 4, "lora_alpha": 8.0},
 }
 # What transformers' tokenizer gives besides ids: which tokens are none of padding, and which are of a second text.
 INPUTS = """
@@ -58,6 +66,39 @@ for name, folder in request["models"].items():
     with torch.no_grad():
         logits[name] = model(**inputs(request["rows"])).logits.tolist()
 json.dump(logits, open(sys.argv[2], "w"))
+"""
+# The losses of peft, whose adapters begin as the matrices in a file, and which trains the head whole.
+PEFT = f"""
+import json, sys
+import numpy as np
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForSequenceClassification
+{INPUTS}
+folder = sys.argv[1]
+request = json.load(open(folder + "/request.json"))
+model = get_peft_model(
+    AutoModelForSequenceClassification.from_pretrained(request["first"]),
+    LoraConfig(
+        task_type="SEQ_CLS", r=request["rank"], lora_alpha=request["alpha"], lora_dropout=0.0,
+        target_modules=r".*layer[.][0-9]+[.].*(query|key|value|dense)", modules_to_save=["classifier", "pooler"],
+    ),
+).eval()
+first = np.load(folder + "/adapters.npz")
+adapters = {{name.replace(".default", ""): value for name, value in model.named_parameters() if "lora_A" in name}}
+assert adapters.keys() == {{*first}}, adapters.keys() ^ {{*first}}
+for name, value in adapters.items():
+    value.data = torch.tensor(first[name])
+trained = [value for value in model.parameters() if value.requires_grad]
+optimizer = torch.optim.AdamW(trained, lr=request["rate"], weight_decay=0.0)
+losses = []
+for batch in request["batches"]:
+    optimizer.zero_grad()
+    loss = model(**inputs(batch["input_ids"]), labels=torch.tensor(batch["labels"])).loss
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+json.dump([losses, sum(value.numel() for value in trained)], open(folder + "/losses.json", "w"))
 """
 IDS = """
 import json, sys
@@ -139,7 +180,7 @@ class Trained(NamedTuple):
     run: Path
     exported: Path
     first: Path  # the model that the run begins with: the published weights and the head as it is drawn
-    batches: list[dict[str, np.ndarray]]  # the first one
+    batches: list[dict[str, np.ndarray]]  # the first five
     logits: dict[str, Any]  # of "first" and "exported", on the first batch
 
 
@@ -157,7 +198,7 @@ def trained(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     (first / "config.json").write_text(json.dumps(config.to_json()))
     batches = [
         {name: np.asarray(value) for name, value in batch.items()}
-        for batch in train_batches(str(data), global_batch=BATCH, seed=0).take(1)
+        for batch in train_batches(str(data), global_batch=BATCH, seed=0).take(LORA["steps"])
     ]
     logits = logits_of({"first": first, "exported": exported}, batches[0]["input_ids"], folder)
     return Trained(data, run, exported, first, batches, logits)
@@ -257,3 +298,35 @@ def kill_at(command: list[Any], is_reached: Callable[[], bool]) -> str:
     finally:
         process.kill()
     return process.communicate()[1]
+
+
+@pytest.mark.slow
+@pytest.mark.extra("torch", "peft")
+def test_adapters_are_trained_as_peft_trains_them(trained: Trained, model: Path, tmp_path: Path) -> None:
+    run, exported = tmp_path / "run", tmp_path / "exported"
+    t5prep.train(data=str(trained.data), model=str(model), out=str(run), settings=LORA)
+    shape = shape_of(build(LORA), load_weights(trained.first)[0])
+    layouts = adapter_layouts(shape)
+    first = draw(layouts, seed=0)
+    matrices = {
+        tensor: first[name].T for name, layout in layouts.items() if name.endswith(A) for tensor in layout.tensors
+    }
+    np.savez(tmp_path / "adapters.npz", **matrices)
+    batches = [
+        {"input_ids": batch["input_ids"].tolist(), "labels": batch["labels"][:, 0].tolist()}
+        for batch in trained.batches
+    ]
+    request = {"first": str(trained.first), "rank": LORA["lora"], "alpha": LORA["lora_alpha"]}
+    request |= {"rate": LORA["learning_rate"], "batches": batches}
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    program(PEFT, tmp_path)
+    losses, trained_numbers = json.loads((tmp_path / "losses.json").read_text())
+    assert [*training.losses(run).values()] == pytest.approx(losses, abs=1e-5)
+    export_hf(str(run), out=str(exported))
+    logits = logits_of({"exported": exported}, trained.batches[0]["input_ids"], tmp_path)
+    check_logits(exported, logits["exported"], trained.batches[0])
+    scores = [t5prep.evaluate(str(place), data=str(trained.data)).metrics["loss"] for place in (run, exported)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+    sizes = sum(np.prod(layout.shape) for layout in layouts.values())
+    head = 384 * 384 + 384 + 3 * 384 + 3
+    assert trained_numbers == sizes + head
