@@ -334,7 +334,7 @@ class BlockTokenizer:
             "shingles": self._shingles(compared),
             "changed": changed,
             "part": part,
-            "unknown": [unknown, *itertools.repeat(None, len(examples) - 1)] if unknown else None,
+            "unknown": _at_first(unknown, examples["row"].to_numpy()) if unknown else None,
         }
         return pa.table([_column(table[field.name], field, len(examples)) for field in SCHEMA], schema=SCHEMA)
 
@@ -362,6 +362,13 @@ class BlockTokenizer:
             return None
         hashed = shingles(texts.to_pylist(), words=self._near_words)
         return pa.ListArray.from_arrays(pa.array(hashed.begins.astype(np.int32)), pa.array(hashed.hashes))
+
+
+def _at_first(text: str, rows: np.ndarray) -> list[str | None]:
+    """Return a column with a text at the row of the smallest number, and nothing elsewhere; rows: int64[n]."""
+    column: list[str | None] = [None] * len(rows)
+    column[int(np.argmin(rows))] = text
+    return column
 
 
 class _Split(NamedTuple):
