@@ -22,6 +22,7 @@ from t5prep.tokens import scripts
 # The correct answers of one item: one, or several of which the best match counts.
 References = str | Sequence[str]
 
+MOST_CLASSES = 100  # with more different words than this, a confusion matrix is no help
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
@@ -424,7 +425,9 @@ def possible(dataset: Manifest, *, split: str, generate: bool, metric: str = "")
     names = dict.fromkeys(OF_TOKENS)
     of_texts = [name for metric in wanted or DEFAULT_METRICS for name in METRICS[metric].numbers]
     if may_be_single_tokens(dataset, split=split):
-        names |= dict.fromkeys((*_OF_CLASSES, *of_texts))
+        # An evaluation of a head's few classes has no metrics of texts.
+        has_few_classes = 0 < len(dataset.class_names) <= MOST_CLASSES
+        names |= dict.fromkeys(_OF_CLASSES if has_few_classes else (*_OF_CLASSES, *of_texts))
     if generate and wanted and dataset.settings.layout != "packed" and dataset.settings.target_length > 2:
         names |= dict.fromkeys((*of_texts, *(_OF_CLASSES if dataset.splits[split].labels else ())))
     return tuple(names)

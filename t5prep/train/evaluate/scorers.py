@@ -9,7 +9,6 @@ import numpy as np
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.evaluate import metrics, target_metrics
 
-MOST_CLASSES = 100  # with more different words than this, a confusion matrix is no help
 Decode = Callable[[Sequence[int] | np.ndarray], str]
 
 
@@ -115,7 +114,7 @@ class OneTokenScorer:
             text = words_of(labels, tokenizer=self.tokenizer)
             answers, right = ([text(token) for token in side] for side in (predicted, labels))
         references = [[one] for one in right]
-        if len(set(right)) > MOST_CLASSES or self.is_asked:
+        if len(set(right)) > metrics.MOST_CLASSES or self.is_asked:
             return Scored(self.texts.compute(references, answers), answers, references, self.texts.names)
         values = metrics.classification(right, answers, classes=self.texts.classes)
         return Scored(values, answers, references, ["classification"])

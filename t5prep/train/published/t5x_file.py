@@ -31,6 +31,7 @@ from t5prep.train.published.stored import (
 )
 
 NAME = "checkpoint"
+MOST_NAME_BYTES = 255  # of a file name on Linux
 GZIP_OR_ZLIB = 47  # zlib's word for either header
 PLACEHOLDER = "PLACEHOLDER://"
 # T5X's names of a stack's parts → PyTorch's; of those below `layers_N`, after `block.N.layer.`.
@@ -149,8 +150,8 @@ def _stored(path: Path, data: memoryview, leaf: Any) -> LazyArray:
 
 def zarr_array(folder: Path, name: str) -> LazyArray:
     """Return the array of that name in a folder, of Zarr 2. Raises UnreadableError."""
-    if "/" in name or name in ("", ".", ".."):
-        raise UnreadableError(f"it names the array {name!r}, which is not beside it")
+    if "/" in name or name in ("", ".", "..") or len(name.encode(errors="replace")) > MOST_NAME_BYTES:
+        raise UnreadableError(f"it names the array {name!r:.80}, which is not beside it")
     try:
         about = json.loads(read_small(folder / name / ".zarray", MOST_DESCRIPTION_BYTES))
         shape, chunk = (tuple(about[key]) for key in ("shape", "chunks"))
@@ -160,8 +161,8 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
         separator = str(about.get("dimension_separator", "."))
     except FileNotFoundError as error:
         raise UnreadableError(f"the array {name} is missing") from error
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise UnreadableError(f"{name:.80}/.zarray is damaged") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UnreadableError(f"{name}/.zarray is damaged") from error
     weight_size(dtype, shape), weight_size(dtype, chunk)
     if separator not in (".", "/"):  # any other one could name a file elsewhere
         raise UnreadableError(

@@ -21,6 +21,8 @@ from t5prep.errors import UsageError
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_weights, random_weights, save_weights
+from t5prep.train.published.stored import UnreadableError
+from t5prep.train.published.t5x_file import zarr_array
 
 TINY = ModelConfig(vocab_size=40, d_model=8, d_kv=4, d_ff=12, num_layers=1, num_decoder_layers=1, num_heads=2)
 SHAPES = {
@@ -47,6 +49,12 @@ def write_archive(path: Path, content: bytes, *, compression: int = zipfile.ZIP_
 def model(tmp_path: Path) -> Path:
     (tmp_path / "config.json").write_text(json.dumps(TINY.to_json()))
     return tmp_path
+
+
+@pytest.mark.parametrize("name", ["", "..", "../other", "é" * 128])
+def test_a_name_of_an_array_that_names_no_folder_beside_it_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnreadableError, match="not beside it"):
+        zarr_array(tmp_path, name)
 
 
 def another(path: Path, make: Callable[[Path], object]) -> None:
