@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from preparing import by_id, prepared, rejected, write_csv
 
@@ -217,6 +219,21 @@ def test_rows_with_several_different_answers_are_counted(column: str, tmp_path: 
     assert all(row["target"] == right[row["input"]][0] for row in table)
     kept = {row["input"]: row["references"] for row in table if row["split"] == "validation"}
     assert kept == {question: right[question] for question in kept}
+
+
+@pytest.mark.parametrize("kind", ["python", "parquet"])
+def test_a_null_among_answers_is_no_answer(kind: str, tmp_path: Path) -> None:
+    answers = [["a b", None], [None, "c d"], ["e f"], [None]]
+    rows: Any = [{"q": f"question {n}", "answers": answers[n % 4]} for n in range(40)]
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+        rows = str(tmp_path / "rows.parquet")
+    made = _prepared(rows, tmp_path / "out", targets_column="answers")
+    assert made.rejected == {"empty target": 10}
+    assert not any("several different values" in warning for warning in made.warnings)
+    table = t5prep.table(str(tmp_path / "out")).read_all().to_pylist()
+    assert {row["target"] for row in table} == {"a b", "c d", "e f"}
+    assert all(row["references"] == [row["target"]] for row in table if row["split"] == "validation")
 
 
 def test_a_class_that_is_several_is_rejected(tmp_path: Path) -> None:

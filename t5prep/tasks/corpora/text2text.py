@@ -81,7 +81,8 @@ def to_example(record: Record, options: Options) -> Example:
     else:
         answers = record.get(options.targets_column)
         if isinstance(answers, list | tuple):
-            references = tuple(map(rows.as_text, answers))
+            # A null in a list is no answer; as an empty text it would make an empty prediction right.
+            references = tuple(rows.as_text(answer) for answer in answers if answer is not None)
             target = references[0] if references else ""
         else:
             target = rows.text(record, options.targets_column, "")
