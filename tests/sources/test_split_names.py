@@ -51,7 +51,12 @@ def test_names_tell_the_splits_that_datasets_finds(seed: int, tmp_path: Path) ->
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    patterns = data_files.get_data_patterns(str(tmp_path))
+    try:
+        patterns = data_files.get_data_patterns(str(tmp_path))
+    except ValueError:  # a name of a split has a blank
+        with pytest.raises(SourceError, match="--split-files"):
+            split_names.find({name: name for name in names})
+        return
     expected: dict[str, set[str]] = {}
     for split, paths in data_files.DataFilesDict.from_patterns(patterns, base_path=str(tmp_path)).items():
         for path in paths:
