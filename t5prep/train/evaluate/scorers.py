@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -38,15 +38,14 @@ class Results:
 
 
 class Scorer(Protocol):
-    """Score the answers to one kind of target."""
+    """Score the answers to one kind of target; `generates`: whether they are generated, token by token."""
 
-    @property
-    def generates(self) -> bool:
-        """Check whether answers are generated, token by token."""
+    generates: ClassVar[bool] = False
 
     @property
     def unfit(self) -> Sequence[str]:
         """Return the metrics of tokens that say nothing of these targets."""
+        return ()
 
     def score(self, results: Results) -> Scored:
         """Return the answers of a split with their metrics."""
@@ -70,12 +69,11 @@ class TextMetrics:
 
 
 @dataclasses.dataclass(frozen=True)
-class NumberScorer:
+class NumberScorer(Scorer):
     """Score targets that a head tells and that are not one class: tags of words, sets of labels, or numbers."""
 
     target: str
     classes: Sequence[str]
-    generates = False
 
     @property
     def unfit(self) -> Sequence[str]:
@@ -91,7 +89,7 @@ class NumberScorer:
 
 
 @dataclasses.dataclass(frozen=True)
-class OneTokenScorer:
+class OneTokenScorer(Scorer):
     """Score targets that one forward pass answers: the number of a class, or one token and EOS.
 
     `classes` are those of a head's numbers; none where labels are tokens. `texts` are the metrics of short answers that are no
@@ -102,8 +100,6 @@ class OneTokenScorer:
     texts: TextMetrics
     tokenizer: Tokenizer
     is_asked: bool
-    generates = False
-    unfit = ()
 
     def score(self, results: Results) -> Scored:
         """Return the answers as words, with the metrics of classes, or of short texts."""
@@ -121,14 +117,13 @@ class OneTokenScorer:
 
 
 @dataclasses.dataclass(frozen=True)
-class TextScorer:
+class TextScorer(Scorer):
     """Score generated answers by metrics of texts; `is_labelled`: the names of classes that are several tokens each."""
 
     texts: TextMetrics
     decode: Decode
     is_labelled: bool
     generates = True
-    unfit = ()
 
     def score(self, results: Results) -> Scored:
         """Return the generated texts with their metrics."""
