@@ -39,6 +39,11 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+def packing_of(name: str) -> str:
+    """Return the suffix of PACKINGS that a name ends with, "" for none."""
+    return next((suffix for suffix in PACKINGS if suffix and name.endswith(suffix)), "")
+
+
 class Repository(NamedTuple):
     """A drawn repository, and how prepare and `datasets` are asked for it.
 
@@ -65,10 +70,7 @@ class Repository(NamedTuple):
     def write(self, folder: Path, *, for_datasets: bool) -> None:
         """Write the files and the card into a folder."""
         files = self.unpacked if for_datasets and self.unpacked is not None else self.files
-        for name, content in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-        for name, content in self.card_files().items():
+        for name, content in (files | self.card_files()).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
 
@@ -287,11 +289,8 @@ class Generator:
     def _content(self, name: str) -> bytes:
         """Return a table, packed as its name says."""
         rows = [self._row() for _ in range(self.draw.randint(1, 4))]
-        stem, packing = name, ""
-        for each in PACKINGS:
-            if each and name.endswith(each):
-                stem, packing = name.removesuffix(each), each
-        return PACKINGS[packing](self._table(stem, rows))
+        packing = packing_of(name)
+        return PACKINGS[packing](self._table(name.removesuffix(packing), rows))
 
     def _table(self, name: str, rows: list[Row]) -> bytes:
         suffix = name[name.rfind(".") :]
@@ -358,11 +357,7 @@ class Generator:
         content = self.draw.choice([b"", b"\n", b"header"])
         if content == b"header":
             content = self._csv([self._row()]).split(b"\n", 1)[0] + b"\n" if self.family == "csv" else b""
-        stem, packing = name, ""
-        for each in PACKINGS:
-            if each and name.endswith(each):
-                stem, packing = name.removesuffix(each), each
-        return {stem + packing: PACKINGS[packing](content)}
+        return {name: PACKINGS[packing_of(name)](content)}
 
     def _archives(self, files: dict[str, bytes]) -> tuple[dict[str, bytes], dict[str, bytes] | None]:
         """Return the files in archives: one for all, or one for each; and the files as they are unpacked."""
