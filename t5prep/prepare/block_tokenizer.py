@@ -39,7 +39,6 @@ from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
 from t5prep.sources import split_names
 from t5prep.tasks import example_table, registry
-from t5prep.tasks import task as task_columns
 from t5prep.tasks.example import Example, problem
 from t5prep.tasks.example_table import Inputs
 from t5prep.tasks.filters.chain import Chain
@@ -60,7 +59,7 @@ class BlockExamples:
         self._group = settings.group_column
         self._split = settings.split_column
         self._wanted = [*self._columns.all, *filter(None, (self._group, self._split))]
-        self.columns = tuple(dict.fromkeys(task_columns.names(self._wanted)))
+        self.columns = tuple(dict.fromkeys(rows.names_of(self._wanted)))
 
     def __call__(self, block: Block) -> pa.Table:
         """Return the examples of all rows but blank ones (example_table.SCHEMA), numbered from the block's first row on.

@@ -42,7 +42,7 @@ def find_missing(scanned: Iterable[Block], wanted: Sequence[Column], *, name: st
     for block in itertools.islice(scanned, BLOCKS_LOOKED_AT):
         columns |= dict.fromkeys(blocks.column_names(block))
         if columns and not rows.missing(wanted, tuple(columns)):
-            _check_paths(block, [each for column in wanted for each in rows.alternatives(column) if each], name=name)
+            _check_paths(block, rows.names_of(wanted), name=name)
             return Lacking("", block)
         if block.columns:
             break
@@ -78,7 +78,7 @@ def advice(block: Block, wanted: Sequence[Column]) -> str:
         fields = tuple(fields[0].split(divider))
         options = "--format tsv" if divider == "\t" else f'--delimiter "{divider}"'
     if rows.missing(wanted, fields) and any(map(_is_datum, fields)):
-        names = [next(filter(None, rows.alternatives(column)), "") for column in wanted]
+        names = [next(iter(rows.names_of([column])), "") for column in wanted]
         if len(names) != len(fields):
             names = [f"column_{number}" for number in range(1, len(fields) + 1)]
         options = " ".join(filter(None, (options, f"--columns {shlex.quote(','.join(names))}")))

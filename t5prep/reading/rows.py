@@ -43,6 +43,15 @@ def alternatives(column: Column) -> tuple[str, ...]:
     return (column,) if isinstance(column, str) else column
 
 
+def names_of(columns: Sequence[Column]) -> tuple[str, ...]:
+    """Return all names that columns may have.
+
+    >>> names_of([("sentence", "text"), "label", ("idx", "")])
+    ('sentence', 'text', 'label', 'idx')
+    """
+    return tuple(name for column in columns for name in alternatives(column) if name)
+
+
 def missing(columns: Sequence[Column], there: Sequence[str], *, advice: str = "") -> str:
     """Return the first column that is missing under all its names, and the present columns, as the end of a sentence.
 

@@ -57,7 +57,7 @@ class Columns:
     @property
     def names(self) -> tuple[str, ...]:
         """Return all names that the columns may have."""
-        return names(self.all)
+        return rows.names_of(self.all)
 
     def found_in(self, there: Sequence[str]) -> dict[str, str] | None:
         """Return the first name of each column with the name that is there; None if a column has none there.
@@ -76,20 +76,11 @@ class Columns:
     @property
     def id_name(self) -> str:
         """Return the first name of the id's column, "" if there is none."""
-        return next(iter(names([self.id])), "")
+        return next(iter(rows.names_of([self.id])), "")
 
 
 def _is_texts(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
-
-
-def names(columns: Sequence[Column]) -> tuple[str, ...]:
-    """Return all names that columns may have.
-
-    >>> names([("sentence", "text"), "label", ("idx", "")])
-    ('sentence', 'text', 'label', 'idx')
-    """
-    return tuple(name for column in columns for name in rows.alternatives(column) if name)
 
 
 # Describe a task by its columns, so that thousands of rows become examples at once (example_table.py).

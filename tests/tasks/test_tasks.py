@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t5prep.errors import Reject
-from t5prep.tasks import registry, task
+from t5prep.reading.rows import names_of
+from t5prep.tasks import registry
 from t5prep.tasks.example import EOS, Example, Part, Protected, problem
 from t5prep.tasks.task import ChosenTask
 
@@ -68,7 +69,7 @@ def test_a_row_without_its_target_has_the_same_input(name):
     """What a trained model is asked is what it was trained on."""
     chosen = golden_task(name)
     assert chosen.task.to_inputs is not None
-    kept = {*task.names(chosen.columns.inputs), chosen.columns.id_name}
+    kept = {*names_of(chosen.columns.inputs), chosen.columns.id_name}
     compared = 0
     for line in (DATA / name / "rows.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)

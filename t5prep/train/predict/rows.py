@@ -16,7 +16,6 @@ from t5prep.reading.file_options import FileOptions
 from t5prep.reading.rows import Column, Record, Row
 from t5prep.sources import RawFile, Resolved, unpacked_name
 from t5prep.tasks import registry
-from t5prep.tasks import task as task_columns
 from t5prep.tasks.example import EOS, Example, Part, Protected
 from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.task import ChosenTask
@@ -83,7 +82,7 @@ class Asking:
 
     def question(self, record: Record, *, place: str) -> Question:
         """Return the question of a row; its id is `place` if it has none of its own."""
-        names = task_columns.names(self.columns)
+        names = rows.names_of(self.columns)
         given = record.get(self.id_column) if self.id_column else None
         id = place if given in (None, "") else str(given)
         values = rows.with_paths(record, names)
@@ -208,7 +207,7 @@ def prompt_of(opened: "Model", manifest: Manifest) -> str:
         if definition is None or opened.tokenizer is None:
             return ""
         make, columns = _input_maker(definition.choose(manifest.settings.options))
-        example = make({name: f"{{{name}}}" for name in task_columns.names(columns)})
+        example = make({name: f"{{{name}}}" for name in rows.names_of(columns)})
     except (Reject, T5prepError, KeyError):
         return ""
     return text_of(example, eos=opened.tokenizer.piece(opened.tokenizer.eos_id))
@@ -289,7 +288,7 @@ class Rows:
                     f"{self._files[0].name} has no column {missing}{self._divided(first)} The model's task, {asking.name}, needs "
                     f"it; inputs as they stand are read from a column {INPUT}, or with {option}."
                 )
-            wanted = ", ".join(task_columns.names(asking.columns))
+            wanted = ", ".join(rows.names_of(asking.columns))
             messages.append(
                 f"The inputs are answered as they stand, prefix and all: {asking.name} makes its own of rows with "
                 f"{wanted}, in a table (--format csv or jsonl). {option} says that this is meant."
