@@ -23,7 +23,7 @@ _DIVIDERS = ("\t", ";", "|", ",")
 
 
 class Lacking(NamedTuple):
-    """What a file lacks, as the end of the sentence "it has no column", the last block read, and the advice in the sentence.
+    """Hold what a file lacks, as the end of the sentence "it has no column", the last block read, and the advice in it.
 
     Each text is "", and the block None, if there is none.
     """
