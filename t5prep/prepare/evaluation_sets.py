@@ -79,19 +79,12 @@ def _raw(data: str, settings: Settings) -> Iterator[str]:
 
 def _format_of(file: RawFile, settings: Settings, of_card: FileOptions) -> Format:
     """Return how a file of a raw set is read: as its card says, else in the encoding and with the delimiter of the settings."""
-    form = formats.detect(
-        file.name,
-        otherwise=settings.format,
-        delimiter=of_card.delimiter,
-        escape=of_card.escape,
-        columns=of_card.names,
-        records=of_card.records,
-    )
+    form = formats.detect(file.name, of_card, otherwise=settings.format)
     if form.kind == "parquet":
         return form
     with sources.open_stream(file) as stream:
         head = stream.read(blocks.SNIFFED_BYTES)
-    encoding = of_card.encoding
+    encoding = form.encoding
     if encoding == "utf-8" and not encodings.is_utf8(head):
         encoding = settings.encoding
     line = head.decode(encoding, "replace").partition("\n")[0]

@@ -248,7 +248,7 @@ def _check_columns(
     name = blocks.files(element)[0].name
     scanned = row_limit.scan(LimitedFile(element), settings, task.task.corpus)
     missing, block, advice = column_checks.find_missing(scanned, wanted, name=name)
-    named = formats.detect(name, kind=settings.format, otherwise="text").kind
+    named = formats.detect(name, FileOptions(settings.format), otherwise="text").kind
     if block and named == "tsv" and block.format.kind == "csv":
         print(f"{name} has quotes as CSV has them, and is read so (--format tsv keeps them)", file=sys.stderr)
     if block and missing:

@@ -446,16 +446,7 @@ def scan_element(
         form = Format("tsv", options.encoding)
         yield from _of_lines(_lines_of_pair(element), element.source, form, COLUMNS, size=block_bytes)
     else:
-        form = formats.detect(
-            element.name,
-            kind=options.format,
-            otherwise=otherwise,
-            encoding=options.encoding,
-            delimiter=options.delimiter,
-            escape=options.escape,
-            columns=options.names,
-            records=options.records,
-        )
+        form = formats.detect(element.name, options, otherwise=otherwise)
         yield from scan(element, form, block_bytes=block_bytes, content=content)
 
 

@@ -118,40 +118,35 @@ def with_card(options: FileOptions, source: Resolved) -> FileOptions:
 
 def detect(
     name: str,
+    options: FileOptions = FileOptions(),  # noqa: B008 - frozen
     *,
-    kind: str = "",
     otherwise: str = "",
-    encoding: str = "utf-8",
-    delimiter: str = "",
-    escape: str = "",
-    columns: Sequence[str] = (),
-    records: str = "",
 ) -> Format:
-    """Return the format of a file: `kind` where the user names it, else what its name tells, or `otherwise`.
+    """Return the format of a file: that of the options where they name one, else what its name tells, or `otherwise`.
 
     Raises UsageError, and SourceError for `records` of a file that is no JSON.
     """
-    if kind and kind not in KINDS:
-        raise UsageError(f'--format "{kind}": it is one of {", ".join(KINDS)}')
-    known = kind or _kind(name) or otherwise
+    if options.format and options.format not in KINDS:
+        raise UsageError(f'--format "{options.format}": it is one of {", ".join(KINDS)}')
+    known = options.format or _kind(name) or otherwise
     _refuse_unreadable(name)
     if not known:
         raise UsageError(f"the name {name} does not say what format it is in. Say it: --format {'|'.join(KINDS)}")
-    if delimiter and known != "csv":
+    if options.delimiter and known != "csv":
         raise UsageError(f"--delimiter divides the columns of CSV, and {name} is {known}.")
-    if escape and known != "csv":
+    if options.escape and known != "csv":
         raise UsageError(f"--escape is for CSV, and {name} is {known}. For a TSV with it: --format csv --delimiter tab")
-    if columns and known not in ("csv", "tsv", "conll"):
+    if options.names and known not in ("csv", "tsv", "conll"):
         raise UsageError(f"--columns names the columns of CSV, TSV and CoNLL, and {name} is {known}.")
-    if records and known != "jsonl":
+    if options.records and known != "jsonl":
         raise SourceError(f"--records is for JSON documents, and {name} is {known}.")
     return Format(
         known,
-        encoding,
-        records=records,
-        delimiter="\t" if kind == "tsv" else delimiter,
-        escape=escape,
-        columns=tuple(columns),
+        options.encoding,
+        records=options.records,
+        delimiter="\t" if options.format == "tsv" else options.delimiter,
+        escape=options.escape,
+        columns=tuple(options.names),
     )
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from t5prep import sources
 from t5prep.errors import SourceError
 from t5prep.reading import blocks, formats
+from t5prep.reading.file_options import FileOptions
 from t5prep.reading.rows import Row
 
 SIZES = [1, 7, 64, 4096]
@@ -25,7 +26,7 @@ SIZES = [1, 7, 64, 4096]
 
 def rows_of(path: Path, *, size: int, encoding: str = "utf-8", kind: str = "") -> list[Row]:
     (file,) = sources.resolve(str(path)).files
-    form = formats.detect(file.name, kind=kind, encoding=encoding)
+    form = formats.detect(file.name, FileOptions(kind, encoding))
     cut = list(blocks.scan(file, form, block_bytes=size))
     found = [row for block in cut for row in blocks.read(block)]
     assert all(block.first_row + block.rows == after.first_row for block, after in itertools.pairwise(cut))

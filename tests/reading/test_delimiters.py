@@ -13,6 +13,7 @@ from preparing import by_id, prepared
 from t5prep import cli
 from t5prep.errors import SourceError, UsageError
 from t5prep.reading import blocks, columns, file_options, formats
+from t5prep.reading.file_options import FileOptions
 from t5prep.reading.rows import Row
 from t5prep.sources import RawFile
 
@@ -35,7 +36,7 @@ def written(path: Path, delimiter: str, *, first: str = "", quoting: int = csv.Q
 
 def rows_of(path: Path, *, size: int, delimiter: str = "") -> list[Row]:
     file = RawFile(path.name, str(path), path.stat().st_size)
-    cut = blocks.scan(file, formats.detect(path.name, delimiter=delimiter), block_bytes=size)
+    cut = blocks.scan(file, formats.detect(path.name, FileOptions(delimiter=delimiter)), block_bytes=size)
     return [row for block in cut for row in blocks.read(block)]
 
 
@@ -93,4 +94,4 @@ def test_a_bar_is_advised_and_a_delimiter_is_one_character(tmp_path: Path) -> No
     ]
     assert "it is one character" in CliRunner().invoke(cli.main, [*command, "no"]).output
     with pytest.raises(UsageError, match=r"divides the columns of CSV, and rows\.tsv is tsv"):
-        formats.detect("rows.tsv", delimiter=";")
+        formats.detect("rows.tsv", FileOptions(delimiter=";"))

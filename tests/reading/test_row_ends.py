@@ -9,6 +9,7 @@ from damage_kit import ENCODINGS, ENDS, SNIFFED_BYTES, Nasty, generate, write
 from t5prep import _native, sources
 from t5prep.errors import BalanceError
 from t5prep.reading import blocks, formats, text_rows
+from t5prep.reading.file_options import FileOptions
 from t5prep.reading.rows import Row
 
 SIZES = (1, 64, 100, 1 << 20)
@@ -16,7 +17,7 @@ SIZES = (1, 64, 100, 1 << 20)
 
 def rows_of(path: Path, *, size: int, encoding: str = "utf-8", columns: tuple[str, ...] = ("id", "text")) -> list[Row]:
     (file,) = sources.resolve(str(path)).files
-    form = formats.detect(file.name, encoding=encoding)
+    form = formats.detect(file.name, FileOptions(encoding=encoding))
     return [row for block in blocks.scan(file, form, block_bytes=size) for row in blocks.read(block, columns=columns)]
 
 

@@ -320,14 +320,7 @@ class Rows:
         says = named.endswith(tuple(formats.SUFFIXES))
         given, trained = self._reading.files, self._trained
         kind = given.format or ("" if says else "text" if of_pair or named == STDIN else self.asking.format)
-        form = formats.detect(
-            file.name,
-            kind=kind,
-            delimiter=given.delimiter,
-            escape=given.escape,
-            columns=given.names,
-            records=given.records,
-        )
+        form = formats.detect(file.name, dataclasses.replace(given, format=kind))
         if self._names and form.headed:
             form = dataclasses.replace(form, columns=tuple(self._names))
         if form.kind == "csv" and trained:
