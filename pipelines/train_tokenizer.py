@@ -171,13 +171,13 @@ def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local",
         raise UsageError(f"--lines {settings.lines}: at least one line is needed")
     if not 0.98 <= settings.character_coverage <= 1:  # SentencePiece's own bounds
         raise UsageError(f"--character-coverage {settings.character_coverage}: it is at least 0.98 and at most 1")
-    text_columns.check(source, columns=columns, options=settings.files)
+    files = formats.with_card(settings.files, source)
+    text_columns.check(source, columns=columns, options=files)
     progress = Progress("drawing lines", total=sum(file.bytes for file in source.files))
     cores = pool.Pool(workers or os.cpu_count() or 1, warm=_warm)
     cores.done = lambda block, _: progress.add(bytes=block.size, rows=block.rows)
     drawing, totals = Drawing(settings.lines, seed=settings.seed), collections.Counter[str]()
     work = DrawBlock(columns, settings.lines, settings.seed)
-    files = formats.with_card(settings.files, source)
     scanned = (block for file in source.files for block in blocks.scan_element(file, files))
     try:
         with engines.explained(runner, out="the sample of lines"):

@@ -222,9 +222,9 @@ def texts(
 
     Raises SourceError for a missing column, and at the end if no row has a text.
     """
+    options = formats.with_card(options, source)
     check(source, columns=columns, options=options)
-    left, options = math.inf if limit is None else limit, formats.with_card(options, source)
-    count, has_text = 0, False
+    left, count = math.inf if limit is None else limit, 0
     reasons = collections.Counter[str]()
     for block in (block for file in source.files for block in blocks.scan_element(file, options)):
         if left < block.rows:
@@ -234,12 +234,11 @@ def texts(
             found = list(texts_of(row.record or {}, columns=columns))
             if not found:
                 reasons[row.reason or _no_text(row.record or {}, columns)] += 1
-            has_text |= bool(found)
             yield from found
         left -= block.rows
         if not left:
             break
-    if not has_text:
+    if reasons.total() == count:
         raise without_texts(source, count, columns=columns, reasons=reasons)
 
 
@@ -264,11 +263,14 @@ def without_texts(
 
 
 def check(source: Resolved, *, columns: Sequence[str], options: FileOptions) -> None:
-    """Check that a source has these columns, before any work: in its first files. Raises SourceError."""
+    """Check that a source has these columns, before any work: in its first files. Raises SourceError.
+
+    options: those of the user, with what the card says (`formats.with_card`)
+    """
     if not source.files:
         raise SourceError(f"{source.uri} has no files.")
     for file in source.files[: column_checks.FILES_LOOKED_AT]:
-        scanned = blocks.scan_element(file, formats.with_card(options, source))
+        scanned = blocks.scan_element(file, options)
         lacking = column_checks.find_missing(scanned, tuple(columns) or ("text",), name=file.name)
         if lacking.column:
             otherwise = "" if lacking.advice else " Say which hold the text: --column NAME"

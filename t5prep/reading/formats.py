@@ -93,10 +93,9 @@ def options_of_card(source: Resolved) -> dict[str, str]:
     has_names = any(parameters.get(name) for name in ("names", "column_names"))
     if "header" in parameters and parameters["header"] in ((None, "infer") if has_names else (0, "infer")):
         del parameters["header"]
-    tables = {_kind(file.name) for file in source.files}
     for name, value in parameters.items():
         field = _CARD_FIELDS.get(name, "")
-        if field == "delimiter" and value == "\t" and tables == {"tsv"}:
+        if field == "delimiter" and value == "\t" and {_kind(file.name) for file in source.files} == {"tsv"}:
             continue
         if name in _AS_HERE and value == _AS_HERE[name]:
             continue
