@@ -82,10 +82,10 @@ class Preparer:
             (path / name.replace("__", ".")).write_bytes(content)
         return path
 
-    def data(self, source: Any = None, **choices: Any) -> Path:
-        """Return a dataset of a source, by default of ROWS; a choice that is None is left out."""
+    def data(self, source: Any = None, out: Path | None = None, **choices: Any) -> Path:
+        """Return a dataset of a source, by default of ROWS and in a new folder; a choice that is None is left out."""
         self.count += 1
-        out = self.folder / f"data {self.count}"
+        out = out or self.folder / f"data {self.count}"
         source = self.write(rows__csv=table(ROWS)) if source is None else source
         given = {"task": "text2text", "tokenizer": "sample:", "input_length": 64, "target_length": 8, "workers": 0}
         given |= COLUMNS | choices
@@ -95,17 +95,13 @@ class Preparer:
 
     def shards(self, source: Any = None, **choices: Any) -> dict[str, bytes]:
         """Return the bytes of all shards by their names."""
-        return shards_of(self.data(source, **choices))
+        data = self.data(source, **choices)
+        return {name: content for name, content in preparing.bytes_of(data).items() if "tfrecord" in name}
 
     def texts(self, source: Any = None, **choices: Any) -> list[tuple[str, ...]]:
         """Return the id, the split, the input and the target of all records, sorted."""
         rows = t5prep.table(self.data(source, **choices)).read_all().to_pylist()
         return sorted((row["id"], row["split"], row["input"], row["target"]) for row in rows)
-
-
-def shards_of(data: Path) -> dict[str, bytes]:
-    """Return the bytes of all shards of a dataset by their names."""
-    return {name: content for name, content in preparing.bytes_of(data).items() if "tfrecord" in name}
 
 
 Relation = Callable[[Preparer], Iterator[Any]]
@@ -368,13 +364,11 @@ def _processes_and_memory_change_no_byte(prepare: Preparer) -> Iterator[Any]:
 
 @relation("fresh", "overwrite")
 def _a_dataset_in_the_way_changes_no_byte(prepare: Preparer) -> Iterator[Any]:
-    how = {"tokenizer": "sample:", "input_length": 64, "target_length": 8, "workers": 0, **COLUMNS}
     source = prepare.write(rows__csv=table(ROWS))
     yield prepare.shards(source)
     yield prepare.shards(source, fresh=True)
     other = prepare.data(source, seed=5)
-    t5prep.prepare("text2text", source=str(source), out=other, overwrite=True, **how)  # type: ignore[arg-type]
-    yield shards_of(other)
+    yield prepare.shards(source, out=other, overwrite=True)
 
 
 @relation("dry_run")
@@ -444,13 +438,11 @@ def _two_files_are_a_table_of_two_columns(prepare: Preparer) -> Iterator[Any]:
     yield from (sorted(pair[2:] for pair in each) for each in texts)
 
 
-ENCODED = {"tokenizer": "ENCODER", "target_length": None, "targets_column": None}
-
-
 def encoded(prepare: Preparer) -> dict[str, Any]:
     """Return the choices of an encoder's dataset."""
     folder = prepare.folder / "encoder"
-    return {**ENCODED, "tokenizer": str(folder if folder.exists() else encoders.bert(folder))}
+    tokenizer = str(folder if folder.exists() else encoders.bert(folder))
+    return {"tokenizer": tokenizer, "target_length": None, "targets_column": None}
 
 
 @relation("second_column")
