@@ -163,7 +163,8 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
         raise UnreadableError(f"the array {name} is missing") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UnreadableError(f"{name}/.zarray is damaged") from error
-    weight_size(dtype, shape), weight_size(dtype, chunk)
+    weight_size(dtype, shape)
+    whole = weight_size(dtype, chunk)
     if separator not in (".", "/"):  # any other one could name a file elsewhere
         raise UnreadableError(
             f"the array {name} separates the numbers of its chunks by {separator!r:.20}, and not by . or /"
@@ -177,7 +178,6 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
     def values(place: tuple[int, ...]) -> np.ndarray:
         file = folder / name / (separator.join(map(str, place)) or "0")
         try:
-            whole = weight_size(dtype, chunk)
             raw = read_small(file, whole + whole // 8 + 1024)  # what cannot be compressed becomes a little larger
             if kind is not None:  # at most one byte too many: what is larger than its chunk is not unpacked
                 raw = zlib.decompressobj(GZIP_OR_ZLIB).decompress(raw, whole + 1)
