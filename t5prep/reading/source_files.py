@@ -77,25 +77,21 @@ def select(
     """
     messages: list[str] = []
     files = _without_skipped(source, skip_files)
-    documents: list[str] = []
-    if not split_files:
-        names, documents = formats.without_documents([file.name for file in files], kind=kind)
-        kept = set(names)
-        files = [file for file in files if file.name in kept]
-    if documents:
-        messages.append(f"not read, because they are about the data: {shown(documents)}")
     if split_files:
         files = _as_given(files, parse_split_files(split_files), messages, source=source)
-    elif draw_splits:
-        files = [dataclasses.replace(file, split="") for file in files]
     else:
-        files = _by_name(files, messages, source=source, keep_others=keep_others)
+        files = _without_documents(files, messages, kind=kind)
+        if draw_splits:
+            files = [dataclasses.replace(file, split="") for file in files]
+        else:
+            files = _by_name(files, messages, source=source, keep_others=keep_others)
     if not (kind or any_format):
         files = _of_one_format(files, messages, origins=source.origins)
-    for split in sorted({file.split for file in files} - {""}):
+    selection = Selection(dataclasses.replace(source, files=tuple(files)), messages)
+    for split in sorted(selection.splits):
         if not is_split_name(split):
             raise SourceError(f'"{split}" is no name of a split here. {split_names.ADVICE}')
-    return Selection(dataclasses.replace(source, files=tuple(files)), messages)
+    return selection
 
 
 TRAINING, EVALUATION, ALL = "train", "evaluation", "all"
@@ -156,6 +152,15 @@ def _without_skipped(source: Resolved, patterns: Sequence[str]) -> list[RawFile]
     if not left:
         raise UsageError(f"--skip-files {' --skip-files '.join(patterns)}: {source.uri} has no other file.")
     return left
+
+
+def _without_documents(files: Sequence[RawFile], messages: list[str], *, kind: str) -> list[RawFile]:
+    """Return the files that are not about the data; kind: the format of every file, "" where names tell it."""
+    names, documents = formats.without_documents([file.name for file in files], kind=kind)
+    if documents:
+        messages.append(f"not read, because they are about the data: {shown(documents)}")
+    kept = set(names)
+    return [file for file in files if file.name in kept]
 
 
 def _as_given(
