@@ -1,4 +1,4 @@
-"""List the file formats, and tell by a file's name its format, and by its metadata the names of its classes."""
+"""List the file formats; tell by a name its format, by a card how files are read, by metadata the names of classes."""
 
 import dataclasses
 import json
