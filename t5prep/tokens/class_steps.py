@@ -14,7 +14,6 @@ SentencePiece's ids, which T5 was trained with and t5prep gives; for these they 
 """
 
 import base64
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -78,7 +77,7 @@ def _tried(document: Mapping[str, Any], tokens: Sequence[str], texts: Sequence[s
     added = [{**token, "id": len(vocabulary) + place} for place, token in enumerate(users)]
     model = {"type": "Unigram", "unk_id": 0, "vocab": [[text, -1.0] for text in vocabulary], "byte_fallback": False}
     plain = {**document, "added_tokens": added, "model": model, "post_processor": None}
-    fast = encoder_tokenizer.read_fast(json.dumps(plain).encode(), name=name)
+    fast = encoder_tokenizer.read_fast(plain, name=name)
     with encoder_tokenizer.failures(name):
         return [fast.encode(text).ids for text in texts]
 

@@ -356,7 +356,7 @@ def cutting(whole: Mapping[str, Any]) -> Cutting | None:
     return None
 
 
-def without_controls(whole: dict[str, Any], controls: Mapping[int, str]) -> bytes:
+def without_controls(whole: dict[str, Any], controls: Mapping[int, str]) -> dict[str, Any]:
     """Return a `tokenizer.json`, changed so that no text becomes one of these tokens, and each text of a user's token does.
 
     The library leaves the spelling of a special token in a text alone (`encode_special_tokens`), and finds all others. A
@@ -371,7 +371,7 @@ def without_controls(whole: dict[str, Any], controls: Mapping[int, str]) -> byte
         document["model"] = {**whole["model"], "vocab": vocabulary}
         for token in tokens:
             token["content"] = renamed.get(token["content"], token["content"])
-    return json.dumps(document).encode()
+    return document
 
 
 @contextlib.contextmanager
@@ -409,8 +409,10 @@ def check_growth(document: Mapping[str, Any]) -> None:
             raise ValueError(f"its {part} has {len(sequence):,} steps")
 
 
-def read_fast(content: bytes, *, name: str) -> Any:
+def read_fast(file: bytes | Mapping[str, Any], *, name: str) -> Any:
     """Return the library's own tokenizer of a `tokenizer.json`, which has been tried on texts. Raises TokenizerError for damage.
+
+    file: its bytes, or its content where it is made here
 
     A panic also prints a page to the file of stderr itself, which is not shown here. What other threads print in this time is
     lost. Later, when they may have to say that a run was stopped, the page of a panic that only a rare text brings is shown.
@@ -418,9 +420,10 @@ def read_fast(content: bytes, *, name: str) -> Any:
     from tokenizers import Tokenizer as FastTokenizer
 
     try:
-        check_growth(json.loads(content))
+        check_growth(json.loads(file) if isinstance(file, bytes) else file)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(f"{name} cannot be used ({error!s:.160}): fetch it again.") from error
+    content = file if isinstance(file, bytes) else json.dumps(file).encode()
     with _ONE_AT_A_TIME, contextlib.ExitStack() as after:
         with contextlib.suppress(OSError):  # stderr may be closed
             kept = os.dup(2)

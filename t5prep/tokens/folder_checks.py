@@ -263,7 +263,7 @@ def _check_added(document: Mapping[str, Any], *, name: str) -> None:
         return
     parts: dict[str, Any] = {"version": "1.0", "added_tokens": [], "normalizer": document.get("normalizer")}
     model = {"type": "WordLevel", "vocab": {"<unk>": 0}, "unk_token": "<unk>"}
-    normalizer = encoder_tokenizer.read_fast(json.dumps({**parts, "model": model}).encode(), name=name).normalizer
+    normalizer = encoder_tokenizer.read_fast({**parts, "model": model}, name=name).normalizer
     with encoder_tokenizer.failures(name):
         for token in tokens:
             text = str(token["content"])
