@@ -13,13 +13,12 @@ from typing import Any
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import encoder_tokenizer, special_tokens, words
-from t5prep.tokens.encoder_tokenizer import Cutting, Described, EncoderTokenizer, Missing
+from t5prep.tokens.encoder_tokenizer import SPACE, Cutting, Described, EncoderTokenizer, Missing
 from t5prep.tokens.ragged import Frame
 from t5prep.tokens.special_tokens import CONFIG, ENDS, GEMMA_SPECIAL
 from t5prep.tokens.tokenizer import SENTINEL_TEXTS, UNUSED, run_of, sentinel_run
 
 PADS, UNKNOWNS = ("<pad>",), ("<unk>",)
-SPACE = "▁"
 
 
 @functools.lru_cache(maxsize=1)

@@ -13,14 +13,13 @@ SentencePiece's ids, which T5 was trained with and t5prep gives; for these they 
 - ALBERT: transformers 5 has no piece for a space at the end of a text.
 """
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from t5prep.tokens import encoder_tokenizer, huggingface_files, model_proto
+from t5prep.tokens import encoder_tokenizer, huggingface_files
+from t5prep.tokens.encoder_tokenizer import SPACE
 from t5prep.tokens.tokenizer import Tokenizer
 
-SPACE = "▁"
 _STRIP_RIGHT = {"type": "Strip", "strip_left": False, "strip_right": True}
 
 
@@ -50,10 +49,8 @@ def converted(tokenizer: Tokenizer) -> dict[str, Any]:
     document = huggingface_files.tokenizer_json(tokenizer)
     if document["model"]["type"] != "Unigram":
         return document
-    charsmap = base64.b64encode(model_proto.charsmap(tokenizer.model)).decode()
-    mapped = [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []
     squeeze = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": SPACE}
-    normalizer = {"type": "Sequence", "normalizers": [*mapped, _STRIP_RIGHT, squeeze]}
+    normalizer = {"type": "Sequence", "normalizers": [*_maps(document), _STRIP_RIGHT, squeeze]}
     return {**document, "normalizer": normalizer, "model": {**document["model"], "byte_fallback": False}}
 
 
@@ -89,7 +86,7 @@ def _maps(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _metaspace(scheme: str) -> dict[str, Any]:
-    return {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
+    return {**encoder_tokenizer.SPACES, "prepend_scheme": scheme}
 
 
 Steps = tuple[list[dict[str, Any]], list[dict[str, Any]]]  # normalizers, pre-tokenizers
@@ -107,16 +104,15 @@ def _xlm_roberta(maps: list[dict[str, Any]], config: Mapping[str, Any]) -> Steps
 def _albert(maps: list[dict[str, Any]], config: Mapping[str, Any]) -> Steps:
     quotes = [{"type": "Replace", "pattern": {"String": text}, "content": '"'} for text in ("``", "''")]
     accents = [] if config.get("keep_accents", False) else [{"type": "NFKD"}, {"type": "StripAccents"}]
-    letters = [{"type": "Lowercase"}] if config.get("do_lower_case", True) else []
-    return [*quotes, *accents, *letters, *maps], _xlm_roberta(maps, config)[1]
+    return [*quotes, *accents, *encoder_tokenizer.lowercase(config, default=True), *maps], _xlm_roberta(maps, config)[1]
 
 
 def _deberta(maps: list[dict[str, Any]], config: Mapping[str, Any]) -> Steps:
-    letters = [{"type": "Lowercase"}] if config.get("do_lower_case", False) else []
+    letters = encoder_tokenizer.lowercase(config, default=False)
     blanks = {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "}
-    borders = [{"type": "Punctuation", "behavior": "Isolated"}] if config.get("split_by_punct", False) else []
     scheme = "always" if config.get("add_prefix_space", True) else "first"
-    return [*letters, blanks, {"type": "NFC"}, _STRIP_RIGHT], [*borders, _metaspace(scheme)]
+    splitters = [*encoder_tokenizer.punctuation(config), _metaspace(scheme)]
+    return [*letters, blanks, {"type": "NFC"}, _STRIP_RIGHT], splitters
 
 
 _STEPS: dict[str, Callable[[list[dict[str, Any]], Mapping[str, Any]], Steps]] = {

@@ -143,7 +143,8 @@ def steps(section: Any, key: str) -> list[Mapping[str, Any]]:
 
 # Parts of a `tokenizer.json` that is written.
 
-SPACES = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+SPACE = "▁"
+SPACES = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
 
 
 def template(first: Mapping[str, int], last: Mapping[str, int]) -> dict[str, Any]:
@@ -165,6 +166,16 @@ def normalizer(model: bytes) -> dict[str, Any]:
     strip = {"type": "Strip", "strip_left": True, "strip_right": True}
     squeeze = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
     return {"type": "Sequence", "normalizers": [*mapped, strip, squeeze]}
+
+
+def lowercase(config: Mapping[str, Any], *, default: bool) -> list[dict[str, Any]]:
+    """Return the normalizer of `do_lower_case` in a tokenizer_config.json, if there is one."""
+    return [{"type": "Lowercase"}] if config.get("do_lower_case", default) else []
+
+
+def punctuation(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the pre-tokenizer of `split_by_punct` in a DeBERTa's tokenizer_config.json, if there is one."""
+    return [{"type": "Punctuation", "behavior": "Isolated"}] if config.get("split_by_punct", False) else []
 
 
 def word_pieces(vocabulary: Sequence[str], config: Mapping[str, Any]) -> bytes:
@@ -238,27 +249,19 @@ def sentence_pieces(content: bytes, config: Mapping[str, Any]) -> bytes:
         raise ValueError(error) from error
     pieces = [[model.id_to_piece(id), model.get_score(id)] for id in range(model.get_piece_size())]
     ids = {str(piece): id for id, (piece, _) in enumerate(pieces)}
-    borders = [{"type": "Punctuation", "behavior": "Isolated"}] if config.get("split_by_punct", False) else []
+    normalizers, borders = normalizer(content), punctuation(config)
+    in_order = sorted(normalizers["normalizers"], key=lambda step: step["type"] != "Strip")
     if "[MASK]" not in ids:
         ids["[MASK]"] = len(pieces)
         pieces.append(["[MASK]", 0.0])
     return _dumped(
         {"type": "Unigram", "unk_id": ids["[UNK]"], "vocab": pieces, "byte_fallback": False},
         special={text: ids[text] for text in BERT_SPECIAL},
-        normalizer=_stripped_first(normalizer(content), lowercase=config.get("do_lower_case", False)),
+        normalizer={**normalizers, "normalizers": [*lowercase(config, default=False), *in_order]},
         pre_tokenizer={"type": "Sequence", "pretokenizers": [*borders, SPACES]} if borders else SPACES,
         post_processor=template({"[CLS]": ids["[CLS]"]}, {"[SEP]": ids["[SEP]"]}),
         decoder=SPACES,
     )
-
-
-def _stripped_first(sequence: Mapping[str, Any], *, lowercase: bool) -> dict[str, Any]:
-    """Return the steps of `normalizer` with the one that removes spaces at the ends of a text first, below small letters."""
-    first = [{"type": "Lowercase"}] if lowercase else []
-    return {
-        **sequence,
-        "normalizers": first + sorted(sequence["normalizers"], key=lambda step: step["type"] != "Strip"),
-    }
 
 
 def _dumped(model: Mapping[str, Any], *, special: Mapping[str, int], **parts: Any) -> bytes:

@@ -16,11 +16,11 @@ import sentencepiece
 
 from t5prep.errors import TokenizerError
 from t5prep.tokens import encoder_tokenizer, model_proto
+from t5prep.tokens.encoder_tokenizer import SPACE
 from t5prep.tokens.model_proto import BYTE, CONTROL, NORMAL, UNKNOWN, Normalization, Piece, build
 from t5prep.tokens.special_tokens import SENTINEL
 from t5prep.tokens.tokenizer import SENTINELS, descending_run
 
-SPACE = "▁"
 _RUNS_OF_SPACES = ({"Regex": " {2,}"}, {"String": "  "})
 
 
