@@ -5,7 +5,6 @@ tokens `<extra_id_0>` and so on, or Gemma's pieces for any use (`<unused98>` is 
 spells a special token is plain text.
 """
 
-import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +20,6 @@ from t5prep.tokens.tokenizer import SENTINEL_TEXTS, UNUSED, run_of, sentinel_run
 PADS, UNKNOWNS = ("<pad>",), ("<unk>",)
 
 
-@functools.lru_cache(maxsize=1)
 def is_written(content: bytes) -> bool:
     """Check whether the content of a tokenizer.json is of a model that writes texts (`writes_texts`)."""
     try:
@@ -106,9 +104,8 @@ class BpeTokenizer(EncoderTokenizer):
                 raise Missing(f"no {' or '.join(texts)}")
         (end, *_), (pad, *_), (unknown, *_) = found
         frame = encoder_tokenizer.around(whole)
-        if (
-            whole["model"]["type"] == "Unigram"
-        ):  # mT5's sentinels are pieces, which a text that spells them would become
+        if whole["model"]["type"] == "Unigram":
+            # mT5's sentinels are pieces, which a text that spells them would become
             pieces = special_tokens.vocabulary(whole)
             ids |= {text: id for text, id in pieces.items() if special_tokens.has_role(text)}
         special = {id: text for text, id in ids.items() if special_tokens.has_role(text) or id in frame.first}

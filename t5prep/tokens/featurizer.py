@@ -201,10 +201,8 @@ class Featurizer:
 
         Without targets, the labels of words are their numbers.
         """
-        for removed in filter(
-            None, (self._cut.removed, self._cut_target.removed)
-        ):  # a row that is split is turned twice
-            removed.clear()
+        for removed in filter(None, (self._cut.removed, self._cut_target.removed)):
+            removed.clear()  # a row that is split is turned twice
         if self._documents:
             made = self._of_documents(inputs)
         else:

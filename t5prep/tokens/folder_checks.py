@@ -61,14 +61,14 @@ def class_of(files: ModelFiles) -> str:
 
 def check_class(files: ModelFiles) -> None:
     """Raise TokenizerError if the class that reads a SentencePiece model alone treats spaces otherwise than the model says."""
-    named = class_of(files)
+    config, named = special_tokens.read_object(files, CONFIG), class_of(files)
     if JSON not in files.names and named in LLAMA_CLASSES:
         raise TokenizerError(
-            f"{files.name} has a SentencePiece model of class {special_tokens.read_object(files, CONFIG)['tokenizer_class']},"
+            f"{files.name} has a SentencePiece model of class {config['tokenizer_class']},"
             " for which transformers writes the spaces that begin a text otherwise than the model, and has no tokenizer.json"
             f" that says how. Write one: {special_tokens.save_command(files.name)}"
         )
-    option = special_tokens.read_object(files, CONFIG).get("add_prefix_space", True)
+    option = config.get("add_prefix_space", True)
     # null means "as tokenizer.json says", and without one the same as false
     if named == "t5tokenizer" and (option is False or (option is None and JSON not in files.names)):
         raise TokenizerError(
