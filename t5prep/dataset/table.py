@@ -4,7 +4,6 @@ import collections
 import concurrent.futures
 import contextlib
 import functools
-import glob
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +23,7 @@ from t5prep.dataset.settings import OF_HEADS
 from t5prep.dataset.targets import text_of_numbers
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
-from t5prep.io import atomic_files, gcs, paths
+from t5prep.io import paths
 from t5prep.tokens import decoding
 from t5prep.tokens.ragged import Names
 
@@ -367,9 +366,7 @@ def write(reader: pa.RecordBatchReader, out: str | Path, *, compression: str = "
     if end not in _WRITERS:
         raise UsageError(f"{out} does not say its format. End its name in {', '.join(_WRITERS)}.")
     rows, how = 0, {"compression": compression} if end == ".parquet" else {}
-    if not gcs.is_gs(out):
-        atomic_files.remove_left(Path(out).parent, glob.escape(Path(out).name))
-    with paths.whole(str(out), option="") as file:
+    with paths.whole(str(out), option="", sweep=True) as file:
         for some in _WRITERS[end](file, reader, **how):
             rows += len(some)
     return rows

@@ -35,17 +35,17 @@ def names(place: str | Path) -> set[str]:
 
 
 @contextlib.contextmanager
-def whole(path: str, *, option: str = "--out") -> Iterator[BinaryIO]:
+def whole(path: str, *, option: str = "--out", sweep: bool = False) -> Iterator[BinaryIO]:
     """Open a file or object to write; it takes its name only when all of it is written. Raises OutputError.
 
-    Its folder is a dataset's: who claims that sweeps it.
+    option, sweep: as in `atomic_files.whole`; who claims the folder of a dataset sweeps that
     """
     if gcs.is_gs(path):
         with tempfile.SpooledTemporaryFile(max_size=_BUFFERED) as spooled:
             yield cast(BinaryIO, spooled)
             _send(path, cast(BinaryIO, spooled))
     else:
-        with atomic_files.whole(Path(path), option=option, sweep=False) as file:
+        with atomic_files.whole(Path(path), option=option, sweep=sweep) as file:
             yield file
 
 
