@@ -37,7 +37,11 @@ class DecodedRecord:
     @property
     def targeted(self) -> list[int]:
         """Return the labels that the loss does not ignore."""
-        return [token for token in self.labels if token != tfrecord.IGNORED_LABEL]
+        return _targeted(self.labels)
+
+
+def _targeted(labels: list[int]) -> list[int]:
+    return [token for token in labels if token != tfrecord.IGNORED_LABEL]
 
 
 class Dataset:
@@ -92,9 +96,8 @@ class Dataset:
         )
         inputs, labels = ([int(token) for token in features[name]] for name in ("input_ids", "labels"))
         text = newlines.decode(inputs, tokenizer=self.tokenizer, keep_newlines=settings.keep_newlines)
-        made = DecodedRecord(", ".join(ids), inputs, labels, text, "", references)
-        target = targets.text_of_labels(made.targeted, settings, self.tokenizer, classes=self.manifest.task.classes)
-        return dataclasses.replace(made, targets=target)
+        target = targets.text_of_labels(_targeted(labels), settings, self.tokenizer, classes=self.manifest.task.classes)
+        return DecodedRecord(", ".join(ids), inputs, labels, text, target, references)
 
     def rejected(self, *needles: bytes) -> Iterator[pa.RecordBatch]:
         """Yield the rows that made no record (REJECTED), some at a time: with `needles`, of the lines that hold one of these.
