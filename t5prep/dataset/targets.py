@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from t5prep.dataset.settings import OF_HEADS, Settings
+from t5prep.tasks.example import Trace
 from t5prep.tasks.example_table import BETWEEN
-from t5prep.tasks.trace import Trace
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.featurizer import Featurizer
 from t5prep.tokens.target_numbers import numbers_of

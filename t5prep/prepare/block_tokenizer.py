@@ -39,11 +39,10 @@ from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
 from t5prep.sources import split_names
 from t5prep.tasks import example_table, registry
-from t5prep.tasks.example import Example, problem
+from t5prep.tasks.example import Example, Trace, problem
 from t5prep.tasks.example_table import Inputs
 from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.task import ChosenTask
-from t5prep.tasks.trace import Trace
 from t5prep.tokens.featurizer import Features
 from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.splitting import Splitter

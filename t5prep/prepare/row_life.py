@@ -34,11 +34,10 @@ from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
 from t5prep.sources import RawFile, raw
 from t5prep.tasks import example_table, registry
-from t5prep.tasks.example import EOS, Example, Protected, text_of
+from t5prep.tasks.example import EOS, Example, Protected, Trace, text_of
 from t5prep.tasks.filters import rules
 from t5prep.tasks.filters.chain import Chain, code_files
 from t5prep.tasks.registry import Definition
-from t5prep.tasks.trace import Trace
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 

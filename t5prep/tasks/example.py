@@ -1,4 +1,4 @@
-"""Define a text-to-text example, and the parts of its input."""
+"""Define a text-to-text example, the parts of its input, and the trace of what preparing does to it."""
 
 import dataclasses
 from typing import Any, Final
@@ -43,6 +43,18 @@ class Example:
     targets: str
     references: tuple[str, ...] = ()
     split: str | None = None
+
+
+@dataclasses.dataclass
+class Trace:
+    """Note for `t5prep why` what the steps of preparing do to the example of one row.
+
+    Each filter with the example before and after it and why it rejected it, and the runs of ids cut out of either side.
+    """
+
+    filters: list[tuple[str, Example, Example, str]] = dataclasses.field(default_factory=list)
+    inputs: list[list[int]] = dataclasses.field(default_factory=list)
+    targets: list[list[int]] = dataclasses.field(default_factory=list)
 
 
 def text_of(inputs: str | tuple[Part, ...]) -> str:

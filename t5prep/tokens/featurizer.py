@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from t5prep.errors import Reject, TokenizerError
 from t5prep.tasks import example_table
-from t5prep.tasks.example import Example
+from t5prep.tasks.example import Example, Trace
 from t5prep.tasks.example_table import END, PROTECTED, Inputs, visible
-from t5prep.tasks.trace import Trace
 from t5prep.tokens import ragged
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.ragged import Frame, Ragged

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from t5prep.errors import Reject
 from t5prep.sources import sample
 from t5prep.tasks import example_table
-from t5prep.tasks.example import EOS, Example, Protected
-from t5prep.tasks.trace import Trace
+from t5prep.tasks.example import EOS, Example, Protected, Trace
 from t5prep.tokens import loading
 from t5prep.tokens.featurizer import Features, Featurizer
 from t5prep.tokens.tokenizer import Tokenizer

@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from t5prep.errors import Reject, T5prepError, UsageError, did_you_mean
 from t5prep.tasks import example_table
-from t5prep.tasks.example import Example, Part, Protected, text_of
+from t5prep.tasks.example import Example, Part, Protected, Trace, text_of
 from t5prep.tasks.filters import rules
-from t5prep.tasks.trace import Trace
 
 
 @dataclasses.dataclass(frozen=True)
