@@ -150,17 +150,20 @@ def _difference(tokenizer: Tokenizer, document: Mapping[str, Any]) -> str:
     plain = ~np.array(processor.is_control(ids)) & ~np.array(processor.is_unknown(ids))
     if not np.allclose(scores[plain], others[plain], rtol=_SCORE_TOLERANCE, atol=_SCORE_TOLERANCE):
         return "their pieces have other scores"
-    return _other_steps(tokenizer.model, document)
+    return _other_steps(tokenizer.facts.charsmap, document)
 
 
-def _other_steps(model: bytes, document: Mapping[str, Any]) -> str:
-    """Return how a Unigram `tokenizer.json` changes or splits texts otherwise than a SentencePiece model; "" if it does not."""
+def _other_steps(charsmap: bytes, document: Mapping[str, Any]) -> str:
+    """Return how a Unigram `tokenizer.json` changes or splits texts otherwise than a SentencePiece model with this map.
+
+    "" if it does not.
+    """
     if reason := sentencepiece_json.unlike_steps(document):
         return f"of tokenizer.json, {reason}"
     steps = encoder_tokenizer.steps(document.get("normalizer"), "normalizers")
     maps = [base64.b64decode(step["precompiled_charsmap"] or "") for step in steps if step["type"] == "Precompiled"]
     has_rules = any(step["type"] in ("Nmt", "NFKC") for step in steps)
-    if not has_rules and b"".join(maps) != model_proto.charsmap(model):
+    if not has_rules and b"".join(maps) != charsmap:
         return "they map other characters"
     return ""
 

@@ -18,6 +18,7 @@ class Facts:
     whitespace_as_suffix: bool = False
     remove_extra_whitespaces: bool = True
     byte_fallback: bool = False
+    charsmap: bytes = b""  # compiled; empty where it changes no character
 
 
 def facts(model: bytes) -> Facts:
@@ -34,7 +35,7 @@ def facts(model: bytes) -> Facts:
             normalizer = dict(_fields(value))
     if not trainer or not normalizer:  # they are at the end of the file
         raise ValueError("it is cut short" if model else "it is empty")
-    name = normalizer.get(1, b"")
+    name, charsmap = normalizer.get(1, b""), normalizer.get(2, b"")
     return Facts(
         model_type=int(trainer.get(3, UNIGRAM)),
         normalizer=name.decode() if isinstance(name, bytes) else "",
@@ -43,6 +44,7 @@ def facts(model: bytes) -> Facts:
         whitespace_as_suffix=bool(trainer.get(24, 0)),
         remove_extra_whitespaces=bool(normalizer.get(4, 1)),
         byte_fallback=bool(trainer.get(35, 0)),
+        charsmap=charsmap if isinstance(charsmap, bytes) else b"",
     )
 
 

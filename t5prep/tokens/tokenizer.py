@@ -82,7 +82,7 @@ class Tokenizer:
     def __init__(self, model: bytes, *, name: str) -> None:
         try:
             self.facts = model_proto.facts(model)
-            model_proto.check_charsmap(model_proto.charsmap(model))
+            model_proto.check_charsmap(self.facts.charsmap)
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
             if not self.processor.get_piece_size():
                 raise ValueError("it has no pieces")
@@ -262,7 +262,7 @@ def _has_words(model: bytes, processor: sentencepiece.SentencePieceProcessor) ->
     Such a model merges two neighbours only into a piece of its own, so nothing is merged across the beginning of a word.
     """
     own = model_proto.facts(model)
-    plain = own.model_type == model_proto.BPE and not model_proto.charsmap(model) and own.escape_whitespaces
+    plain = own.model_type == model_proto.BPE and not own.charsmap and own.escape_whitespaces
     if not plain or own.add_dummy_prefix or own.remove_extra_whitespaces or own.whitespace_as_suffix:
         return False
     pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
