@@ -115,7 +115,7 @@ setup(
             "*.pyi",
             "py.typed",
             "sources/sample/*",
-            "train/settings/recipes/*.toml",
+            "training/settings/recipes/*.toml",
             "report/templates/*",
         ]
     },

@@ -19,9 +19,9 @@ from t5prep import sources
 from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, UsageError
 from t5prep.io import byte_sizes, gcs, progress
-from t5prep.prepare import row_limit, shards
-from t5prep.prepare.row_limit import LimitedFile
-from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
+from t5prep.preparation import row_limit, shards
+from t5prep.preparation.row_limit import LimitedFile
+from t5prep.preparation.sort_blocks import BlockTotals, SortedBlock
 from t5prep.reading import blocks, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved
@@ -38,7 +38,7 @@ SAMPLED_BYTES, LEAST_SAMPLED, SAMPLED_PART = 16 << 20, 256 << 10, 16
 # A file with a longer line is sampled where it begins: it may be one line, a JSON array of any size.
 _LONGEST_LINE = 1 << 20
 # On an engine rows lie beside the shards three times: as blocks left them, in ranges of positions, and cut into shards
-# (t5prep.prepare.shards). Only what near-duplicates are searched in is shuffled.
+# (t5prep.preparation.shards). Only what near-duplicates are searched in is shuffled.
 STORED = 3
 _PRICE = re.compile(r"(\d*\.?\d+)(?:\+(\d*\.?\d+))?")
 

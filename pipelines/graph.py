@@ -27,12 +27,12 @@ from pipelines.steps import EarlierShard, Hashed, Piece, PrepareBlock, WriteShar
 from t5prep.dataset import shard_files
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files, paths
-from t5prep.prepare import shards, spills
-from t5prep.prepare.near_duplicates.clusters import Repeats
-from t5prep.prepare.near_duplicates.sketches import Sketch
-from t5prep.prepare.shards import MergePlan, ShardSpec, ShardTotals
-from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
-from t5prep.prepare.spills import Spill
+from t5prep.preparation import shards, spills
+from t5prep.preparation.near_duplicates.clusters import Repeats
+from t5prep.preparation.near_duplicates.sketches import Sketch
+from t5prep.preparation.shards import MergePlan, ShardSpec, ShardTotals
+from t5prep.preparation.sort_blocks import BlockTotals, SortedBlock
+from t5prep.preparation.spills import Spill
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile
 

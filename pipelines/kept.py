@@ -23,9 +23,9 @@ from pipelines.steps import Job, Piece
 from t5prep.errors import OutputError
 from t5prep.io import gcs, paths, signed_files
 from t5prep.io.store import Store
-from t5prep.prepare import output_folder, token_cache
-from t5prep.prepare.near_duplicates.sketches import Sketch
-from t5prep.prepare.spills import Spill
+from t5prep.preparation import output_folder, token_cache
+from t5prep.preparation.near_duplicates.sketches import Sketch
+from t5prep.preparation.spills import Spill
 
 # Counters of results that an earlier run had kept, and of those that this one makes.
 FOUND, MADE = "found", "made"

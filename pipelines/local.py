@@ -24,13 +24,13 @@ from pipelines.steps import Hashed, Piece, PrepareBlock, WriteShard
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files, store
 from t5prep.io.progress import Progress
-from t5prep.prepare import spills, token_cache
-from t5prep.prepare.near_duplicates import sketches
-from t5prep.prepare.near_duplicates.clusters import Repeats
-from t5prep.prepare.near_duplicates.sketches import Sketch
-from t5prep.prepare.shards import ShardSpec, ShardTotals, WrittenShard
-from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
-from t5prep.prepare.spills import Spill
+from t5prep.preparation import spills, token_cache
+from t5prep.preparation.near_duplicates import sketches
+from t5prep.preparation.near_duplicates.clusters import Repeats
+from t5prep.preparation.near_duplicates.sketches import Sketch
+from t5prep.preparation.shards import ShardSpec, ShardTotals, WrittenShard
+from t5prep.preparation.sort_blocks import BlockTotals, SortedBlock
+from t5prep.preparation.spills import Spill
 from t5prep.reading import blocks
 from t5prep.reading.blocks import Block
 

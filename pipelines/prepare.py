@@ -21,9 +21,9 @@ from t5prep.dataset.manifest import Manifest, load
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import atomic_files, byte_sizes, paths, store, trusted_code
-from t5prep.prepare import earlier_datasets, evaluation_sets, memory_budget, output_folder, shards, task_settings
-from t5prep.prepare.earlier_datasets import EarlierTexts
-from t5prep.prepare.memory_budget import DEFAULT, Budget
+from t5prep.preparation import earlier_datasets, evaluation_sets, memory_budget, output_folder, shards, task_settings
+from t5prep.preparation.earlier_datasets import EarlierTexts
+from t5prep.preparation.memory_budget import DEFAULT, Budget
 from t5prep.reading import blocks
 from t5prep.sources import Resolved, unpacked_name
 from t5prep.sources import memory as memory_source

@@ -20,12 +20,12 @@ from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins
 from t5prep.errors import SourceError
 from t5prep.io import paths
-from t5prep.prepare import build_manifest
-from t5prep.prepare.near_duplicates import clusters
-from t5prep.prepare.near_duplicates import clusters as near_duplicates
-from t5prep.prepare.near_duplicates.clusters import Repeats
-from t5prep.prepare.shards import ShardTotals
-from t5prep.prepare.sort_blocks import BlockTotals
+from t5prep.preparation import build_manifest
+from t5prep.preparation.near_duplicates import clusters
+from t5prep.preparation.near_duplicates import clusters as near_duplicates
+from t5prep.preparation.near_duplicates.clusters import Repeats
+from t5prep.preparation.shards import ShardTotals
+from t5prep.preparation.sort_blocks import BlockTotals
 from t5prep.sources import Resolved
 from t5prep.tasks.filters import rules
 

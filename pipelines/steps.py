@@ -24,19 +24,19 @@ from t5prep.dataset.rejected_rows import RejectedFile
 from t5prep.dataset.settings import Settings
 from t5prep.errors import TaskError, UsageError
 from t5prep.io import atomic_files, paths
-from t5prep.prepare import earlier_datasets, records, row_limit, shards, token_cache
-from t5prep.prepare import evaluation_sets as evaluation_leaks
-from t5prep.prepare.block_tokenizer import BlockTokenizer
-from t5prep.prepare.earlier_datasets import EarlierTexts
-from t5prep.prepare.evaluation_sets import Leaks
-from t5prep.prepare.near_duplicates import clusters as search
-from t5prep.prepare.near_duplicates.clusters import EARLIER, Plan, Repeats, Search
-from t5prep.prepare.near_duplicates.sketches import ROWS, Sketch, shingles, sketch, tables
-from t5prep.prepare.row_limit import LimitedFile
-from t5prep.prepare.shards import ShardSpec, WrittenShard
-from t5prep.prepare.sort_blocks import BlockSorter, BlockTotals, SortedBlock
-from t5prep.prepare.spills import Spill
-from t5prep.prepare.token_cache import TokenCache
+from t5prep.preparation import earlier_datasets, records, row_limit, shards, token_cache
+from t5prep.preparation import evaluation_sets as evaluation_leaks
+from t5prep.preparation.block_tokenizer import BlockTokenizer
+from t5prep.preparation.earlier_datasets import EarlierTexts
+from t5prep.preparation.evaluation_sets import Leaks
+from t5prep.preparation.near_duplicates import clusters as search
+from t5prep.preparation.near_duplicates.clusters import EARLIER, Plan, Repeats, Search
+from t5prep.preparation.near_duplicates.sketches import ROWS, Sketch, shingles, sketch, tables
+from t5prep.preparation.row_limit import LimitedFile
+from t5prep.preparation.shards import ShardSpec, WrittenShard
+from t5prep.preparation.sort_blocks import BlockSorter, BlockTotals, SortedBlock
+from t5prep.preparation.spills import Spill
+from t5prep.preparation.token_cache import TokenCache
 from t5prep.reading import blocks as parallel_files
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved

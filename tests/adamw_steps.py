@@ -6,10 +6,10 @@ import numpy as np
 import tensorflow as tf
 from torch_steps import DECAY, RATE, STEPS
 
-from t5prep.train.model.weight_layout import weight_layouts
-from t5prep.train.settings.config import TrainConfig
-from t5prep.train.step.optimizer import AdamW
-from t5prep.train.step.step import TrainStep
+from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.settings.config import TrainConfig
+from t5prep.training.step.optimizer import AdamW
+from t5prep.training.step.step import TrainStep
 
 
 def train(

@@ -10,8 +10,8 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.sources import sample
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.train.model.generation import Generation
-from t5prep.train.run.run import TINY, Model
+from t5prep.training.model.generation import Generation
+from t5prep.training.run.run import TINY, Model
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 
@@ -52,7 +52,7 @@ def echo(*_: Any, **__: Any) -> Any:
 
 def no_model(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
     """Let a fake like `echo` score rows and search answers."""
-    from t5prep.train.evaluate import evaluator
+    from t5prep.training.evaluate import evaluator
 
     def search(*_: Any, **__: Any) -> Any:
         return lambda weights, batch: {"ids": fake()(weights, batch)["ids"][:, None]}

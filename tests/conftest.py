@@ -44,16 +44,21 @@ collect_ignore_glob = ["benchmarks/*", "worker_of_dataflow.py"]
 # The files that take longest, longest first, and then all that compile programs: they are begun before the short ones, so
 # that two processes end at nearly the same time.
 LONGEST = (
-    *("plan/test_plan", "pipelines/test_engines", "train/test_encoders", "plan/test_compiler"),
+    *("planning/test_plan", "pipelines/test_engines", "training/test_encoders", "planning/test_compiler"),
     *(
-        "train/runtime/test_step_layouts",
-        "train/test_training_hosts",
-        "train/test_training_sample",
+        "training/runtime/test_step_layouts",
+        "training/test_training_hosts",
+        "training/test_training_sample",
         "test_published_table",
     ),
-    *("test_faults", "test_interface", "test_readme", "test_tpu_install", "train/test_lora", "train/test_loop"),
-    *("pipelines/test_task_managers", "train/test_beside_pytorch", "test_distribution", "train/publish/test_export"),
-    *("train/published/test_formats", "train/evaluate/test_one_record", "train/", "plan/", "pipelines/"),
+    *("test_faults", "test_interface", "test_readme", "test_tpu_install", "training/test_lora", "training/test_loop"),
+    *(
+        "pipelines/test_task_managers",
+        "training/test_beside_pytorch",
+        "test_distribution",
+        "training/publish/test_export",
+    ),
+    *("training/published/test_formats", "training/evaluate/test_one_record", "training/", "planning/", "pipelines/"),
 )
 
 
@@ -68,8 +73,8 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def lowered_once() -> Iterator[None]:
     """Lower no program twice in this process: of a toy's run that is four seconds of five."""
-    from t5prep.train.runtime import compiling, programs, rows
-    from t5prep.train.settings import config as configs
+    from t5prep.training.runtime import compiling, programs, rows
+    from t5prep.training.settings import config as configs
 
     made: dict[str, Any] = {}
     # What changes no loss, and what is said by a step's argument, its rate.

@@ -82,9 +82,9 @@ def _runs(folder: Path) -> None:
     import training
 
     import t5prep
-    from t5prep.train.model.weight_layout import weight_layouts
-    from t5prep.train.model.weights import load_weights
-    from t5prep.train.publish.export import export_hf
+    from t5prep.training.model.weight_layout import weight_layouts
+    from t5prep.training.model.weights import load_weights
+    from t5prep.training.publish.export import export_hf
 
     shape = training.shape(folder / "shape")
     config = training.config(str(folder / "data"), shape, folder / "run", steps=4, eval_every=2)
@@ -210,7 +210,7 @@ def alone(folder: Path) -> Iterator[None]:
     from pipelines import prepare
     from t5prep.cli import _checks
     from t5prep.errors import UsageError
-    from t5prep.plan import compiled
+    from t5prep.planning import compiled
     from t5prep.sources import http
 
     def refuse(*_: object, **__: object) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from t5prep.prepare import placement
-from t5prep.prepare.near_duplicates import clusters
-from t5prep.prepare.near_duplicates import sketches as minhash
-from t5prep.prepare.near_duplicates.clusters import Repeats, Search
-from t5prep.prepare.near_duplicates.sketches import ROWS, Sketch, shingles, sketch
+from t5prep.preparation import placement
+from t5prep.preparation.near_duplicates import clusters
+from t5prep.preparation.near_duplicates import sketches as minhash
+from t5prep.preparation.near_duplicates.clusters import Repeats, Search
+from t5prep.preparation.near_duplicates.sketches import ROWS, Sketch, shingles, sketch
 
 BANDS = minhash.choose_bands(112, 0.8)
 

@@ -13,9 +13,9 @@ import numpy as np
 from t5prep.sources import sample
 from t5prep.tokens import huggingface_files, model_proto
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.train.model.architecture import ModelConfig
-from t5prep.train.model.weight_layout import weight_layouts
-from t5prep.train.model.weights import random_weights, save_weights
+from t5prep.training.model.architecture import ModelConfig
+from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.model.weights import random_weights, save_weights
 
 PUBLISHED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "published" / "recipes.json").read_text())
 NAMES = [name for name in PUBLISHED if "/" in name]

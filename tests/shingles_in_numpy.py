@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from t5prep.prepare.near_duplicates.sketches import (
+from t5prep.preparation.near_duplicates.sketches import (
     LONG_WORD,
     Shingles,
     folded,

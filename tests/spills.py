@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5prep.prepare import spills
-from t5prep.prepare.spills import ENTRY, TOKENS, Columns, Rows, Spill
+from t5prep.preparation import spills
+from t5prep.preparation.spills import ENTRY, TOKENS, Columns, Rows, Spill
 from t5prep.tokens import ragged
 from t5prep.tokens.ragged import Names
 

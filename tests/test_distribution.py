@@ -80,7 +80,7 @@ def test_what_is_in_them(built: dict[str, Path]) -> None:
         "t5prep/py.typed",
         "t5prep/sources/sample/spiece.model",
         "t5prep/sources/sample/questions.csv.bz2",
-        "t5prep/train/settings/recipes/tiny.toml",
+        "t5prep/training/settings/recipes/tiny.toml",
     }
     wanted |= {f"t5prep/report/templates/{name}" for name in ("dataset.html", "training.html", "page.html", "page.css")}
     assert wanted - names == set()

@@ -8,8 +8,8 @@ import pytest
 import readme
 
 from t5prep.cli import main
-from t5prep.train.settings import config
-from t5prep.train.step import schedules
+from t5prep.training.settings import config
+from t5prep.training.step import schedules
 
 README = (readme.ROOT / "README.md").read_text(encoding="utf-8")
 SYSTEMS = (readme.ROOT / "docs" / "published-systems.md").read_text(encoding="utf-8")

@@ -105,7 +105,7 @@ def test_the_way_from_kaggle_runs_up_to_the_hardware(internet: Internet, tmp_pat
 )
 def test_the_hardware_that_is_lent_is_found(chips, programs, device, packages, monkeypatch) -> None:
     """By the patterns of `--tpu`; and what is installed for it are extras that there are."""
-    from t5prep.train.runtime import devices
+    from t5prep.training.runtime import devices
 
     monkeypatch.setattr(glob, "glob", lambda pattern: fnmatch.filter(chips, pattern))
     monkeypatch.setattr(shutil, "which", lambda name: name if name in programs else None)

@@ -17,8 +17,8 @@ from servers.internet import Internet
 from t5prep.cli import main
 from t5prep.dataset import manifest
 from t5prep.tasks import registry
-from t5prep.train.model.architecture import EncoderConfig
-from t5prep.train.model.weights import random_weights, save_weights
+from t5prep.training.model.architecture import EncoderConfig
+from t5prep.training.model.weights import random_weights, save_weights
 
 PAGE = (readme.ROOT / "docs" / "published-systems.md").read_text(encoding="utf-8")
 HEADER = "| of its README | here | what differs, and why |"

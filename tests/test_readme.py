@@ -20,7 +20,7 @@ from servers.internet import Internet
 from t5prep.cli import main
 from t5prep.sources import sample
 from t5prep.tasks import registry
-from t5prep.train.settings import config
+from t5prep.training.settings import config
 
 SHELL = readme.codes("sh")
 ARTICLES = [

@@ -1,4 +1,4 @@
-"""What PyTorch's encoders make of small models: the reference that tests/train/test_encoders.py compares with.
+"""What PyTorch's encoders make of small models: the reference that tests/training/test_encoders.py compares with.
 
     python tests/torch_encoders.py OUT
 

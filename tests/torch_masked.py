@@ -1,4 +1,4 @@
-"""What PyTorch's masked-language models make of small models: the reference of tests/train/test_masked_language.py.
+"""What PyTorch's masked-language models make of small models: the reference of tests/training/test_masked_language.py.
 
     python tests/torch_masked.py OUT          makes models, each with a batch, its logits, gradients and ten steps of AdamW
     python tests/torch_masked.py OUT MODEL    loads an exported model, and writes its logits of OUT's batch

@@ -1,4 +1,4 @@
-"""What PyTorch's T5 makes of small models and batches: the reference that tests/train/test_t5.py compares with.
+"""What PyTorch's T5 makes of small models and batches: the reference that tests/training/test_t5.py compares with.
 
     python tests/torch_t5.py OUT
 

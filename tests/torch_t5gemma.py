@@ -1,4 +1,4 @@
-"""What PyTorch's T5Gemma and T5Gemma 2 make of small models: the reference that tests/train/test_t5gemma.py compares with.
+"""What PyTorch's T5Gemma and T5Gemma 2 make of small models: the reference that tests/training/test_t5gemma.py compares with.
 
     python tests/torch_t5gemma.py OUT
 

@@ -1,4 +1,4 @@
-"""What transformers' encoders make of small models and some ids: the reference of tests/train/embed/test_embedding.py.
+"""What transformers' encoders make of small models and some ids: the reference of tests/training/embed/test_embedding.py.
 
     python tests/torch_vectors.py OUT IDS.npz
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import preparing
 
-from t5prep.train.settings.config import TrainConfig, build
+from t5prep.training.settings.config import TrainConfig, build
 
 SHAPE = {
     "model_type": "t5",
@@ -91,8 +91,8 @@ def config(data: str, model: str, out: Path | str, **values: Any) -> TrainConfig
 def begun(out: Path, manifest: Any, *, data: str = "data") -> str:
     """A run on a prepared dataset with one checkpoint of random weights, without training."""
     from t5prep.tokens import loading
-    from t5prep.train.model.weights import random_weights
-    from t5prep.train.run import checkpoint, run
+    from t5prep.training.model.weights import random_weights
+    from t5prep.training.run import checkpoint, run
 
     words = loading.load("sample:")
     shape = dataclasses.replace(run.TINY, vocab_size=words.size, d_model=8, d_kv=4, d_ff=8, num_heads=2)
@@ -108,8 +108,8 @@ def writer(weights: Mapping[str, Any]) -> Callable[[str], None]:
     """Return what `checkpoint.save` calls to write weights alone."""
     import jax
 
-    from t5prep.train.run import checkpoint_tensors
-    from t5prep.train.runtime.state import Variables
+    from t5prep.training.run import checkpoint_tensors
+    from t5prep.training.runtime.state import Variables
 
     variables = Variables(jax.device_put(dict(weights)), {name: {} for name in weights}, jax.numpy.int32(0))
     return functools.partial(checkpoint_tensors.write, parts=checkpoint_tensors.copied(variables))

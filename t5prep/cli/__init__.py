@@ -171,7 +171,7 @@ def _advised(error: click.UsageError, group: click.Context) -> str:
     options = {name for parameter in context.command.params for name in parameter.opts}
     given: list[str] = group.meta[_GIVEN]
     if isinstance(error, click.NoSuchOption) and "--set" in options:
-        from t5prep.train.settings.config import TrainConfig
+        from t5prep.training.settings.config import TrainConfig
 
         setting = error.option_name.lstrip("-").replace("-", "_")
         if setting in {field.name for field in dataclasses.fields(TrainConfig)}:

@@ -151,7 +151,7 @@ import tensorflow as tf
 from t5prep.errors import T5prepError
 kinds = [device.device_type for device in tf.config.list_physical_devices()]
 try:
-    from t5prep.train.runtime import lowering  # says what a jax lacks
+    from t5prep.training.runtime import lowering  # says what a jax lacks
     print(json.dumps({"version": tf.__version__, "devices": {kind: kinds.count(kind) for kind in sorted(set(kinds))}}))
 except T5prepError as error:
     print(json.dumps({"error": str(error)}))
@@ -159,7 +159,7 @@ except T5prepError as error:
 TPU_CODE = """
 import json
 from t5prep.errors import T5prepError
-from t5prep.train.runtime import devices, probe
+from t5prep.training.runtime import devices, probe
 try:
     print(json.dumps(probe.look(devices.open_layout(tpu="local"))))
 except T5prepError as error:

@@ -105,7 +105,7 @@ def _missing(error: ModuleNotFoundError) -> click.ClickException | None:
     if name not in _EXTRAS:
         return None
     if _EXTRAS[name] == "train":
-        from t5prep.train import need_tensorflow
+        from t5prep.training import need_tensorflow
 
         try:
             need_tensorflow()  # whose sentence also says where there is none for this Python

@@ -10,14 +10,14 @@ from t5prep.cli._addresses import ADDRESS
 
 def need_tensorflow() -> None:
     """Raise UsageError, with the install command, if TensorFlow is missing."""
-    from t5prep.train import need_tensorflow as needed  # which loads Triton where it is installed: 0.1 s and 66 MB
+    from t5prep.training import need_tensorflow as needed  # which loads Triton where it is installed: 0.1 s and 66 MB
 
     needed()
 
 
 def recipe_names(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
     """Return the recipes that complete what was typed for `--recipe`."""
-    from t5prep.train.settings.config import recipes
+    from t5prep.training.settings.config import recipes
 
     return [name for name in recipes() if name.startswith(begun)]
 
@@ -26,7 +26,7 @@ def setting_names(context: click.Context, option: click.Parameter, begun: str) -
     """Return the settings that complete what was typed for `--set`, each with its `=`."""
     import dataclasses
 
-    from t5prep.train.settings.config import TrainConfig
+    from t5prep.training.settings.config import TrainConfig
 
     return [f"{field.name}=" for field in dataclasses.fields(TrainConfig) if field.name.startswith(begun)]
 
@@ -95,7 +95,7 @@ long = click.option(
 
 
 def generation(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `t5prep.train.model.generation.Generation` to a command."""
+    """Add the options of `t5prep.training.model.generation.Generation` to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

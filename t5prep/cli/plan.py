@@ -82,7 +82,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
         )
     # TensorFlow only makes the program here: it needs no device.
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-    from t5prep.train.settings import config as configs
+    from t5prep.training.settings import config as configs
 
     if lengths and html:
         raise errors.UsageError(
@@ -96,7 +96,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     if not sweep and (len(tpus) > 1 or len(batches) > 1):
         raise errors.UsageError("Several --tpu or --batch make a table: add --sweep.")
     given["settings"] = configs.read_settings(given.pop("changes"))
-    from t5prep.plan import report
+    from t5prep.planning import report
 
     if html:  # what it needs, and its place, are looked at before the minutes of compiling
         from t5prep.io import atomic_files
@@ -157,7 +157,7 @@ def warn(config: Any, *, tpu: str) -> None:
 
     Nothing is compiled.
     """
-    from t5prep.plan import interface
+    from t5prep.planning import interface
 
     try:
         plan = interface.recalled(**options_of(config, tpu=tpu))
@@ -173,7 +173,7 @@ def warn(config: Any, *, tpu: str) -> None:
 
 def print_one(*, as_json: bool, **asked: Any) -> Any:
     """Print what `t5prep.plan` answers, each as soon as it is known: the answer, the largest batch, advice. Return the plan."""
-    from t5prep.plan import report
+    from t5prep.planning import report
 
     printed: Any = None
 

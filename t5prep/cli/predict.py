@@ -15,7 +15,7 @@ from t5prep.cli._addresses import ADDRESS
 from t5prep.io.progress import Progress, number_of
 
 if TYPE_CHECKING:
-    from t5prep.train.evaluate.evaluator import Wrong
+    from t5prep.training.evaluate.evaluator import Wrong
 
 
 @click.command("predict")
@@ -55,7 +55,7 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
     """
     import t5prep
     from t5prep.errors import SourceError, UsageError
-    from t5prep.train.predict import files
+    from t5prep.training.predict import files
 
     if given.pop("as_json"):
         if to not in ("", "json"):

@@ -17,8 +17,8 @@ from t5prep.cli import _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.dataset.settings import ADDRESS_FIELDS, Settings
 from t5prep.io import byte_sizes, progress
-from t5prep.prepare import memory_budget
-from t5prep.prepare.memory_budget import DEFAULT
+from t5prep.preparation import memory_budget
+from t5prep.preparation.memory_budget import DEFAULT
 from t5prep.tasks.options import flag
 from t5prep.tasks.task import Task
 

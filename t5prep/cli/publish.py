@@ -48,7 +48,7 @@ def export_command(
     """
     _model_options.need_tensorflow()
     from t5prep.errors import UsageError
-    from t5prep.train.publish import export
+    from t5prep.training.publish import export
 
     if text and form != "savedmodel":
         raise UsageError("--text is for a SavedModel: add --format savedmodel, or leave --text out.")
@@ -98,13 +98,13 @@ def push_command(model: str | None, data: str | None, as_json: bool, **given: An
         address = upload.push(data, **given, tokenizer=tokenizer)
     elif os.path.isfile(os.path.join(model or "", "train.json")) or "://" in (model or ""):
         _model_options.need_tensorflow()
-        from t5prep.train.publish.pushes import push_best
+        from t5prep.training.publish.pushes import push_best
 
         address = push_best(model or "", **given, logs=logs)
     elif logs:
         raise click.UsageError(f"{model} is not a run, and --logs are those of a run: leave --logs out.")
     else:
-        from t5prep.train.publish.push import push
+        from t5prep.training.publish.push import push
 
         address = push(model or "", **given)
     _output.show({"address": address}, address, as_json=as_json)

@@ -113,7 +113,7 @@ def train(
 
 def _model_shape(size: str) -> Any:
     """Return the ModelConfig of T5 1.1 in one of SIZES, for the config.json beside the tokenizer."""
-    from t5prep.train.model.architecture import ModelConfig
+    from t5prep.training.model.architecture import ModelConfig
 
     d_model, d_ff, layers, heads = SIZES[size]
     return ModelConfig(

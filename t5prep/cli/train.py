@@ -12,7 +12,7 @@ from t5prep.cli import _model_options, _output, plan
 from t5prep.cli._addresses import ADDRESS
 
 if TYPE_CHECKING:
-    from t5prep.train.settings.config import TrainConfig
+    from t5prep.training.settings.config import TrainConfig
 
 SHOWN = 10  # rows of the table of predictions
 
@@ -30,7 +30,7 @@ class _ListSettings(click.Option):
 
 
 def _list_settings(*, recipe: str, settings: Sequence[str]) -> None:
-    from t5prep.train.settings import config as configs
+    from t5prep.training.settings import config as configs
 
     config = configs.build(configs.read_recipe(recipe) if recipe else {}, configs.read_settings(settings))
     for field in dataclasses.fields(config):
@@ -118,8 +118,8 @@ def train_command(
     Example:
       t5prep train --recipe tiny --data data/sample --out runs/sample
     """
-    from t5prep.train import api
-    from t5prep.train.settings import config as configs
+    from t5prep.training import api
+    from t5prep.training.settings import config as configs
 
     chosen: dict[str, Any] = {
         "data": data,
@@ -138,9 +138,9 @@ def train_command(
     if tpu is not None:
         plan.warn(api.configuration(**chosen), tpu=tpu)
     result = t5prep.train(**chosen, tpu=tpu, gpus=gpus, replicas=replicas, profile=profile)
-    from t5prep.train.evaluate.metrics import of_answers
-    from t5prep.train.run import run
-    from t5prep.train.runtime import hosts
+    from t5prep.training.evaluate.metrics import of_answers
+    from t5prep.training.run import run
+    from t5prep.training.runtime import hosts
 
     if not hosts.writes():
         return  # only one of several hosts prints the result
@@ -163,10 +163,10 @@ def train_command(
 
 def _check_step(config: "TrainConfig", *, tpu: str | None, gpus: bool, replicas: int, as_json: bool) -> None:
     """Print one step on the CPU and on the accelerator. Exit with 1 if the accelerator's numbers are not finite."""
-    from t5prep.train import need_tensorflow
+    from t5prep.training import need_tensorflow
 
     need_tensorflow()
-    from t5prep.train.check_step import check_step
+    from t5prep.training.check_step import check_step
 
     done = check_step(config, tpu=tpu, gpus=gpus, replicas=replicas)
     if as_json:

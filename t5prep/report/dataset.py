@@ -15,9 +15,9 @@ from t5prep.dataset import inspect_records
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.prepared import Dataset, DecodedRecord
 from t5prep.errors import DatasetError, T5prepError, TokenizerError
-from t5prep.plan import lengths
-from t5prep.prepare import record_counts, row_limit
-from t5prep.prepare.block_tokenizer import BlockExamples
+from t5prep.planning import lengths
+from t5prep.preparation import record_counts, row_limit
+from t5prep.preparation.block_tokenizer import BlockExamples
 from t5prep.reading import blocks
 from t5prep.report import charts, pages, tokens
 from t5prep.tasks import example_table, registry

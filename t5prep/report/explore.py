@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from t5prep.dataset import table, tfrecord, verify
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import atomic_files, paths, store, web_server
-from t5prep.prepare.row_life import Lives
+from t5prep.preparation.row_life import Lives
 from t5prep.report import pages, tokens
 from t5prep.report.table import table as read_table
 from t5prep.report.why import told

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from t5prep.plan import report
-from t5prep.plan.chips import GIB
-from t5prep.plan.interface import Plan
+from t5prep.planning import report
+from t5prep.planning.chips import GIB
+from t5prep.planning.interface import Plan
 from t5prep.report import write_page
 from t5prep.report.pages import render, seen
 

@@ -17,7 +17,7 @@ from t5prep.dataset import table as tables
 from t5prep.errors import OutputError, T5prepError, UsageError
 
 if TYPE_CHECKING:
-    from t5prep.prepare.row_life import Lives
+    from t5prep.preparation.row_life import Lives
 
 
 def table(
@@ -67,7 +67,7 @@ def table(
         return tables.records(data, splits=splits, tokenizer=tokenizer, predictions=predictions)
     if predictions is not None or splits:
         raise UsageError("Rejected rows are in no split and have no predictions: leave --split and --predictions out.")
-    from t5prep.prepare.row_life import Lives  # what prepares datasets takes a quarter of a second to import
+    from t5prep.preparation.row_life import Lives  # what prepares datasets takes a quarter of a second to import
 
     lives = Lives(data, source=source, tokenizer=tokenizer, trust_code=trust_code)
     schema = tables.rejected(data).schema

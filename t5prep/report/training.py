@@ -14,11 +14,11 @@ from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, T5prepError, UsageError
 from t5prep.io import paths
 from t5prep.report import charts, pages
-from t5prep.train.evaluate.metrics import lower_is_better
-from t5prep.train.model.architecture import read_config
-from t5prep.train.model.weight_layout import weight_layouts
-from t5prep.train.settings import config as configs
-from t5prep.train.settings.config import TrainConfig
+from t5prep.training.evaluate.metrics import lower_is_better
+from t5prep.training.model.architecture import read_config
+from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.settings import config as configs
+from t5prep.training.settings.config import TrainConfig
 
 SETTINGS, ANSWERS = "train.json", "eval.json"
 # The curves of the page, in this order, and the metric that picks the best checkpoint. Other metrics are rows of a table:
@@ -28,7 +28,7 @@ _FIRST = ("loss", "accuracy", "token_accuracy", "learning_rate", "gradient_norm"
 _OF_TOKENS = {"accuracy": "token_accuracy"}
 # The speed, which has lines of its own in metrics.jsonl.
 _SPEED, _WAITING = "tokens_per_second", "waiting_for_input"
-_INPUT_BOUND = 0.2  # same as in t5prep.train.log, which cannot be imported without TensorFlow
+_INPUT_BOUND = 0.2  # same as in t5prep.training.log, which cannot be imported without TensorFlow
 _NAME = re.compile(r"\w{1,40}", re.ASCII)
 # What `eval --predictions` keeps of wrong answers: a title, its key, and how many are shown.
 _WRONG = (

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t5prep.prepare.row_life import Lives
-from t5prep.train import need_tensorflow
+from t5prep.preparation.row_life import Lives
+from t5prep.training import need_tensorflow
 
 _STEPS = 20  # that are named; the dict has all
 
@@ -60,7 +60,7 @@ def _in_run(life: dict[str, Any], lives: Lives, *, run: str) -> dict[str, Any] |
     if record is None:
         return None
     need_tensorflow()
-    from t5prep.train.evaluate.one_record import record_in_run
+    from t5prep.training.evaluate.one_record import record_in_run
 
     place = {name: record[name] for name in ("shard", "number", "byte", "id")}
     return record_in_run(run, lives.dataset, data=lives.data, size=record["bytes"], **place)

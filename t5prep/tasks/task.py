@@ -13,7 +13,7 @@ from t5prep.tasks import options as task_options
 from t5prep.tasks.example import EOS, Example, Part, Protected, _Eos
 
 OF_TOKENS = ("loss", "perplexity", "token_accuracy")
-# What a task may name as its metrics: what `train/evaluate/metrics.py` computes of answers, and of their tokens.
+# What a task may name as its metrics: what `training/evaluate/metrics.py` computes of answers, and of their tokens.
 METRICS = (
     *(
         "bleu",

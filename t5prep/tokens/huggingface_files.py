@@ -2,7 +2,7 @@
 
 `tokenizer.json` has the form of T5's own: the model's character map, runs of spaces made one, pieces with their scores,
 and one EOS after each text. It names `PreTrainedTokenizerFast`, not `T5Tokenizer`, because T5Tokenizer of transformers
-5 rebuilds its steps and loses byte fallback. The remaining differences are listed in tests/prepare/test_identity.py.
+5 rebuilds its steps and loses byte fallback. The remaining differences are listed in tests/preparation/test_identity.py.
 """
 
 import json

@@ -218,7 +218,7 @@ class Names(Sequence[str]):
 #
 # Segment ids tell the examples of a row apart (1, 2, …; 0 is padding): attention stays inside a segment, and positions
 # start again at 0 in each. An example goes whole into the first row with room for both its sides (first-fit), so the rows
-# depend on the order of the examples alone. (prepare/records.py writes them. The positions are part of the data contract, for
+# depend on the order of the examples alone. (preparation/records.py writes them. The positions are part of the data contract, for
 # models that embed positions: our own T5 looks at distances and reads ids and segment ids alone.)
 
 

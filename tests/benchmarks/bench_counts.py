@@ -14,8 +14,8 @@ from unittest import mock
 
 from pipelines.prepare import prepare_resolved
 from t5prep import sources
-from t5prep.prepare.sort_blocks import BlockSorter
-from t5prep.prepare.text_counts import TextCounts, UnknownTexts
+from t5prep.preparation.sort_blocks import BlockSorter
+from t5prep.preparation.text_counts import TextCounts, UnknownTexts
 from t5prep.tasks import registry
 from tests.benchmarks import bench_prepare, processor_time
 from tests.benchmarks.processor_time import Line, Seconds

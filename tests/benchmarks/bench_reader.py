@@ -51,7 +51,7 @@ def lines(*, rounds: int = 3, steps: int = 300, records: int = 100_000, shards: 
     from toy_dataset import write
 
     from t5prep.dataset import shard_files
-    from t5prep.train.data import train_arrays, train_batches
+    from t5prep.training.data import train_arrays, train_batches
 
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), {"train": [records // shards] * shards}, length=LENGTH, every=shard_files.spacing(records))

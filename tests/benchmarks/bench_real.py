@@ -67,9 +67,9 @@ def prepare_options(model: Path) -> list[str]:
 
 def write_batches(folder: Path, data: Path, model: Path) -> None:
     """Write what a run of SETTINGS is trained on and begins with: its batches, the validation rows, its first weights."""
-    from t5prep.train.data import eval_batches, train_arrays
-    from t5prep.train.data.opening import open_all
-    from t5prep.train.model.weights import for_classes, load_weights, save_weights
+    from t5prep.training.data import eval_batches, train_arrays
+    from t5prep.training.data.opening import open_all
+    from t5prep.training.model.weights import for_classes, load_weights, save_weights
 
     batches = train_arrays(open_all([str(data)], split="train"), global_batch=BATCH, seed=SEED, buckets=BUCKETS)
     rows = [next(batches) for _ in range(STEPS)]

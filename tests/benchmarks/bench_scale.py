@@ -114,7 +114,7 @@ def prepare(
     """Prepare the rows with the code that everybody uses, in blocks of a few rows; print what an engine shuffled."""
     from pipelines import prepare as preparing
     from t5prep import sources
-    from t5prep.prepare import memory_budget
+    from t5prep.preparation import memory_budget
     from t5prep.tasks import registry
 
     memory_budget.LARGEST_BLOCK = memory_budget.SMALLEST_BLOCK = block_bytes
@@ -152,7 +152,7 @@ def sorted_only_by_all() -> None:
 
 def join(links: int) -> None:
     """Join links between rows, each several times, as bands have them; print how many rows became how many components."""
-    from t5prep.prepare.near_duplicates import components
+    from t5prep.preparation.near_duplicates import components
 
     def parts(size: int = 1 << 16) -> Iterator[np.ndarray]:
         drawn = np.random.default_rng(0)
@@ -182,7 +182,7 @@ def search(rows: int, *, alike: str) -> None:
 
     from pipelines import stages
     from pipelines.local import Local
-    from t5prep.prepare.near_duplicates import clusters, sketches
+    from t5prep.preparation.near_duplicates import clusters, sketches
 
     settings = clusters.Search(sketches.choose_bands(112, 0.8), 0.7, drawn=True)
     nothing_earlier = SimpleNamespace(settings=SimpleNamespace(dedup_against=()))

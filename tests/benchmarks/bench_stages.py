@@ -35,19 +35,19 @@ STAGES = {
     "find where rows end": ("t5prep.reading.blocks:scan", "find newlines in the file"),
     "read the file": ("t5prep.reading.blocks:content", "copy the file"),
     "CSV, JSON or Parquet": ("t5prep.reading.columns:read", "Arrow reads the file"),
-    "template": ("t5prep.prepare.block_tokenizer:BlockExamples.__call__", "copy the texts"),
+    "template": ("t5prep.preparation.block_tokenizer:BlockExamples.__call__", "copy the texts"),
     "encode": ("t5prep.tokens.tokenizer:Tokenizer.encode_block", "SentencePiece encodes the texts"),
     "cut": ("t5prep.tokens.featurizer:Featurizer.__call__", "copy the ids"),
-    "table of features": ("t5prep.prepare.block_tokenizer:BlockTokenizer.features", "copy the ids"),
-    "name for the cache": ("t5prep.prepare.token_cache:TokenCache.name_of", "copy the file"),
-    "keep for the next run": ("t5prep.prepare.token_cache:TokenCache.keep", "copy the ids"),
-    "place": ("t5prep.prepare.sort_blocks:BlockSorter.places", ""),
-    "sort": ("t5prep.prepare.sort_blocks:BlockSorter.__call__", "copy the sorted rows"),
+    "table of features": ("t5prep.preparation.block_tokenizer:BlockTokenizer.features", "copy the ids"),
+    "name for the cache": ("t5prep.preparation.token_cache:TokenCache.name_of", "copy the file"),
+    "keep for the next run": ("t5prep.preparation.token_cache:TokenCache.keep", "copy the ids"),
+    "place": ("t5prep.preparation.sort_blocks:BlockSorter.places", ""),
+    "sort": ("t5prep.preparation.sort_blocks:BlockSorter.__call__", "copy the sorted rows"),
     "spool": ("t5prep.io.atomic_files:write_scratch", "copy the sorted rows"),
-    "merge": ("t5prep.prepare.shards:_different", "copy the sorted rows"),
-    "columns of records": ("t5prep.prepare.spills:Rows.columns", "copy the sorted rows"),
-    "frame, with checksums": ("t5prep.prepare.records:Frame.__call__", "CRC-32C of the records"),
-    "count and write": ("t5prep.prepare.shards:write", "copy the records"),
+    "merge": ("t5prep.preparation.shards:_different", "copy the sorted rows"),
+    "columns of records": ("t5prep.preparation.spills:Rows.columns", "copy the sorted rows"),
+    "frame, with checksums": ("t5prep.preparation.records:Frame.__call__", "CRC-32C of the records"),
+    "count and write": ("t5prep.preparation.shards:write", "copy the records"),
     "hash of shards": ("", "SHA-256 of the records"),
     "hash of the source": ("t5prep.sources:checksum", "SHA-256 of the file"),
 }
@@ -110,7 +110,7 @@ def _watched() -> Stopwatch:
             update=stopwatch.watch("hash of shards", own.update), hexdigest=own.hexdigest, digest=own.digest
         )
 
-    importlib.import_module("t5prep.prepare.shards").hashlib = SimpleNamespace(sha256=sha256)
+    importlib.import_module("t5prep.preparation.shards").hashlib = SimpleNamespace(sha256=sha256)
     return stopwatch
 
 

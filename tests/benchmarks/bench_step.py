@@ -32,13 +32,13 @@ def draw_batch() -> dict[str, np.ndarray]:
 
 
 def tensorflow_step():
-    from t5prep.train.model.architecture import ModelConfig
-    from t5prep.train.model.weights import random_weights
-    from t5prep.train.runtime.compiling import compile_now
-    from t5prep.train.runtime.devices import open_layout
-    from t5prep.train.runtime.programs import step_program
-    from t5prep.train.runtime.state import Variables, begin, put_rows
-    from t5prep.train.settings.config import TrainConfig
+    from t5prep.training.model.architecture import ModelConfig
+    from t5prep.training.model.weights import random_weights
+    from t5prep.training.runtime.compiling import compile_now
+    from t5prep.training.runtime.devices import open_layout
+    from t5prep.training.runtime.programs import step_program
+    from t5prep.training.runtime.state import Variables, begin, put_rows
+    from t5prep.training.settings.config import TrainConfig
 
     shape, layout = ModelConfig.from_json({"model_type": "t5", **SHAPE}), open_layout()
     config = TrainConfig(batch=ROWS, optimizer="adamw", dropout=0.1, z_loss=0.0)

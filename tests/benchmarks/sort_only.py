@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from pipelines import steps
-from t5prep.prepare import placement, spills
-from t5prep.prepare.block_tokenizer import TokenizedBlock
-from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
-from t5prep.prepare.spills import ENTRY, Columns, Spill
+from t5prep.preparation import placement, spills
+from t5prep.preparation.block_tokenizer import TokenizedBlock
+from t5prep.preparation.sort_blocks import BlockTotals, SortedBlock
+from t5prep.preparation.spills import ENTRY, Columns, Spill
 from t5prep.reading.blocks import Block
 from t5prep.tokens.ragged import Names, Ragged
 

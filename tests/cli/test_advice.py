@@ -95,37 +95,37 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "t5prep/reading/columns.py": ("filter", "tokenizer check", "tokenizer train"),
     "t5prep/sources": READERS,
     "t5prep/sources/split_names.py": ("prepare",),
-    "t5prep/prepare": ("prepare",),
-    "t5prep/prepare/row_life.py": ("why",),
+    "t5prep/preparation": ("prepare",),
+    "t5prep/preparation/row_life.py": ("why",),
     "t5prep/dataset/settings.py": ("prepare",),
     "t5prep/dataset/upload.py": ("upload",),
     "t5prep/dataset/table.py": ("table",),
     "t5prep/tasks/filters": ("prepare", "filter"),
     "t5prep/tasks/corpora/text2text.py": ("prepare text2text",),
-    "t5prep/train/embed": ("embed",),
-    "t5prep/train/predict/rows.py": ("predict", "embed"),
-    "t5prep/train/predict/files.py": ("predict",),
-    "t5prep/train/predict/predictions.py": ("predict",),
-    "t5prep/train/model/generation.py": ("predict", "eval"),
-    "t5prep/train/publish/export.py": ("export",),
-    "t5prep/train/settings": ("train",),
-    "t5prep/train/step": ("train", "plan"),
-    "t5prep/train/trainer.py": ("train",),
+    "t5prep/training/embed": ("embed",),
+    "t5prep/training/predict/rows.py": ("predict", "embed"),
+    "t5prep/training/predict/files.py": ("predict",),
+    "t5prep/training/predict/predictions.py": ("predict",),
+    "t5prep/training/model/generation.py": ("predict", "eval"),
+    "t5prep/training/publish/export.py": ("export",),
+    "t5prep/training/settings": ("train",),
+    "t5prep/training/step": ("train", "plan"),
+    "t5prep/training/trainer.py": ("train",),
     "pipelines/train_tokenizer.py": ("tokenizer train",),
     "pipelines/prepare.py": ("prepare",),
     "pipelines/estimates.py": ("prepare",),
 }
 # Options that a sentence names with the command that has them, or with another program.
 NAMED_WITH_THEIR_OWNER = {
-    "t5prep/prepare/earlier_datasets.py": {"--dedup-against"},
+    "t5prep/preparation/earlier_datasets.py": {"--dedup-against"},
     # `prepare` changed the run's texts by --filter; `embed` gives an option of its own in place of --as-text.
-    "t5prep/train/predict/rows.py": {"--filter", "--as-text"},
-    "t5prep/train/model/generation.py": {"--answers"},  # of `predict` alone
+    "t5prep/training/predict/rows.py": {"--filter", "--as-text"},
+    "t5prep/training/model/generation.py": {"--answers"},  # of `predict` alone
     **{
         key: {"--filter"} for key in ("t5prep/tasks/filters/chain.py", "t5prep/tasks/filters/rules.py")
     },  # what is judged
-    "t5prep/train/publish/export.py": {"--filter", "--no-deps"},
-    "t5prep/train/step/memory.py": {"--input-length"},
+    "t5prep/training/publish/export.py": {"--filter", "--no-deps"},
+    "t5prep/training/step/memory.py": {"--input-length"},
     # With prepare one says what each file is; the other commands have one split to choose.
     "t5prep/reading/source_files.py": {"--skip-files", "--split-files", "--split"},
     # Of several sources, of pairs of files, and of files without an ending: only `prepare` has them.

@@ -45,11 +45,11 @@ NAMES |= {"RUN/eval.json": "runs/sample/eval.json", "USER/NAME": "me/model", "da
 SHORT = {"tokenizer train": ["--vocab-size", "300"], "eval": ["--limit", "4"], "predict": ["--max-length", "3"]}
 # The others, and why they are not run here.
 ELSEWHERE = {
-    "plan": "the TPU compiler takes minutes: tests/plan",
+    "plan": "the TPU compiler takes minutes: tests/planning",
     "train": "a whole training: tests/test_readme.py",
     "doctor": "a TPU and a bucket: tests/cli/test_doctor.py",
-    "why": "a row's id: tests/prepare/test_row_life.py",
-    "embed": "a T5-XXL on a TPU: tests/train/embed",
+    "why": "a row's id: tests/preparation/test_row_life.py",
+    "embed": "a T5-XXL on a TPU: tests/training/embed",
 }
 
 

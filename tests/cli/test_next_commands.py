@@ -8,9 +8,9 @@ from click.testing import CliRunner
 import t5prep
 from t5prep import cli
 from t5prep.io import store
-from t5prep.train.evaluate import metrics
-from t5prep.train.publish import export
-from t5prep.train.run import run
+from t5prep.training.evaluate import metrics
+from t5prep.training.publish import export
+from t5prep.training.run import run
 
 
 def _next(*arguments: str) -> str:

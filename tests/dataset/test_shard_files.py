@@ -13,8 +13,8 @@ from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError
 from t5prep.io import paths
-from t5prep.prepare import memory_budget
-from t5prep.prepare.memory_budget import Budget
+from t5prep.preparation import memory_budget
+from t5prep.preparation.memory_budget import Budget
 
 SPLITS = {"train": 0.8, "validation": 0.2}
 

@@ -27,7 +27,7 @@ from t5prep.cli import main
 from t5prep.dataset import manifest, shard_files, table, verify
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, OutputError, UsageError
-from t5prep.prepare.row_life import Lives
+from t5prep.preparation.row_life import Lives
 from t5prep.sources import sample
 from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines

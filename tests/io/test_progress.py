@@ -11,9 +11,9 @@ from pipelines.local import LocalProgress
 from t5prep.dataset.shard_files import Shard
 from t5prep.io import progress
 from t5prep.io.progress import Progress
-from t5prep.prepare.shards import ShardSpec, ShardTotals, WrittenShard
-from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
-from t5prep.prepare.spills import Spill
+from t5prep.preparation.shards import ShardSpec, ShardTotals, WrittenShard
+from t5prep.preparation.sort_blocks import BlockTotals, SortedBlock
+from t5prep.preparation.spills import Spill
 from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile

@@ -6,7 +6,7 @@ import pytest
 from preparing import bytes_of, prepared, rejected
 
 from t5prep.errors import SourceError, T5prepError, UsageError
-from t5prep.prepare import evaluation_sets
+from t5prep.preparation import evaluation_sets
 
 CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}
 WORDS = [f"word{i}" for i in range(900)]

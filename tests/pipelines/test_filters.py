@@ -8,7 +8,7 @@ from pipelines import steps
 from pipelines.steps import PrepareBlock, scan
 from t5prep import sources
 from t5prep.errors import UsageError
-from t5prep.prepare import task_settings
+from t5prep.preparation import task_settings
 from t5prep.reading.blocks import Block
 from t5prep.tasks import registry
 from t5prep.tasks.filters import rules

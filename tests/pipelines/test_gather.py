@@ -18,9 +18,9 @@ from pipelines.local import Gathering
 from t5prep.dataset import manifest, rejected_rows
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError
-from t5prep.prepare import memory_budget, shards
-from t5prep.prepare import shards as spill_pieces
-from t5prep.prepare.memory_budget import Budget
+from t5prep.preparation import memory_budget, shards
+from t5prep.preparation import shards as spill_pieces
+from t5prep.preparation.memory_budget import Budget
 from t5prep.sources import sample
 
 SAMPLE = sample.tokenizer_path()

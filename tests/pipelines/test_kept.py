@@ -12,8 +12,8 @@ from pipelines import prepare as preparing
 from pipelines.kept import Kept, store
 from t5prep.dataset import shard_files
 from t5prep.errors import OutputError, T5prepError
-from t5prep.prepare import output_folder
-from t5prep.prepare.spills import Spill
+from t5prep.preparation import output_folder
+from t5prep.preparation.spills import Spill
 from t5prep.sources import sample
 
 CHOICES: dict[str, Any] = {"tokenizer": sample.tokenizer_path(), "shards": 3, "input_length": 32, "runner": "prism"}

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by 
 from preparing import bytes_of, prepared, questions, write_csv
 
 from pipelines import prepare as preparing
-from t5prep.prepare import output_folder
-from t5prep.prepare import shards as spill_pieces
-from t5prep.prepare.memory_budget import Budget
+from t5prep.preparation import output_folder
+from t5prep.preparation import shards as spill_pieces
+from t5prep.preparation.memory_budget import Budget
 from t5prep.sources import sample
 
 # About 60 blocks, and so many shards.

@@ -24,8 +24,8 @@ from preparing import bytes_of, prepared
 
 from pipelines import local, pool
 from t5prep.dataset.verify import verify
-from t5prep.prepare import memory_budget
-from t5prep.prepare.near_duplicates import clusters
+from t5prep.preparation import memory_budget
+from t5prep.preparation.near_duplicates import clusters
 from t5prep.sources import sample
 
 ROWS_A_BLOCK = 2

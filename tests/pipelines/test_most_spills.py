@@ -7,7 +7,7 @@ from preparing import prepared, questions, write_csv
 
 from pipelines import local
 from pipelines.local import FEW_SPILLS, MOST_SPILLS, SLICE_BYTES
-from t5prep.prepare import shards
+from t5prep.preparation import shards
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from preparing import by_id, prepared, rejected
 from t5prep import sources
 from t5prep.dataset.rejected_rows import Rows
 from t5prep.dataset.verify import verify
-from t5prep.prepare import memory_budget
+from t5prep.preparation import memory_budget
 from t5prep.reading import blocks
 from t5prep.sources import sample
 

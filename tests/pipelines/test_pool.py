@@ -25,8 +25,8 @@ from pipelines import engines, estimates, pool
 from pipelines import prepare as preparing
 from pipelines.local import LocalProgress, in_runs
 from t5prep.errors import OutputError, T5prepError, UsageError
-from t5prep.prepare import shards
-from t5prep.prepare.shards import ShardSpec
+from t5prep.preparation import shards
+from t5prep.preparation.shards import ShardSpec
 from t5prep.reading import blocks
 from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format

@@ -18,7 +18,7 @@ import t5prep
 from pipelines import prepare as preparing
 from t5prep.cli import main
 from t5prep.errors import UsageError
-from t5prep.prepare import task_settings
+from t5prep.preparation import task_settings
 from t5prep.tasks.registry import Definition
 
 ROWS = [{"text": f"a text number {i}", "label": ["good", "bad"][i % 2]} for i in range(40)]

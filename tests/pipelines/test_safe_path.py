@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from t5prep.cli import _checks
-from t5prep.plan import compiled
+from t5prep.planning import compiled
 
 # Modules that Python and its libraries import when a process starts, and the package itself.
 NAMES = ("random", "csv", "json", "signal", "threading", "pipelines/__init__", "t5prep/__init__", "numpy/__init__")

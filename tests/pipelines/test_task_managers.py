@@ -17,7 +17,7 @@ from preparing import bytes_of, prepared, questions, write_csv
 from servers.flink import cluster
 
 from pipelines import prepare as preparing
-from t5prep.prepare.memory_budget import Budget
+from t5prep.preparation.memory_budget import Budget
 from t5prep.sources import sample
 
 ROWS = 2400

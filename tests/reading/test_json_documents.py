@@ -9,7 +9,7 @@ import pytest
 from preparing import by_id, prepared, rejected
 
 from t5prep.errors import SourceError, UsageError
-from t5prep.prepare import task_settings
+from t5prep.preparation import task_settings
 from t5prep.reading import blocks, formats, json_documents
 from t5prep.sources import sample
 from t5prep.sources.local import resolve

@@ -24,8 +24,8 @@ from preparing import byt5
 
 from t5prep import sources
 from t5prep.errors import T5prepError
-from t5prep.prepare import row_limit, task_settings
-from t5prep.prepare.block_tokenizer import BlockExamples
+from t5prep.preparation import row_limit, task_settings
+from t5prep.preparation.block_tokenizer import BlockExamples
 from t5prep.tasks import example_table, registry
 from t5prep.tasks.example import Example
 from t5prep.tokens import loading

@@ -10,14 +10,14 @@ from click.testing import CliRunner
 
 from t5prep import cli
 from t5prep.errors import OutputError
-from t5prep.plan import interface, report
-from t5prep.plan.chips import GIB, parse
-from t5prep.plan.compiled import Compiled
-from t5prep.plan.interface import Plan
-from t5prep.plan.models import MODELS
-from t5prep.plan.question import Answer, Question
+from t5prep.planning import interface, report
+from t5prep.planning.chips import GIB, parse
+from t5prep.planning.compiled import Compiled
+from t5prep.planning.interface import Plan
+from t5prep.planning.models import MODELS
+from t5prep.planning.question import Answer, Question
 from t5prep.report import plan as page
-from t5prep.train.settings.config import TrainConfig
+from t5prep.training.settings.config import TrainConfig
 
 OPERATIONS = {"gradient: einsum": 600_000, "einsum": 300_000, **{f"kind {n}": 10_000 - n for n in range(14)}}
 

@@ -16,15 +16,15 @@ from t5prep import report
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
 from t5prep.report import training
-from t5prep.train.model.architecture import ModelConfig
-from t5prep.train.settings import config
+from t5prep.training.model.architecture import ModelConfig
+from t5prep.training.settings import config
 
 EVIL = "<script>alert('x')</script>"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a run leaves (t5prep.train.run.run), without training one."""
+    """What a run leaves (t5prep.training.run.run), without training one."""
     folder = tmp_path_factory.mktemp("run")
     write_csv(folder / "rows.csv", questions(20))
     made = prepared(folder / "rows.csv", folder / "data", tokenizer="sample:", input_length=64)
@@ -244,6 +244,6 @@ def test_a_browser_draws_it_and_says_nothing(run: Path, tmp_path: Path) -> None:
 
 def test_pages_and_questions_to_plan_need_no_tensorflow() -> None:
     """`make prep` writes a page in an environment that has none."""
-    code = "import sys; sys.modules['tensorflow'] = None; import t5prep.report.training, t5prep.plan.question"
+    code = "import sys; sys.modules['tensorflow'] = None; import t5prep.report.training, t5prep.planning.question"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

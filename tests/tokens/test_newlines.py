@@ -16,7 +16,7 @@ from t5prep.dataset import inspect_records, manifest
 from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OutputError, Reject, UsageError
-from t5prep.prepare import task_settings
+from t5prep.preparation import task_settings
 from t5prep.sources import sample
 from t5prep.tasks import registry
 from t5prep.tasks.example import EOS, Example, Protected

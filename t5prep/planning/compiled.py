@@ -1,0 +1,161 @@
+"""Compile a program with the real TPU compiler, in a process of its own, and read what it says."""
+
+import base64
+import dataclasses
+import importlib.metadata
+import importlib.util
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from t5prep.errors import T5prepError, UsageError
+from t5prep.io import atomic_files, byte_sizes
+from t5prep.io.installation import install_command
+from t5prep.planning.chips import GIB, Chip
+from t5prep.planning.compiler import ENVIRONMENT
+
+_OUT_OF_MEMORY = re.compile(r"total memory required for HLO temporaries \(([\d.]+)([KMGT]?)\)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """The compiler's figures for one program on one device. Bytes are in HBM, with the padding of its layout.
+
+    `hbm_bytes` is the peak: arguments + outputs - what outputs reuse of the arguments + temporaries + the program
+    itself. When `fits` is false it is the compiler's own figure and the other figures are 0. With `loops`, FLOPs and
+    accessed bytes count the body of each loop only once; cycles count every iteration. `unread`: the sentence that says why
+    the cycles are not known, which are then 0.
+    """
+
+    fits: bool
+    hbm_bytes: int
+    argument_bytes: int = 0
+    temp_bytes: int = 0
+    program_bytes: int = 0
+    flops: int = 0
+    accessed_bytes: int = 0
+    estimated_cycles: int = 0
+    exchanged_bytes: int = 0
+    unread: str = ""
+    loops: bool = False
+    by_operation: dict[str, int] = dataclasses.field(default_factory=dict)
+    weight_bytes: int = 0
+    slot_bytes: int = 0
+    saved: str = ""
+    digest: str = ""
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def room_of(answer: Compiled, chip: Chip) -> str:
+    """Return in words how much of a device's memory a program needs."""
+    return f"{answer.hbm_bytes / GIB:.2f} GiB of the {chip.hbm_bytes / GIB:.2f} GiB that a program may use"
+
+
+def time_of(answer: Compiled, chip: Chip) -> str:
+    """Return in words how long the compiler thinks that one run of a program takes."""
+    cycles = answer.estimated_cycles
+    return f"{cycles / chip.clock_hz * 1e3:.1f} ms estimated ({cycles / 1e6:.1f} M cycles at {chip.clock_hz / 1e9:.2f} GHz)"
+
+
+def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Compiled:
+    """Compile a serialized HloModuleProto for one device of a chip; `keep` is a file that gets the compiled text.
+
+    Raises UsageError when the `plan` extra is missing or libtpu does not know the chip's topology, T5prepError when the
+    module cannot be compiled for another reason than memory.
+    """
+    return compile_for({"module": base64.b64encode(module).decode(), "keep": str(keep or "")}, chip=chip, devices=1)
+
+
+def planned_memory(step: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
+    """Plan the memory of a step of `train` without generating its code, which takes nearly all of a compilation's time.
+
+    Of the figures `fits` and `temp_bytes` are right; if it does not fit, `hbm_bytes`. Raises as `compile_module`.
+    """
+    with atomic_files.temporary_folder() as dump:
+        return compile_for({"step": step, "dump": dump}, chip=chip, devices=devices)
+
+
+def compile_for(asked: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
+    """Compile what is `asked` (see `compiler`) for all devices of a TPU. Raises as `compile_module`."""
+    made_by, topology = versions(), topology_of(chip, devices=devices)
+    answer = _run(asked, topology=topology, devices=devices)
+    return _read(answer | {"versions": made_by}, chip=chip, topology=topology)
+
+
+def topology_of(chip: Chip, *, devices: int) -> str:
+    """Return libtpu's name for a slice of at least this many devices.
+
+    >>> from t5prep.planning.chips import CHIPS
+    >>> topology_of(CHIPS["v5e"], devices=8), topology_of(CHIPS["v3"], devices=8), topology_of(CHIPS["v4"], devices=16)
+    ('v5e:2x4', 'v3:2x2', 'v4:2x2x2')
+    """
+    chips = -(-devices // chip.devices_per_chip)
+    sides = [int(side) for side in chip.topology.split(":")[1].split("x")]
+    while math.prod(sides) < chips:
+        # Double the last of the shortest sides: 1x1, 1x2, 2x2, 2x4; 2x2x1, 2x2x2, 2x2x4.
+        shortest = max(i for i, side in enumerate(sides) if side == min(sides))
+        sides[shortest] *= 2
+    return f"{chip.topology.split(':')[0]}:{'x'.join(map(str, sides))}"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that decide a compilation. Raises UsageError when the `plan` extra is not installed."""
+    if not (importlib.util.find_spec("jax") and importlib.util.find_spec("libtpu")):
+        raise UsageError(
+            f"The TPU compiler (jax and libtpu; no TPU is needed) is not installed: {install_command('train', 'plan')}"
+        )
+    return {name: importlib.metadata.version(name) for name in ("jax", "libtpu")}
+
+
+def _run(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any]:
+    command = [sys.executable, "-P", "-m", "t5prep.planning.compiler", topology, str(devices)]
+    home = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    # The compiler only describes the topology and needs no TPU: one that is in use on this machine must not stop it.
+    environment = {
+        **os.environ,
+        **ENVIRONMENT,
+        "CUDA_VISIBLE_DEVICES": "",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        "TF_USE_LEGACY_KERAS": "1",  # TensorFlow starts without Keras, as in `t5prep.cli`
+        "PYTHONPATH": path,
+    }
+    done = subprocess.run(command, input=json.dumps(asked).encode(), capture_output=True, env=environment, check=False)
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        raise T5prepError(
+            f"The TPU compiler ended without an answer (exit {done.returncode}: {last[:300]}). It needs some gigabytes of memory; "
+            "try a smaller --batch, or a machine with more."
+        ) from None
+    return answer
+
+
+def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
+    if error := answer.pop("error", ""):
+        if needed := _OUT_OF_MEMORY.search(error):
+            return Compiled(fits=False, hbm_bytes=byte_sizes.of_compiler(needed[1], needed[2]), **answer)
+        if "RESOURCE_EXHAUSTED" in error:
+            raise T5prepError(
+                f"The step does not fit {chip.name}, and libtpu {versions()['libtpu']} says in words that t5prep cannot read how "
+                f"much memory it needs: {_first(error)}."
+            )
+        if "Invalid TPU external name" in error or "topology" in error.lower():
+            raise UsageError(
+                f'libtpu {versions()["libtpu"]} does not know the topology "{topology}" ({_first(error)}): choose another --tpu.'
+            )
+        raise T5prepError(f"The step does not compile for {chip.name}: {_first(error)}.")
+    if "argument_bytes" not in answer:  # it was asked for the temporaries alone
+        return Compiled(fits=True, hbm_bytes=answer["temp_bytes"], **answer)
+    peak = answer["argument_bytes"] + answer.pop("output_bytes") - answer.pop("alias_bytes")
+    return Compiled(fits=True, hbm_bytes=peak + answer["temp_bytes"] + answer["program_bytes"], **answer)
+
+
+def _first(error: str) -> str:
+    return " ".join(error.split("\n")[0].split())[:300]

@@ -1,0 +1,296 @@
+"""Run the TPU compiler in a separate process: `python -m t5prep.planning.compiler TOPOLOGY DEVICES < asked.json`.
+
+libtpu reads its settings from the environment when it is loaded, may end the process, and uses gigabytes of memory; so
+it never runs inside the program that asks.
+
+What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), or {"module": base64}, a serialized
+HloModuleProto for one device; and "keep", a file for the compiled text, "save", a run's directory for whose start the
+executable is kept (`compiling.place_of`), "dump", an empty folder, where the memory of a step alone is asked: the compiler
+writes there what it has planned, and is stopped before it generates code, which takes nearly all of its time.
+
+It prints one JSON object: memory in bytes, FLOPs, bytes, estimated cycles; or `error`, the compiler's own words.
+
+Each scheduled instruction of the program that it makes has `"estimated_cycles":"N"` and the name of the TensorFlow operation it
+came from. A step takes the sum over the entry computation. The body of a loop counts once for each iteration, for loops that
+count from 0 to a constant, as those of TensorFlow and jax do. The estimate is for one device that never waits for its host.
+"""
+
+import base64
+import collections
+import importlib.metadata
+import json
+import math
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+# A line of XLA's buffer assignment: the temporaries of the whole program in HBM. Other memories have a `color`.
+_TEMPORARIES = re.compile(r"allocation \d+: size (\d+), page \d+, preallocated-temp:")
+# What is said instead of a time if no instruction has the number.
+UNREAD = "libtpu {} writes no estimated cycles that t5prep can read into its programs; memory and FLOPs are known"
+
+_HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\([^\n]*\) -> [^\n]*)?\{$")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_LOOP = re.compile(r"\bwhile\(.*\bcondition=%?([\w.\-]+), body=%?([\w.\-]+)")
+_BOUND = re.compile(r" = [su](?:32|64)\[\]\S* constant\((\d+)\)")
+_CALL = re.compile(r"\b(?:call|conditional)\(.*\b(?:to_apply|branch_computations|true_computation)=\{?%?([\w.\-]+)")
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
+_COLLECTIVE = re.compile(r" (?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(")
+_SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
+_BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "f64": 8}
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
+# Without these, libtpu asks Google's metadata server which machine this is. What a user tells the compiler of another
+# platform ends libtpu's process where it knows no such flag; its own are in LIBTPU_INIT_ARGS.
+ENVIRONMENT = {
+    "XLA_FLAGS": "",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_WORKER_ID": "0",
+    "JAX_PLATFORMS": "cpu",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "TPU_STDERR_LOG_LEVEL": "3",
+}
+
+
+def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any]:
+    """Compile in this process, whose environment must hold ENVIRONMENT, and return the compiler's answer."""
+    from jax.experimental import topologies
+
+    state: dict[str, int] = {}
+    try:
+        described = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:devices]
+        program, state = step_of(asked["step"], described) if "step" in asked else module_of(asked["module"], described)
+        executable = program.lowered.compile()
+    except Exception as error:  # jaxlib raises several classes, its own and MLIR's; only the message matters
+        return state | {"error": str(error)}
+    said = state | read(executable)
+    if keep := asked.get("keep"):
+        Path(keep).write_text(executable.as_text())
+    if save := asked.get("save"):
+        from t5prep.training.runtime import compiling
+
+        said["saved"] = compiling.save(executable, program, compiling.place_of(save))
+        said["digest"] = program.digest
+    return said
+
+
+def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, int]]:
+    """Return the program of a training step, and the bytes of weights (with copies) and of slots on a device.
+
+    asked: `shape`, `settings` and `padding` as dicts, `input_length`, `target_length`, `packed`, `shard`. With `embed` the
+    program is that of `t5prep embed`, which has no slots.
+    """
+    from t5prep.training.embed import vectors
+    from t5prep.training.model.architecture import config_of
+    from t5prep.training.runtime.layout import arrange
+    from t5prep.training.runtime.programs import step_program
+    from t5prep.training.settings.config import TrainConfig
+    from t5prep.training.settings.padding import Padding
+
+    shape, settings = config_of(asked["shape"]), TrainConfig(**asked["settings"])
+    layout = arrange(devices, shard=asked["shard"])
+    if asked["embed"]:
+        dtype = "bfloat16" if settings.dtype == "auto" else settings.dtype
+        output = vectors.Output(dtype=dtype)
+        program = vectors.program_of(shape, output, rows=settings.batch, length=asked["input_length"], layout=layout)
+        return program, {"weight_bytes": _on_a_device(program.arguments[0]), "slot_bytes": 0}
+    made = step_program(
+        shape,
+        settings,
+        layout=layout,
+        input_length=asked["input_length"],
+        target_length=asked["target_length"],
+        packed=asked["packed"],
+        padding=Padding(**asked["padding"]),
+    )
+    weights, slots, _, copies, *_ = made.program.arguments
+    return made.program, {"weight_bytes": _on_a_device((weights, copies)), "slot_bytes": _on_a_device(slots)}
+
+
+def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:
+    """Return a serialized HloModuleProto, base64, as a program for the first device."""
+    import jax
+
+    from t5prep.training.runtime.layout import arrange
+    from t5prep.training.runtime.lowering import embed
+    from t5prep.training.runtime.programs import Program
+
+    program, layout = embed(base64.b64decode(encoded), platform="tpu"), arrange(devices[:1])
+    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=layout.everywhere) for one in program.in_avals]
+    return Program("module", layout, program.call, tuple(shapes), layout.everywhere), {}
+
+
+def read(executable: Any) -> dict[str, Any]:
+    """Return the figures of a compiled program."""
+    text, memory, cost = executable.as_text(), executable.memory_analysis(), executable.cost_analysis()
+    cycles = estimated_cycles(text)
+    return {
+        "argument_bytes": memory.argument_size_in_bytes,
+        "output_bytes": memory.output_size_in_bytes,
+        "alias_bytes": memory.alias_size_in_bytes,
+        "temp_bytes": memory.temp_size_in_bytes,
+        "program_bytes": memory.generated_code_size_in_bytes,
+        "flops": int(cost.get("flops", 0)),
+        "accessed_bytes": int(cost.get("bytes accessed", 0)),
+        "estimated_cycles": cycles,
+        "unread": "" if cycles else UNREAD.format(importlib.metadata.version("libtpu")),
+        "exchanged_bytes": exchanged_bytes(text),
+        "loops": _LOOP.search(text) is not None,  # except for cycles, the figures count the body of a loop once
+        "by_operation": by_operation(text),
+    }
+
+
+def _on_a_device(arguments: Any) -> int:
+    import jax
+
+    return sum(
+        math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in jax.tree.leaves(arguments)
+    )
+
+
+def planned_temporaries(dump: Path) -> int | None:
+    """Return the bytes of temporaries that the compiler has planned, or None as long as its dump does not say them.
+
+    A compiler that says them in other words is left to come to its end, where jax has them from its own analysis.
+    """
+    if not list(dump.glob("*.after_optimizations.txt")):  # the next file that it writes
+        return None
+    (plan,) = dump.glob("*.after_optimizations-buffer-assignment.txt")
+    with plan.open() as lines:
+        sizes = [_TEMPORARIES.match(line) for line in lines]
+    return sum(int(size[1]) for size in sizes if size) if any(sizes) else None
+
+
+def _answer_early(dump: Path, out: int) -> None:
+    """Write the temporaries as the answer, and end this process, as soon as they are planned."""
+    while (temporaries := planned_temporaries(dump)) is None:
+        time.sleep(0.2)
+    os.write(out, json.dumps({"temp_bytes": temporaries}).encode())
+    os._exit(0)
+
+
+def estimated_cycles(text: str) -> int:
+    """Return the cycles of one run of a compiled module, as the compiler estimates them.
+
+    >>> estimated_cycles('''ENTRY %main (p: f32[8]) -> f32[8] {
+    ...   %a = f32[8]{0} fusion(%p), backend_config={"estimated_cycles":"40"}
+    ...   ROOT %b = f32[8]{0} add(%a, %a), backend_config={"estimated_cycles":"2"}
+    ... }''')
+    42
+    """
+    return sum(cycles for cycles, _, _ in instructions(text))
+
+
+def exchanged_bytes(text: str) -> int:
+    """Return the bytes that devices get from each other in one run of a module; the compiler estimates no cycles for it.
+
+    >>> exchanged_bytes('''ENTRY %main (p: f32[8]) -> f32[8] {
+    ...   %all-reduce.7 = (f32[8,2]{1,0:T(8,128)}, bf16[4]{0}) all-reduce(%p, %q), replica_groups={{0,1}}
+    ...   ROOT %b = f32[8]{0} add(%a, %a), backend_config={"estimated_cycles":"2"}
+    ... }''')
+    72
+    """
+    return sum(times * _size(line) for times, line in _executed(text) if _COLLECTIVE.search(line))
+
+
+def by_operation(text: str) -> dict[str, int]:
+    """Return the cycles summed over operations of one kind, the most expensive first."""
+    total: collections.Counter[str] = collections.Counter()
+    for cycles, _, operation in instructions(text):
+        total[kind_of(operation)] += cycles
+    return dict(total.most_common())
+
+
+def kind_of(operation: str) -> str:
+    """Return what an operation is, from the name that TensorFlow and XLA gave it, without its number and where it stands.
+
+    >>> kind_of("jit(train_step)/einsum_12"), kind_of("jit(step)/gradient_tape/einsum_3/Einsum_1"), kind_of("")
+    ('einsum', 'gradient: einsum', 'without a name')
+    """
+    parts = [part for part in operation.split("/") if part]
+    if not parts:
+        return "without a name"
+    kind = re.sub(r"_\d+$", "", parts[-1]).lower()
+    return f"gradient: {kind}" if "gradient_tape" in parts else kind
+
+
+def instructions(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield (cycles, name, operation) of each instruction in one run of the entry computation.
+
+    Cycles in a loop are multiplied by its iterations.
+    """
+    for times, line in _executed(text):
+        if cycles := _CYCLES.search(line):
+            instruction, operation = _INSTRUCTION.match(line), _OP_NAME.search(line)
+            yield (
+                times * int(cycles[1]),
+                instruction[1] if instruction else "?",
+                operation[1] if operation else "",
+            )
+
+
+def _executed(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line that one run of the entry computation executes, and how often it does."""
+    computations, entry = _split(text)
+
+    def walk(name: str, times: int) -> Iterator[tuple[int, str]]:
+        for line in computations.get(name, ()):
+            if loop := _LOOP.search(line):
+                bounds = [int(bound[1]) for part in computations.get(loop[1], ()) if (bound := _BOUND.search(part))]
+                yield from walk(loop[2], times * max(bounds, default=1))
+            elif call := _CALL.search(line):
+                yield from walk(call[1], times)
+            else:
+                yield times, line
+
+    return walk(entry, 1)
+
+
+def _size(line: str) -> int:
+    """Return the bytes of an instruction's result."""
+    result = line.partition(" = ")[2].partition(" all-")[0].partition(" reduce-scatter")[0].partition(" collective")[0]
+    sizes = 0
+    for kind, dimensions in _SHAPE.findall(result):
+        sizes += _BYTES.get(kind, 4) * math.prod(int(one) for one in dimensions.split(",") if one)
+    return sizes
+
+
+def _split(text: str) -> tuple[dict[str, list[str]], str]:
+    """Return the lines of each computation of a module, by name, and the name of the entry computation."""
+    computations: dict[str, list[str]] = {}
+    entry, current = "", None
+    for line in text.splitlines():
+        if current is None:
+            if head := _HEAD.match(line):
+                current = computations[head[2]] = []
+                entry = head[2] if head[1] else entry
+        elif line == "}":
+            current = None
+        else:
+            current.append(line)
+    return computations, entry
+
+
+def main() -> None:
+    """Read the request from stdin, and write the answer to stdout."""
+    os.environ.update(ENVIRONMENT)
+    topology, devices = sys.argv[1:]
+    asked = json.load(sys.stdin)
+    out = os.dup(1)
+    os.dup2(2, 1)  # libraries print to stdout, which is for the answer only: send theirs to stderr
+    if dump := asked.get("dump"):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={dump}"
+        threading.Thread(target=_answer_early, args=(Path(dump), out), daemon=True).start()
+    answer = compile_here(asked, topology=topology, devices=int(devices))
+    os.write(out, json.dumps(answer).encode())
+
+
+if __name__ == "__main__":
+    main()

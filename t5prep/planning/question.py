@@ -1,0 +1,242 @@
+"""Ask the compiler one question: this model, with these settings, on this TPU; keep the answer in the cache."""
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from t5prep.errors import UsageError
+from t5prep.io import store
+from t5prep.io.installation import install_command
+from t5prep.planning import compiled
+from t5prep.planning.chips import Tpu
+from t5prep.planning.compiled import Compiled
+from t5prep.training.model.architecture import Config, training_flops, with_classes
+from t5prep.training.model.switches import turned_off
+from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.settings import config
+from t5prep.training.settings.config import FREE, TrainConfig
+from t5prep.training.settings.padding import Padding
+
+# Settings of a run that do not change the program of its step.
+NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {
+    *("batch", "epochs", "metric", "model", "split", "steps", "weights"),
+    *("rates", "temperature", "cap", "buckets"),
+}
+NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A training that is asked about: `settings.batch` rows a step over all devices of the TPU, in static shapes.
+
+    `padding` is that of the dataset; None if it is not known. `memory_alone`: asks what `compiled.planned_memory` says.
+    `embed`: not a training is asked about but what `t5prep embed` runs, the encoder's forward pass.
+    """
+
+    shape: Config
+    settings: TrainConfig
+    tpu: Tpu
+    input_length: int
+    target_length: int
+    packed: bool = False
+    padding: Padding | None = None
+    memory_alone: bool = False
+    embed: bool = False
+
+    @property
+    def shard(self) -> int:
+        """Return over how many devices a replica of the model is split; 1 for "auto", which is not decided yet."""
+        return 1 if self.settings.shard == "auto" else int(self.settings.shard)
+
+    @property
+    def replicas(self) -> int:
+        """Return how many replicas share the batch."""
+        return max(self.tpu.devices // self.shard, 1)
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows of the batch each replica gets."""
+        return self.settings.batch // self.replicas
+
+    def with_(self, *, rows: int | None = None, lengths: tuple[int, int] | None = None, **settings: Any) -> "Question":
+        """Return the question with other rows on a replica, other lengths, or other settings of training."""
+        if rows is not None:
+            settings["batch"] = rows * self.replicas
+        inputs, targets = lengths or (self.input_length, self.target_length)
+        changed = dataclasses.replace(self.settings, **settings)
+        return dataclasses.replace(self, settings=changed, input_length=inputs, target_length=targets)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The compiler's answer to a question. Its `weight_bytes` and `slot_bytes` are those of one device.
+
+    `extended`: the figures come from models of fewer layers (`extending`).
+    """
+
+    question: Question
+    compiled: Compiled
+    extended: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Check whether the program and all it holds fit in the memory of one device."""
+        return self.compiled.fits
+
+    @property
+    def step_seconds(self) -> float:
+        """Return the compiler's estimate of a step, in seconds at the chip's clock. It is not a measurement."""
+        return self.compiled.estimated_cycles / self.question.tpu.chip.clock_hz
+
+    @property
+    def looped(self) -> bool:
+        """Check whether layers, parts of the batch or rows are a loop, whose body the compiler counts only once."""
+        return self.compiled.loops
+
+    @property
+    def model_flops(self) -> int:
+        """Return by formula the FLOPs of the products for a device's share of the batch, without recomputation."""
+        question = self.question
+        lengths = {"input_length": question.input_length, "target_length": question.target_length}
+        if question.embed:  # a third: there is no backward pass
+            one = training_flops(with_classes(question.shape, ("",)), **lengths) // 3
+        else:
+            one = training_flops(question.shape, **lengths)
+        return one * self.question.rows // self.question.shard
+
+    @property
+    def flops(self) -> int:
+        """Return the FLOPs that the compiler counts; with loops, those by formula, and a third more for remat."""
+        return (
+            self.model_flops * (4 if self.question.settings.remat else 3) // 3 if self.looped else self.compiled.flops
+        )
+
+    @property
+    def share_of_peak(self) -> float:
+        """Return the model FLOPs utilization: `model_flops` over the estimated time, as a share of the chip's peak."""
+        possible = self.step_seconds * self.question.tpu.chip.peak_flops
+        return self.model_flops / possible if possible else 0.0
+
+
+def ask(question: Question, *, save: str = "") -> Answer:
+    """Compile the very step that `train` would run, unless the same was asked before.
+
+    `save`: a run's directory; the executable goes where `train` looks for it (`compiling.place_of`).
+    With shard=auto the answer is the first that fits, or the last.
+    Raises UsageError for a batch that the devices cannot share, and what `compiled.compile_for` raises.
+    """
+    check(question)
+    if question.settings.shard == "auto":
+        for candidate in widths(question):
+            answer = ask(candidate, save=save)
+            if answer.fits:
+                break
+        return answer
+    if not save and (kept := recall(question)):
+        return kept
+    step = {
+        "shape": dataclasses.asdict(question.shape),
+        "settings": dataclasses.asdict(question.settings),
+        "input_length": question.input_length,
+        "target_length": question.target_length,
+        "packed": question.packed,
+        "padding": _padding(question),
+        "shard": question.shard,
+        "embed": question.embed,
+    }
+    if question.memory_alone:
+        said = compiled.planned_memory(step, chip=question.tpu.chip, devices=question.tpu.devices)
+    else:
+        asked = {"step": step, "save": save}
+        said = compiled.compile_for(asked, chip=question.tpu.chip, devices=question.tpu.devices)
+    text = json.dumps(dataclasses.asdict(dataclasses.replace(said, saved="")))
+    _answers().put(_name(question), text.encode())
+    return Answer(question, said)
+
+
+def widths(question: Question) -> Iterator[Question]:
+    """Yield the question with each shard that `auto` tries: 1, 2, 4 and so on, while it divides the devices."""
+    weights = 4 * sum(math.prod(layout.shape) for layout in weight_layouts(question.shape).values())
+    shard = 1
+    while question.tpu.devices % shard == 0:
+        last = question.tpu.devices % (2 * shard) != 0
+        if last or weights / shard < question.tpu.chip.hbm_bytes:  # skip it where not even the weights fit
+            yield question.with_(shard=str(shard))
+        shard *= 2
+
+
+def recall(question: Question) -> Answer | None:
+    """Return the answer if the question was asked before, else None; compile nothing."""
+    if question.settings.shard == "auto":
+        answers = [recall(candidate) for candidate in widths(question)]
+        return next((answer for answer in answers if answer and answer.fits), None)
+    kept = _answers().get(_name(question))
+    return Answer(question, Compiled(**json.loads(kept))) if kept is not None else None
+
+
+def check(question: Question) -> None:
+    """Raise UsageError when the batch cannot be cut into equal parts, or a number is too large for any program."""
+    if question.tpu.devices % question.shard:
+        raise UsageError(
+            f"shard is {question.shard}, and {question.tpu.name} has {question.tpu.devices} devices: choose a divisor."
+        )
+    batch, devices, parts = question.settings.batch, question.replicas, question.settings.accumulate
+    lengths = {"input length": question.input_length, "target length": question.target_length}
+    for what, number in {"batch": batch, **lengths}.items():
+        if number >= 2**31:
+            raise UsageError(f"The {what} is {number:,}, and no program takes more than {2**31 - 1:,}.")
+    if batch < 1 or batch % (devices * parts):
+        unit = devices * parts
+        raise UsageError(
+            f"A batch of {batch} cannot be cut into equal parts for {devices} {'devices' if question.shard == 1 else 'replicas'}"
+            f"{f' and {parts} accumulated parts' if parts > 1 else ''}: try --batch {max(unit, batch // unit * unit)}."
+        )
+
+
+def _answers() -> store.Store:
+    return store.Store(str(store.root() / "plan" / "answers"), ".json")
+
+
+def _name(question: Question) -> str:
+    key = json.dumps([_computes(question), question.tpu.devices, compiled.versions(), _source()], sort_keys=True)
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _computes(question: Question) -> dict[str, Any]:
+    """Return the part of a question that decides the program: not where the data is, nor how often to save."""
+    settings = dataclasses.asdict(question.settings)
+    return {
+        "shape": dataclasses.asdict(question.shape),
+        "settings": {name: value for name, value in settings.items() if name not in NOT_IN_A_PROGRAM},
+        "rows": question.rows,
+        "lengths": [question.input_length, question.target_length, question.packed],
+        "padding": _padding(question),
+        "chip": dataclasses.astuple(question.tpu.chip),
+        "memory_alone": question.memory_alone,
+        "embed": question.embed,
+        "turned_off": turned_off(),
+    }
+
+
+def _padding(question: Question) -> dict[str, Any]:
+    return dataclasses.asdict(question.padding or Padding.of_model(question.shape))
+
+
+@functools.cache
+def _source() -> list[str]:
+    """Return what else decides the program: the digest of the trainer's source, and TensorFlow's version."""
+    folders = (Path(config.__file__).parents[1], Path(__file__).parent)
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+    source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    for name in ("tensorflow", "tensorflow-cpu"):
+        try:
+            return [source, importlib.metadata.version(name)]
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    raise UsageError(f"TensorFlow is not installed, and plan compiles its step: {install_command('train', 'plan')}")

@@ -1,0 +1,133 @@
+"""Search the largest batch that fits, and changes that make a training fit."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from t5prep.planning.chips import CHIPS, Tpu
+from t5prep.planning.question import Answer, Question, ask, widths
+
+Ask = Callable[[Question], Answer]
+MOST_ROWS = 2**20  # of a device: more are never searched
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """A change that makes a training fit, as text, and the compiler's answer for it."""
+
+    words: str
+    answer: Answer
+
+
+def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
+    """Return the answer for the most rows on a device that fit, or None when not even the fewest do.
+
+    Memory grows almost linearly with the rows, so the guess is where the line through two answers reaches the memory of
+    the device; if that does not fit, the line through it is tried. Above 16 rows the result is exact to a sixteenth.
+    """
+    unit, capacity = question.settings.accumulate, question.tpu.chip.hbm_bytes
+    rows = max(question.rows, unit)
+    first = asking(question.with_(rows=rows))
+    other = first
+    if first.fits:
+        other = asking(question.with_(rows=2 * rows))
+    elif not _state_fits(first) or rows == unit or not (first := asking(question.with_(rows=unit))).fits:
+        return None
+    while True:
+        least = first.question.rows
+        growth = (other.compiled.hbm_bytes - first.compiled.hbm_bytes) / (other.question.rows - least)
+        more = (capacity - first.compiled.hbm_bytes) / max(growth, 1)
+        rows = least + int(min(more, MOST_ROWS)) // unit * unit
+        if not other.fits:
+            rows = min(rows, other.question.rows - unit)
+        if rows <= least:
+            return first
+        answer = asking(question.with_(rows=rows))
+        if answer.fits:
+            if other.fits or other.question.rows - rows <= max(unit, rows // 16):
+                return answer
+            first = answer
+        else:
+            if other.fits and other.question.rows < rows:
+                first = other
+            other = answer
+
+
+def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
+    """Yield changes that make a question fit that does not, the cheapest first: one advice of each kind that works.
+
+    The kinds are smaller parts of the batch with accumulation, recomputing activations, both, shorter lengths,
+    Adafactor, the model split over several devices, and a larger chip.
+    """
+    here = asking(question)
+    if _state_fits(here):
+        yield from _smaller(question, asking=asking)
+    if question.settings.optimizer != "adafactor":
+        words = "--set optimizer=adafactor"
+        for remat in sorted({question.settings.remat, True}):
+            answer = asking(question.with_(optimizer="adafactor", remat=remat))
+            if answer.fits:
+                yield Advice(words + (" --set remat=true" if remat > question.settings.remat else ""), answer)
+                break
+            if not _state_fits(answer):
+                break
+    for wider in widths(question):
+        if wider.shard > question.shard and (answer := asking(wider)).fits:
+            yield Advice(f"--set shard={wider.shard} (a replica of the model on {wider.shard} devices)", answer)
+            break
+    larger = sorted(
+        (
+            chip
+            for chip in CHIPS.values()
+            if chip.hbm_bytes > max(question.tpu.chip.hbm_bytes, _state(here)) and not chip.note
+        ),
+        key=lambda chip: chip.hbm_bytes,
+    )
+    for chip in larger:
+        number = question.tpu.devices * (2 if chip.counts_cores and chip.devices_per_chip == 1 else 1)
+        tpu = Tpu(f"{chip.name}-{number}", chip, question.tpu.devices)
+        answer = asking(dataclasses.replace(question, tpu=tpu))
+        if answer.fits:
+            yield Advice(f"--tpu {tpu.name}", answer)
+            break
+
+
+def _smaller(question: Question, *, asking: Ask) -> Iterator[Advice]:
+    """Yield advice that needs less memory for activations."""
+    accumulated = _accumulated(question, asking=asking)
+    if accumulated:
+        yield accumulated
+    remat = question.with_(remat=True)
+    if not question.settings.remat:
+        answer = asking(remat)
+        if answer.fits:
+            yield Advice("--set remat=true (activations are computed again)", answer)
+        elif not accumulated and (both := _accumulated(remat, asking=asking)):
+            yield Advice(f"--set remat=true {both.words}", both.answer)
+    lengths = (question.input_length, question.target_length)
+    while lengths[0] > 64:
+        lengths = (lengths[0] // 2, max(lengths[1] // 2, min(lengths[1], 16)))
+        answer = asking(question.with_(lengths=lengths))
+        if answer.fits:
+            yield Advice(f"--input-length {lengths[0]} --target-length {lengths[1]}", answer)
+            break
+
+
+def _state(answer: Answer) -> int:
+    """Return the bytes of weights and optimizer, which do not depend on the batch."""
+    return answer.compiled.weight_bytes + answer.compiled.slot_bytes
+
+
+def _state_fits(answer: Answer) -> bool:
+    """Check whether weights and optimizer alone would fit; if not, no smaller batch needs to be compiled."""
+    return _state(answer) < answer.question.tpu.chip.hbm_bytes
+
+
+def _accumulated(question: Question, *, asking: Ask) -> Advice | None:
+    """Return the advice with the fewest parts, doubled each time, in which a device's rows fit; None if none do."""
+    parts = question.settings.accumulate
+    while parts * 2 <= question.rows and question.rows % (parts * 2) == 0:
+        parts *= 2
+        answer = asking(question.with_(accumulate=parts))
+        if answer.fits:
+            return Advice(f"--set accumulate={parts}", answer)
+    return None

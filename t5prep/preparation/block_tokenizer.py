@@ -1,0 +1,428 @@
+"""Tokenize a block of rows into an Arrow table that can be cached across seeds, splits and layouts.
+
+All rows of a block go one way, whatever the task and the options: they become one table of examples
+(tasks/example_table.py), and what follows works on its columns, each step for all rows. A template fills that table from
+the block's columns (reading/columns.py); rows that it does not describe, and all rows of a task without one, are made
+examples one by one by the task's own function: this is the only loop over rows. Then
+
+1. filters change texts, or give the reason why a row is rejected (tasks/filters/chain.py);
+2. rows with a text of an evaluation set are rejected (evaluation_sets.py);
+3. texts become ids, cut to their lengths, and targets ids or numbers of classes (tokens/featurizer.py);
+4. what is too long and not to be cut is split (tokens/splitting.py) or rejected; filters that count tokens, and earlier
+   datasets reject more rows;
+5. digests and shingles are made of what is compared, and all of it is the table of features (SCHEMA).
+
+A new option is a field of Settings and one step here.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep.dataset import targets
+from t5prep.dataset.settings import Settings
+from t5prep.errors import Reject, SourceError, T5prepError, TaskError
+from t5prep.preparation import earlier_datasets
+from t5prep.preparation.earlier_datasets import EarlierTexts, text_of_ids
+from t5prep.preparation.evaluation_sets import Leaks
+from t5prep.preparation.memory_budget import LARGEST_BLOCK
+from t5prep.preparation.near_duplicates.sketches import shingles
+from t5prep.preparation.text_counts import UnknownTexts
+from t5prep.preparation.token_cache import TokenCache
+from t5prep.reading import blocks, columns, rows
+from t5prep.reading.blocks import Block
+from t5prep.reading.rows import Row
+from t5prep.sources import split_names
+from t5prep.tasks import example_table, registry
+from t5prep.tasks.example import Example, Trace, problem
+from t5prep.tasks.example_table import Inputs
+from t5prep.tasks.filters.chain import Chain
+from t5prep.tasks.task import ChosenTask
+from t5prep.tokens.featurizer import Features
+from t5prep.tokens.ragged import Ragged
+from t5prep.tokens.splitting import Splitter
+from t5prep.tokens.tokenizer import Tokenizer
+
+
+class BlockExamples:
+    """Make the examples of blocks of one task; threads may share it. `columns` are the names of those that are read."""
+
+    def __init__(self, settings: Settings, task: ChosenTask) -> None:
+        self._task, self._columns = task, task.columns
+        self._template = template if (template := task.template) and example_table.can_fill(template) else None
+        self._group = settings.group_column
+        self._split = settings.split_column
+        self._wanted = [*self._columns.all, *filter(None, (self._group, self._split))]
+        self.columns = tuple(dict.fromkeys(rows.names_of(self._wanted)))
+
+    def __call__(self, block: Block) -> pa.Table:
+        """Return the examples of all rows but blank ones (example_table.SCHEMA), numbered from the block's first row on.
+
+        Those that the template describes come first. Raises SourceError for a missing column, TaskError if the task
+        fails at a row.
+        """
+        if block.columns and (lacks := rows.missing(self._wanted, block.columns)):
+            raise SourceError(f"{block.file.name} has no column {lacks}")
+        read = columns.read(block, names=self.columns)
+        tables, left = [], np.ones(len(read.numbers), bool)
+        if self._template is not None:
+            read = columns.gathered(read, self.columns)
+            names = self._columns.found_in(read.table.column_names)
+            left = np.ones(len(read.numbers), bool)
+            has_split = not self._split or self._split in read.table.column_names
+            if names is not None and has_split and set(self._template.columns) <= names.keys():
+                text = {name: columns.text_of(read.table[name]) for name in read.table.column_names}
+                examples, described = example_table.fill(
+                    self._template,
+                    {first: text[name] for first, name in names.items()},
+                    read.numbers - block.first_row,
+                    record_id=text.get(self._columns.id_name),
+                    group=text.get(self._group),
+                    split=_splits(text[self._split]) if self._split else None,
+                )
+                tables, left = [examples], ~described
+                empty = left & np.logical_and.reduce([pc.binary_length(each).to_numpy() == 0 for each in text.values()])
+                if empty.sum() > 1:  # the task says the same of all rows with nothing in any column
+                    tables.append(self._alike(read._replace(others=[]).rows(_first(empty)), read.numbers[empty], block))
+                    left &= ~empty
+        if not tables or left.any() or read.others:
+            tables.append(self._by_task(read.rows(left), block))
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
+
+    def _alike(self, first: list[Row], numbers: np.ndarray, block: Block) -> pa.Table:
+        """Return the table of rows that are all alike, given the first and the numbers of all."""
+        table = self._by_task(first, block).take(pa.array(np.zeros(len(numbers), np.int64)))
+        return table.set_column(0, SCHEMA.field("row"), pa.array(numbers - block.first_row))
+
+    def _by_task(self, rest: list[Row], block: Block) -> pa.Table:
+        """Return the examples of some rows, made one by one by the task's own function."""
+        records = [row.record or {} for row in rest]
+        ids, groups = ([record.get(name) for record in records] for name in (self._columns.id_name, self._group))
+        return example_table.made_of(
+            [row.number - block.first_row for row in rest],
+            [self._example(row, block) for row in rest],
+            record_id=[None if id is None else rows.as_text(id) for id in ids],
+            group=[None if group in (None, "") else rows.as_text(group) for group in groups],
+        )
+
+    def _example(self, row: Row, block: Block) -> Example | str:
+        """Return the example of a row, or why it makes none. Raises TaskError if the task fails."""
+        if row.record is None:
+            return row.reason
+        try:
+            example = self._task.to_example(row.record)
+            if self._group:
+                rows.text(row.record, self._group, "")  # raises Reject for a list
+            split = _split(rows.text(row.record, self._split, ""), self._split) if self._split else ""
+        except Reject as reject:
+            return str(reject)
+        except KeyError as error:
+            if error.args[0] in self._columns.names:
+                return f"missing field: {error.args[0]}"
+            raise self._failed(row, block, error) from error
+        except T5prepError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise self._failed(row, block, error) from error
+        if wrong := problem(example):
+            raise self._failed(row, block, TypeError(wrong))
+        return dataclasses.replace(example, split=split) if split else example
+
+    def _failed(self, row: Row, block: Block, error: BaseException) -> TaskError:
+        """Return the error of a task that fails at a row, as a sentence that names the line of its code."""
+        code = getattr(self._task.task.to_example, "__code__", None)
+        where = registry.line_of(error, code.co_filename) if code else ""
+        unread = " Only columns that its Columns name are read." if isinstance(error, KeyError) else ""
+        of, number = block.places(np.array([row.number]))
+        name = block.files[int(of[0])][0]
+        return TaskError(
+            f"the task {self._task.name} fails at {name}, row {number[0]}: {registry.said(error)}"
+            f"{f' ({where})' if where else ''}. Fix its to_example, or let it raise Reject for such rows.{unread}"
+        )
+
+
+def _split(text: str, column: str) -> str:
+    """Return the split that the text of a column names. Raises Reject if it names none."""
+    split = split_names.split_of_word(text)
+    if not split_names.is_split_name(split):
+        raise Reject(f"no split: {text!r:.60} in {column}")
+    return split
+
+
+def _splits(texts: pa.LargeStringArray) -> pa.StringArray:
+    """Return the split that each text names, null where it names none."""
+    coded = texts.dictionary_encode()
+    words = [split_names.split_of_word(text) for text in coded.dictionary.to_pylist()]
+    splits = pa.array([word if split_names.is_split_name(word) else None for word in words], pa.string())
+    return splits.take(coded.indices)
+
+
+def _first(which: np.ndarray) -> np.ndarray:
+    """Return the first of some rows: bool[rows]."""
+    first = np.zeros(len(which), bool)
+    first[np.argmax(which)] = True
+    return first
+
+
+# One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the
+# input's text, where a text that stands twice is to be found; `shingles` are its own, where near-duplicates are. `group`
+# decides its split, where it has one, instead of its id.
+# `part` counts from 1 if a row that was too long became several examples, and is 0 if it is one.
+# `changed` are the filters that changed its text. A row that a filter rejected has `tokens`: what the dataset lost.
+# `unknown`, at the first of rows that were made together, counts the unknown characters of all of them (text_counts).
+SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("id", pa.string()),
+        ("reason", pa.string()),
+        ("split", pa.string()),
+        ("inputs", pa.list_(pa.int32())),
+        ("labels", pa.list_(pa.int32())),
+        ("references", pa.list_(pa.string())),
+        ("tokens", pa.int32()),
+        ("target_tokens", pa.int32()),
+        ("markup", pa.bool_()),
+        ("same", pa.string()),
+        ("group", pa.string()),
+        ("shingles", pa.list_(pa.uint64())),
+        ("changed", pa.list_(pa.string())),
+        ("part", pa.int32()),
+        ("unknown", pa.string()),
+    ]
+)
+
+
+class TokenizedBlock(NamedTuple):
+    """The table (SCHEMA) of a block, and whether an earlier run had tokenized it.
+
+    Row numbers count from the block's first row, so that the table fits wherever the block stands.
+    """
+
+    table: pa.Table
+    found: bool
+
+
+class BlockTokenizer:
+    """Tokenize blocks of one task; threads may share it. With a `cache`, tables are kept for the next run.
+
+    `leaks` are the evaluation sets that no row may share a text with, `earlier` the texts that no row may repeat; a `trace` notes
+    what is done to one row.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        task: ChosenTask,
+        tokenizer: Tokenizer,
+        *,
+        cache: TokenCache | None = None,
+        leaks: Leaks | None = None,
+        earlier: EarlierTexts | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        self._examples, self._cache, self._trace = BlockExamples(settings, task), cache, trace
+        self._featurize = targets.featurizer_of(
+            settings, tokenizer, classes=task.classes, documents=task.spans is not None, trace=trace
+        )
+        self._unknown = UnknownTexts(tokenizer)
+        self._writes_texts = settings.target == "text" and task.spans is None
+        self._filters, self._leaks, self._earlier = Chain(settings.filter), leaks, earlier
+        self._dedup, self._near_words = settings.dedup, settings.near_words
+        split = settings.long == "split" or (settings.long == "auto" and task.task.never_cut)
+        lengths = (settings.input_length, settings.target_length)
+        self._splitter = Splitter(tokenizer, *lengths, settings.keep_newlines) if split else None
+        self._whole = settings.long == "reject" or split
+        # Earlier records are known as they were cut, so the new ones are compared as they are cut.
+        self._cut_by = tokenizer if settings.dedup_against else None
+
+    def __call__(self, block: Block) -> TokenizedBlock:
+        """Return the table of a block. Raises SourceError for a missing column, TaskError if the task fails at a row."""
+        if self._cache is None:
+            return TokenizedBlock(self._tokenized(block), found=False)
+        if block.format.kind != "parquet":
+            block = dataclasses.replace(block, data=blocks.content(block))  # read once
+        name = self._cache.name_of(block, columns=self._examples.columns)
+        if (cached := self._cache.find(name)) is not None:
+            return TokenizedBlock(cached, found=True)
+        table = self._tokenized(block)
+        self._cache.keep(name, table)
+        return TokenizedBlock(table, found=False)
+
+    def _tokenized(self, block: Block) -> pa.Table:
+        """Return the features of all rows of a block (SCHEMA), in their order.
+
+        They are made in parts: a part of a Parquet file is larger than other blocks, and larger than it says where its rows are
+        longer than others of the row group.
+        """
+        parts = self._parts(block)
+        features, more = next(parts), next(parts, None)
+        if more is not None:
+            # Written out, for what stays of a part would lie between free memory, in which the next one finds no room.
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, SCHEMA) as writer:
+                for part in itertools.chain([features, more], parts):
+                    writer.write_table(part)
+            del features, more, part
+            features = pa.ipc.open_stream(sink.getvalue()).read_all().combine_chunks()
+        numbers = features["row"].to_numpy()
+        if (numbers[1:] >= numbers[:-1]).all():
+            return features
+        return features.take(np.argsort(numbers, kind="stable")).combine_chunks()
+
+    def _parts(self, block: Block) -> Iterator[pa.Table]:
+        """Yield the features of a block in parts: of LARGEST_BLOCK of its stored bytes, with at most twice as many bytes of texts."""
+        for piece in block.pieces(LARGEST_BLOCK):
+            examples = self._examples(piece)
+            most = max(1, len(examples) // max(1, examples.nbytes // (2 * LARGEST_BLOCK)))
+            for begin in range(0, max(1, len(examples)), most):
+                made = self.features(examples.slice(begin, most))
+                numbers = pc.add(made["row"], piece.first_row - block.first_row)
+                yield made.set_column(0, SCHEMA.field("row"), numbers)
+
+    def features(self, examples: pa.Table) -> pa.Table:
+        """Return the table of features (SCHEMA) of a table of examples, in their order."""
+        examples, reasons, changed = self._filters.of_table(examples, self._trace)
+        inputs = example_table.inputs_of(examples)
+        if self._leaks is not None:
+            leaks = dict(enumerate(self._leaks.find(inputs.lines().to_pylist())))
+            reasons = {row: leak for row, leak in leaks.items() if leak} | reasons
+        made = self._featurize(inputs, examples["target"].combine_chunks())
+        part = np.zeros(len(examples), np.int32)
+        if self._splitter is not None and (split := _in_parts(examples, made, reasons, self._splitter)) is not None:
+            examples, part = split.examples, split.part
+            reasons = {new: reasons[old] for new, old in enumerate(split.of) if old in reasons} | split.reasons
+            changed = changed and [changed[old] for old in split.of]
+            inputs = example_table.inputs_of(examples)
+            made = self._featurize(inputs, examples["target"].combine_chunks())
+        reasons = made.reasons | reasons
+        if self._whole:
+            reasons = _too_long(made) | reasons
+        if self._filters.judges_tokens:
+            judged = dict(enumerate(map(self._filters.judge_tokens, made.tokens.tolist())))
+            reasons = {row: why for row, why in judged.items() if why} | reasons
+        compared = self._compared(inputs, made.inputs)
+        if self._earlier is not None and compared is not None:
+            repeated = self._earlier.find([earlier_datasets.digest(text) for text in compared.to_pylist()])
+            reasons = {row: why for row, why in enumerate(repeated) if why} | reasons
+        rejected = np.zeros(len(examples), bool)
+        rejected[list(reasons)] = True
+        ids = examples["id"]
+        if reasons:
+            made, ids = made.without(rejected), pc.if_else(pa.array(rejected), examples["record_id"], ids)
+        labels = made.labels if self._writes_texts else None
+        unknown = self._unknown(inputs, examples["target"].combine_chunks(), made.inputs, labels)
+        table = {
+            "row": examples["row"],
+            "id": ids,
+            "reason": [reasons.get(row) for row in range(len(examples))] if reasons else None,
+            "split": examples["split"],
+            "inputs": made.inputs.to_arrow(),
+            "labels": made.labels.to_arrow(),
+            "references": examples["references"],
+            "tokens": made.tokens.astype(np.int32),
+            "target_tokens": made.target_tokens.astype(np.int32),
+            "markup": made.markup,
+            "same": self._digests(inputs),
+            "group": examples["group"],
+            "shingles": self._shingles(compared),
+            "changed": changed,
+            "part": part,
+            "unknown": _at_first(unknown, examples["row"].to_numpy()) if unknown else None,
+        }
+        return pa.table([_column(table[field.name], field, len(examples)) for field in SCHEMA], schema=SCHEMA)
+
+    def _compared(self, inputs: Inputs, ids: Ragged) -> pa.LargeStringArray | None:
+        """Return the text of which each example's shingles are, and by which it is looked up among earlier ones.
+
+        A text with <unk> stays as it was read: cut texts that differ would be equal without what <unk> stands for.
+        """
+        if self._cut_by is not None:
+            unk_id, whole = self._cut_by.unk_id, inputs.lines().to_pylist()
+            texts = [
+                text if unk_id in one else text_of_ids(one.tolist(), self._cut_by)
+                for text, one in zip(whole, ids.apart(), strict=True)
+            ]
+            return pa.array(texts, pa.large_string())
+        return inputs.lines() if self._dedup == "near" else None
+
+    def _digests(self, inputs: Inputs) -> list[str] | None:
+        """Return the digest of each text, None if no equal texts are looked for."""
+        return list(map(earlier_datasets.digest, inputs.lines().to_pylist())) if self._dedup == "exact" else None
+
+    def _shingles(self, texts: pa.LargeStringArray | None) -> pa.Array | None:
+        """Return the shingles of each text, as lists of uint64; None if no near-duplicates are looked for."""
+        if self._dedup != "near" or texts is None:
+            return None
+        hashed = shingles(texts.to_pylist(), words=self._near_words)
+        return pa.ListArray.from_arrays(pa.array(hashed.begins.astype(np.int32)), pa.array(hashed.hashes))
+
+
+def _at_first(text: str, rows: np.ndarray) -> list[str | None]:
+    """Return a column with a text at the row of the smallest number, and nothing elsewhere; rows: int64[n]."""
+    column: list[str | None] = [None] * len(rows)
+    column[int(np.argmin(rows))] = text
+    return column
+
+
+class _Split(NamedTuple):
+    """Examples of which the long ones are in parts: the table, the `part` of each, its place before, and new reasons."""
+
+    examples: pa.Table
+    part: np.ndarray
+    of: list[int]
+    reasons: dict[int, str]
+
+
+def _in_parts(examples: pa.Table, made: Features, reasons: dict[int, str], splitter: Splitter) -> _Split | None:
+    """Return the examples with those that were cut in parts; None if none was. Rows with a reason stay as they are."""
+    left_out = reasons.keys() | made.reasons.keys()
+    long = [row for row in np.flatnonzero(_cut(made)).tolist() if row not in left_out]
+    if not long:
+        return None
+    rows = examples.take(pa.array(long))
+    parts: list[list[Example | str]] = []
+    for one in example_table.examples_of(rows):
+        try:
+            parts.append([*splitter(one)] if isinstance(one, Example) else [one])
+        except Reject as reject:
+            parts.append([str(reject)])
+    counts = np.ones(len(examples), np.int64)
+    counts[long] = [len(some) for some in parts]
+    of = np.repeat(np.arange(len(examples)), counts)
+    number = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
+    part = np.where(counts[of] > 1, number, 0).astype(np.int32)
+    where = np.isin(of, long)
+    each = [one for some in parts for one in some]
+    own = examples.take(pa.array(of[where]))
+    named = {name: own[name].to_pylist() for name in ("record_id", "group")}
+    some = example_table.made_of(own["row"].to_pylist(), each, **named)
+    order = np.argsort(np.concatenate([np.flatnonzero(~where), np.flatnonzero(where)]), kind="stable")
+    table = pa.concat_tables([examples.take(pa.array(of[~where])), some]).take(pa.array(order)).combine_chunks()
+    why = {place: one for place, one in zip(np.flatnonzero(where).tolist(), each, strict=True) if isinstance(one, str)}
+    return _Split(table, part, of.tolist(), why)
+
+
+def _cut(made: Features) -> np.ndarray:
+    """Return which rows were cut, on either side: bool[rows]."""
+    cut: np.ndarray = (made.tokens > made.inputs.lengths) | (made.target_tokens > made.labels.lengths)
+    return cut
+
+
+def _too_long(made: Features) -> dict[int, str]:
+    """Return the reason of each row that was cut, on either side."""
+    longest = np.maximum(made.tokens, made.target_tokens)
+    return {
+        row: f"too long: {longest[row]} tokens, and examples of this task are not cut"
+        for row in np.flatnonzero(_cut(made)).tolist()
+    }
+
+
+def _column(values: Any, field: pa.Field, rows: int) -> pa.Array | pa.ChunkedArray:
+    if values is None:
+        return pa.nulls(rows, field.type)
+    return values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, field.type)

@@ -1,0 +1,441 @@
+"""Build the manifest of a finished preparation from what its steps counted, with warnings of what a model would learn wrongly."""
+
+import collections
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from t5prep.dataset import manifest, rejected_rows, targets
+from t5prep.dataset.manifest import NearDuplicates
+from t5prep.dataset.settings import Settings
+from t5prep.dataset.shard_files import Index, Lengths, Origins
+from t5prep.errors import BalanceError, TaskError
+from t5prep.preparation import record_counts
+from t5prep.preparation.evaluation_sets import Leaks
+from t5prep.preparation.near_duplicates.clusters import Repeats
+from t5prep.preparation.shards import ShardTotals, SplitTotals
+from t5prep.preparation.sort_blocks import BlockTotals
+from t5prep.preparation.text_counts import TextCounts
+from t5prep.reading import text_rows
+from t5prep.sources import Resolved
+from t5prep.tasks.filters.chain import Chain
+from t5prep.tasks.registry import Definition
+from t5prep.tasks.task import ChosenTask
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.version import __version__
+
+
+def assemble(
+    settings: Settings,
+    task: ChosenTask,
+    *,
+    facts: manifest.TaskFacts,
+    source: Resolved,
+    files: list[manifest.SourceFile],
+    tokenizer: Tokenizer,
+    written: ShardTotals,
+    blocks: BlockTotals,
+    rejected_file: rejected_rows.RejectedFile,
+    rejected_for: Mapping[str, int],
+    index: Index | None = None,
+    lengths: Lengths | None = None,
+    origins: Origins | None = None,
+    repeats: Repeats | None = None,
+    leaks: Leaks | None = None,
+    earlier: Mapping[str, str] = MappingProxyType({}),
+) -> manifest.Manifest:
+    """Return the sealed manifest. The same preparation gives the same manifest, whatever ran it.
+
+    Raises BalanceError if a row is neither in a shard nor among those that were left out.
+    """
+    parts = dict(sorted(written.splits.items()))
+    counted = {split: own.counts for split, own in parts.items()}
+    if settings.target not in ("text", "class"):  # what a row is taught is no name that rows are counted by
+        counted = {split: dataclasses.replace(counts, labels=None) for split, counts in counted.items()}
+    total = sum(counted.values(), record_counts.Counts())
+    labelled = record_counts.is_classification(total)
+    if labelled:
+        check_classes(blocks.texts, tokenizer)
+    splits = {
+        split: _split(
+            counts if labelled else dataclasses.replace(counts, labels=None), parts[split], tokenizer, settings, facts
+        )
+        for split, counts in counted.items()
+    }
+    rejected = _summed([*(split.rejected for split in splits.values()), blocks.reasons])
+    rows = account(blocks, written)
+    left_out = sum(rejected.values())
+    rejected_rows.check(rows, examples=sum(split.examples for split in splits.values()), rejected=left_out)
+    if rejected_file.lines != left_out:
+        raise BalanceError(f"{left_out:,} rows made no record, and {rejected_file.lines:,} are written.")
+    warnings = warnings_of(
+        total,
+        settings,
+        label_name=functools.partial(targets.label_name, settings=settings, tokenizer=tokenizer, classes=facts.classes),
+        splits=splits,
+        rows_read=blocks.read - blocks.blank,
+        rejected=rejected,
+        rejected_for=rejected_for,
+        hides_spans=facts.hides_spans,
+        without_markup=task.without_markup,
+        texts=blocks.texts,
+    )
+    return manifest.Manifest(
+        schema=manifest.SCHEMA,
+        created_by=f"t5prep {__version__}",
+        settings=settings,
+        task=facts,
+        source=manifest.Source(source.uri, source.revision, files, source.licence, source.citation),
+        tokenizer=describe(tokenizer),
+        features=manifest.record_features(settings, references=blocks.references),
+        ledger=_ledger(total, counted, blocks.split),
+        splits=splits,
+        rejected=rejected,
+        rejected_tokens=_summed([blocks.reason_tokens]),
+        changed=_summed([blocks.changed]),
+        filter_files=Chain(settings.filter).files(),
+        evaluation_sets=leaks.digests() if leaks else {},
+        earlier=dict(earlier),
+        near_duplicates=None
+        if repeats is None
+        else NearDuplicates(repeats.clusters, repeats.across_splits, list(repeats.largest)),
+        texts=text_facts(blocks.texts, repeats=settings.dedup == "none"),
+        warnings=warnings,
+        rows=rows,
+        rejected_file=rejected_file,
+        index=index,
+        lengths=lengths,
+        origins=origins,
+    ).sealed()
+
+
+def text_facts(counts: TextCounts, *, repeats: bool) -> manifest.TextFacts:
+    """Return what the manifest says of texts; repeats: repeated rows were counted."""
+    most = sorted(counts.characters.items(), key=lambda item: (-item[1], item[0]))[:MOST_CHARACTERS]
+    repeated = counts.repeats.repeated() if repeats else None
+    return manifest.TextFacts(counts.rows, counts.inputs_unknown, counts.targets_unknown, most, counts.markup, repeated)
+
+
+def check_classes(texts: TextCounts, tokenizer: Tokenizer) -> None:
+    """Raise TaskError if two classes become the same ids, because the tokenizer does not know the characters they differ in.
+
+    `texts.targets` are the targets of a classification that hold unknown characters.
+    """
+    by_ids: dict[tuple[int, ...], str] = {}
+    for text in sorted(texts.targets or ()):
+        other = by_ids.setdefault(tuple(tokenizer.encode(text)), text)
+        if other != text:
+            raise TaskError(
+                f"The classes {other!r} and {text!r} are the same for {tokenizer.name}, which does not know their characters:"
+                f" name them by words that it knows, as in --label-map {other}=one,{text}=two"
+            )
+
+
+def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, rejected_rows.Rows]:
+    """Return what became of the rows of each file: counted where they were cut, read, and written, by different code."""
+    total = rejected_rows.Total()
+    total.merge(blocks.rows)
+    for file, number in written.duplicates.items():
+        total.add(file, examples=-number, duplicates=number)
+    return total.rows()
+
+
+def _ledger(
+    total: record_counts.Counts, counted: Mapping[str, record_counts.Counts], split: Mapping[str, int]
+) -> manifest.Ledger:
+    """Return what truncation cost, with the rows that lost most, the worst first; `counted` are the counts of each split."""
+
+    def named(side: str) -> list[manifest.Lost]:
+        split_of = {one.place: name for name, counts in counted.items() for one in getattr(counts, side)}
+        return [
+            {"id": one.id, "tokens": one.tokens, "lost": one.lost, "split": split_of[one.place]}
+            for one in getattr(total, side)
+        ]
+
+    percentiles = record_counts.percentiles(total.before)
+    return {
+        "inputs": {
+            "rows_cut": total.cut,
+            "tokens_lost": total.lost,
+            "tokens_before": {
+                **{name: min(bucket, total.longest) for name, bucket in percentiles.items()},
+                "max": total.longest,
+            },
+            "worst": named("worst"),
+        },
+        "targets": {
+            "rows_cut": total.targets_cut,
+            "tokens_lost": total.targets_lost,
+            "worst": named("targets_worst"),
+        },
+        "split": {name: split[name] for name in ("rows", "examples")},
+    }
+
+
+def task_facts(definition: Definition, task: ChosenTask) -> manifest.TaskFacts:
+    """Return what the manifest says of a task."""
+    own = {"file": Path(definition.file).name, "sha256": definition.sha256} if definition.file else {}
+    return manifest.TaskFacts(list(task.task.metrics), list(task.classes), hides_spans=task.spans is not None, **own)
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return counts added up, in order of their names."""
+    total: collections.Counter[str] = collections.Counter()
+    for one in counts:
+        total.update(one)
+    return dict(sorted(total.items()))
+
+
+def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:
+    """Return what the manifest says of a tokenizer."""
+    return manifest.Tokenizer(
+        name=tokenizer.name,
+        sha256=tokenizer.sha256,
+        vocab_size=tokenizer.vocab_size,
+        padded_vocab_size=tokenizer.padded_size,
+        pad_id=tokenizer.pad_id,
+        eos_id=tokenizer.eos_id,
+        unk_id=tokenizer.unk_id,
+    )
+
+
+def _split(
+    counts: record_counts.Counts,
+    parts: SplitTotals,
+    tokenizer: Tokenizer,
+    settings: Settings,
+    facts: manifest.TaskFacts,
+) -> manifest.Split:
+    """Return what the manifest says of one split, from the counts of its shards."""
+    joint = [(inputs, targets, number) for (inputs, targets), number in sorted(counts.joint.items())]
+    name_of = functools.partial(targets.label_name, settings=settings, tokenizer=tokenizer, classes=facts.classes)
+    labels = {name_of(ids): sum(number) for ids, number in sorted((counts.labels or {}).items())}
+    lengths: manifest.Histogram = {
+        "step": record_counts.STEPS,
+        "joint": joint,
+        "inputs_before": sorted(counts.before.items()),
+    }
+    if settings.layout == "packed":
+        lengths["packed"] = _packed(counts, settings)
+    elif facts.hides_spans:
+        lengths["documents"] = counts.examples
+    return manifest.Split(
+        records=counts.records,
+        tokens={"inputs": counts.inputs, "targets": counts.targets},
+        lengths=lengths,
+        unk_rate=round(counts.unknown / max(1, counts.inputs), 6),
+        labels=labels,
+        rejected=_summed([parts.reasons]),
+        shards=list(parts.shards()),
+        examples=counts.examples + parts.merged,
+    )
+
+
+def _packed(counts: record_counts.Counts, settings: Settings) -> manifest.Packed:
+    """Return the share of padding, unpacked and packed: none where there are no rows."""
+    tokens, room = counts.inputs + counts.targets, settings.input_length + settings.target_length
+    before, after = (round(1 - tokens / (n * room), 4) if n else 0.0 for n in (counts.examples, counts.records))
+    return {"examples": counts.examples, "padding_before": before, "padding_after": after}
+
+
+# Warn of what a model would learn wrongly from a prepared dataset, each time with the option that fixes it.
+
+# Unknown characters that the manifest lists, and that a warning names.
+MOST_CHARACTERS, SHOWN_CHARACTERS = 50, 5
+# From this association (Cramér's V) on, markup tells the label well enough to warn.
+STRONG_ASSOCIATION = 0.3
+# A larger share of cut targets is worth a warning; of cut labels, any share is.
+MANY_TARGETS_CUT = 0.05
+# Packing wins little when one side of its rows is at least this full and the other at most this full.
+FULL_SHARE, EMPTY_SHARE = 0.8, 0.6
+# The side that is mostly padding is advised so much more room than its mean, because rows differ.
+SPARE = 1.5
+
+# A larger share of rows without an example is worth a warning.
+MANY_REJECTED = 0.1
+_LONGEST_EXAMPLE = 300
+# A larger share of rows with the id of another one is worth a word on the column of ids.
+MANY_WITH_ONE_ID = 0.01
+
+
+def warnings_of(
+    total: record_counts.Counts,
+    settings: Settings,
+    *,
+    label_name: Callable[[Sequence[int]], str],
+    splits: Collection[str],
+    rows_read: int,
+    rejected: Mapping[str, int],
+    rejected_for: Mapping[str, int],
+    hides_spans: bool,
+    without_markup: str,
+    texts: TextCounts,
+) -> list[str]:
+    """Return the warnings of a preparation as sentences, always in the same order.
+
+    `total` are the counts of all `splits` that have records, `rejected` the rows of each kind of reason, `rejected_for`
+    those of each whole reason; `without_markup` is the option that takes markup out of the texts, or "".
+    `label_name` returns the name of a class by its label ids.
+    """
+    labelled = record_counts.is_classification(total)
+    warnings = [
+        *(_markup(total, label_name, remedy=without_markup) if labelled else []),
+        *of_rejected_rows(rows_read, rejected, rejected_for, id_column=settings.options.get("id_column", "")),
+        *([] if hides_spans else one_target(total.examples, total.labels, rejected=bool(rejected))),
+        *empty_splits(settings.splits or (), splits),
+        *_targets_cut(total, settings, labelled=labelled),
+        *_targets_unknown(texts),
+        *_several_answers(texts, settings.options.get("targets_column", "")),
+    ]
+    return [*warnings, *_badly_packed(total, settings)] if settings.layout == "packed" else warnings
+
+
+def _several_answers(texts: TextCounts, column: str) -> list[str]:
+    """Warn of rows with different values in the column of targets, of which one is learned."""
+    if not column or not texts.several_answers:
+        return []
+    return [
+        f"{texts.several_answers:,} of {texts.rows:,} rows have several different values in {column}: the first one is the target, "
+        "and an evaluation takes each of them as right"
+    ]
+
+
+def _targets_unknown(texts: TextCounts) -> list[str]:
+    """Warn of targets with unknown characters: a model cannot write them, so its answers are never right."""
+    if not texts.targets_unknown:
+        return []
+    characters = [text for text, _ in texts.characters.most_common(SHOWN_CHARACTERS)]
+    named = f", such as {' '.join(characters)}" if characters else ""
+    return [
+        f"{texts.targets_unknown:,} targets hold characters that the vocabulary lacks{named}, so a model can never write them."
+        " Replace them in the source, or train a vocabulary that has them: t5prep tokenizer train --byte-fallback ..."
+    ]
+
+
+def _targets_cut(counts: record_counts.Counts, settings: Settings, *, labelled: bool) -> list[str]:
+    """Warn of cut targets: a model learns to stop in the middle, and a cut label is not a word any more."""
+    if counts.targets_cut <= (0 if labelled else MANY_TARGETS_CUT * counts.examples):
+        return []
+    longest = counts.targets_worst[0].tokens
+    return [
+        f"{counts.targets_cut / max(1, counts.examples):.0%} of the targets are longer than {settings.target_length} tokens and "
+        f"are cut, so a model learns to stop early. Prepare with --target-length {longest} to keep all of them whole"
+    ]
+
+
+def _badly_packed(counts: record_counts.Counts, settings: Settings) -> list[str]:
+    """Warn of rows with one side full and the other mostly padding, and say how long one of the sides should be.
+
+    The full side is made longer, unless that would more than double it: then the other side is made shorter.
+    """
+    room = {"input": settings.input_length, "target": settings.target_length}
+    tokens = {"input": counts.inputs, "target": counts.targets}
+    filled = {side: tokens[side] / max(1, counts.records * room[side]) for side in room}
+    full, empty = sorted(filled, key=lambda side: filled[side], reverse=True)
+    if filled[empty] > EMPTY_SHARE or filled[full] < FULL_SHARE:
+        return []
+    longer = -(-room[empty] * tokens[full] // max(1, tokens[empty]))
+    change = f"--{full}-length {longer} to fill both"
+    if full == "input" and longer > 2 * room[full]:
+        longest = max(map(len, counts.labels or ()), default=0)
+        shorter = max(longest, math.ceil(SPARE * tokens[empty] / max(1, counts.records)))
+        if shorter >= room[empty]:
+            return []
+        change = f"--{empty}-length {shorter}, which leaves room enough"
+    return [
+        f"packed rows are full of {full}s while {1 - filled[empty]:.0%} of their {empty}s is padding. Prepare with {change}"
+    ]
+
+
+def _markup(total: record_counts.Counts, label_name: Callable[[Sequence[int]], str], *, remedy: str) -> list[str]:
+    """Warn of markup that gives the label away, in numbers; `remedy` is the option that takes the markup out."""
+    labels = total.labels
+    if not labels or (strength := record_counts.association(labels)) < STRONG_ASSOCIATION:
+        return []
+    shares = ", ".join(
+        f"{marked / (marked + plain):.0%} of {label_name(ids)}" for ids, (marked, plain) in sorted(labels.items())
+    )
+    return [
+        f"markup tells the label (Cramér's V {strength:.2f}): {shares} hold HTML tags, so a model can read the label off "
+        f"them instead of the text. {f'Prepare without markup: {remedy}' if remedy else 'Take it out of the source.'}"
+    ]
+
+
+def of_rejected_rows(
+    rows: int, rejected: Mapping[str, int], words: Mapping[str, int], *, id_column: str = ""
+) -> Iterator[str]:
+    """Yield what to say of `rows` rows of which some were rejected: by reason, and by the reason in all its `words`."""
+    total = sum(rejected.values())
+    if total > MANY_REJECTED * rows:
+        most = max(sorted(rejected), key=lambda reason: rejected[reason])
+        yield (
+            f"{100 * total // rows}% of all rows were rejected, most often for: "
+            f"{_commonest(most, rejected[most], words)}. All are in rejected.jsonl"
+        )
+    if rejected.get("duplicate id", 0) > MANY_WITH_ONE_ID * rows and id_column:
+        yield (
+            f"{rejected['duplicate id']:,} rows have the id of another row and were rejected. If the ids in {id_column} begin "
+            "anew in each file, leave --id-column out: the place of a row is its id then"
+        )
+    if escaped := sum(count for text, count in words.items() if text.endswith(text_rows.ESCAPED)):
+        yield (
+            f"{escaped:,} rows have a backslash before a quote or a delimiter and were rejected. If it takes the meaning from that: "
+            r"--escape '\'"
+        )
+    if other := rejected.get("not utf-8"):
+        yield (
+            f"{other:,} rows hold bytes that are not UTF-8 and were rejected. If the files are in another encoding, say it, "
+            "as in --encoding cp1252"
+        )
+
+
+def _commonest(reason: str, rows: int, words: Mapping[str, int]) -> str:
+    """Return a reason and its number: in the words that half of its rows share, else with the commonest words as an example."""
+    most = max(_of_kind(reason, words), key=lambda text: words[text], default="")
+    if most and 2 * words[most] >= rows:
+        return f"{most} ({words[most]:,})"
+    return with_example(f"{reason} ({rows:,})", reason, words)
+
+
+def with_example(said: str, reason: str, words: Mapping[str, int]) -> str:
+    """Return what is said of a kind of reason, with the commonest words of one: they name a value, and what fixes it.
+
+    >>> with_example("unknown label 3", "unknown label", {"unknown label: 'x' is none of a, b": 2, "unknown label: 'y' is": 1})
+    "unknown label 3: 'x' is none of a, b"
+    """
+    most = max(_of_kind(reason, words), key=lambda text: words[text], default="")
+    return " ".join(f"{said}{most.removeprefix(reason)}".split())[:_LONGEST_EXAMPLE]
+
+
+def _of_kind(reason: str, words: Mapping[str, int]) -> list[str]:
+    return sorted(text for text in words if text.partition(":")[0] == reason)
+
+
+def one_target(examples: int, labels: Collection[object] | None, *, rejected: bool) -> Iterator[str]:
+    """Yield what to say of examples that all have one target; `labels` are the different ones, None if they are many.
+
+    >>> list(one_target(2, ["yes"], rejected=False))
+    ['all 2 examples have the same target, so a model will always answer that. Is a class missing?']
+    """
+    if labels is not None and len(labels) == 1 and examples > 1:
+        yield (
+            f"all {examples:,} examples have the same target, so a model will always answer that. Is a class missing?"
+            f"{' See what was rejected in rejected.jsonl' if rejected else ''}"
+        )
+
+
+def empty_splits(asked: Collection[str], there: Collection[str]) -> Iterator[str]:
+    """Yield what to say of splits that were asked for and have no record.
+
+    >>> list(empty_splits(["train", "validation"], ["train"]))
+    ['no row fell into the split validation, so that there is nothing to evaluate on. Give it a larger share: --splits']
+    """
+    for split in asked:
+        if split not in there:
+            nothing = "train on" if split == "train" else "evaluate on"
+            yield (
+                f"no row fell into the split {split}, so that there is nothing to {nothing}. Give it a larger share: --splits"
+            )

@@ -1,0 +1,176 @@
+"""Read evaluation sets, prepared or raw, and find rows that share a run of words with them (`--decontaminate`)."""
+
+import dataclasses
+import hashlib
+import io
+import itertools
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t5prep import sources
+from t5prep.dataset import manifest, tfrecord
+from t5prep.dataset.prepared import Dataset
+from t5prep.dataset.settings import Settings
+from t5prep.errors import SourceError, UsageError
+from t5prep.preparation.near_duplicates import sketches as shingling
+from t5prep.preparation.near_duplicates.sketches import shingles
+from t5prep.reading import blocks, encodings, formats, source_files
+from t5prep.reading.file_options import FileOptions
+from t5prep.reading.formats import Format
+from t5prep.sources import RawFile
+
+
+def texts(data: str, settings: Settings) -> Iterator[str]:
+    """Yield the texts of a set: inputs of a prepared dataset, or all texts of a source's rows.
+
+    Of a dataset those of its evaluation splits, or of the split that is named: `data/last#train`. A source that is no UTF-8 is
+    read as `settings` read the rows that are prepared. Raises DatasetError or TokenizerError for a dataset that cannot be
+    read, SourceError for a source, UsageError for a split that is not there.
+    """
+    folder, _, split = data.rpartition("#")
+    if folder and (Path(folder) / manifest.NAME).is_file():
+        yield from _prepared(folder, split=split)
+    elif (Path(data) / manifest.NAME).is_file():
+        yield from _prepared(data)
+    else:
+        yield from _raw(data, settings)
+
+
+def _prepared(data: str, *, split: str = "") -> Iterator[str]:
+    """Yield what the inputs say; what was cut out of one, stands for a newline, or is <unk>, ends a text."""
+    dataset = Dataset(data)
+    splits = dataset.manifest.splits
+    if split and split not in splits:
+        raise UsageError(f"--decontaminate {data}#{split}: the dataset has the splits {', '.join(splits)}")
+    own = [split] if split else [name for name in splits if name != "train"] or list(splits)
+    if unknown := max(splits[name].unk_rate for name in own):
+        print(
+            f"--decontaminate {data}: {unknown:.2%} of its tokens are <unk>, and what they stood for is not found. Name the set as "
+            f"it was read: --decontaminate {shlex.quote(dataset.manifest.source.uri)}",
+            file=sys.stderr,
+        )
+    unk_id = dataset.tokenizer.unk_id
+    for record in dataset.records(*(shard.name for name in own for shard in splits[name].shards)):
+        ids = [int(token) for token in tfrecord.parse(record)["input_ids"]]
+        for is_unknown, known in itertools.groupby(ids, key=lambda token: token == unk_id):
+            if not is_unknown:
+                yield from dataset.tokenizer.texts_in(list(known))
+
+
+def _raw(data: str, settings: Settings) -> Iterator[str]:
+    selected = source_files.select_split(sources.resolve(data), otherwise=source_files.EVALUATION)
+    for message in selected.messages:
+        print(f"--decontaminate {data}: {message}", file=sys.stderr)
+    of_card, has_text = formats.with_card(FileOptions(), selected.source), False
+    for file in selected.source.files:
+        for block in blocks.scan(file, _format_of(file, settings, of_card)):
+            for row in blocks.read(block):
+                for text in _texts(row.record):
+                    has_text = True
+                    yield text
+    if not has_text:
+        raise SourceError(f"--decontaminate {data}: no row of it has a text. Name another set, or leave it out.")
+
+
+def _format_of(file: RawFile, settings: Settings, of_card: FileOptions) -> Format:
+    """Return how a file of a raw set is read: as its card says, else in the encoding and with the delimiter of the settings."""
+    form = formats.detect(file.name, of_card, otherwise=settings.format)
+    if form.kind == "parquet":
+        return form
+    with sources.open_stream(file) as stream:
+        head = stream.read(blocks.SNIFFED_BYTES)
+    encoding = form.encoding
+    if encoding == "utf-8" and not encodings.is_utf8(head):
+        encoding = settings.encoding
+    line = head.decode(encoding, "replace").partition("\n")[0]
+    is_alike = form.kind == "csv" and not of_card.delimiter and settings.delimiter in line
+    delimiter = settings.delimiter if is_alike else form.delimiter
+    escape = form.escape or (settings.escape if form.kind == "csv" else "")
+    return dataclasses.replace(form, encoding=encoding, delimiter=delimiter, escape=escape)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a row, whatever lists and objects they are in."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
+
+
+# Find texts of evaluation sets in the rows that are prepared (`--decontaminate`).
+
+# Of an evaluation set, texts with fewer words say nothing: labels, ids, yes and no.
+LEAST_WORDS = 4
+# Texts that are hashed at a time.
+_BATCH = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaks:
+    """The runs of words of evaluation sets: `hashes` uint64[n], sorted, each with the number of a set in `names`.
+
+    A text with fewer than `words` words is one run: only the same text is a leak of it.
+    """
+
+    words: int
+    names: tuple[str, ...]
+    hashes: np.ndarray
+    sets: np.ndarray
+
+    def find(self, texts: Sequence[str]) -> list[str]:
+        """Return for each text what of it stands in which set, as the reason of a rejected row, or ""."""
+        hashed = shingles(texts, words=self.words)
+        reasons = [""] * len(texts)
+        if not len(self.hashes):
+            return reasons
+        place = np.minimum(np.searchsorted(self.hashes, hashed.hashes), len(self.hashes) - 1)
+        hits = np.flatnonzero(self.hashes[place] == hashed.hashes)
+        of = np.searchsorted(hashed.begins, hits, side="right") - 1
+        for text, first in zip(*np.unique(of, return_index=True), strict=True):
+            begin = int(hits[first] - hashed.begins[text])
+            edges = shingling.word_edges(texts[text])[begin : begin + self.words]
+            shared = " ".join(texts[text][edges[0][0] : edges[-1][1]].split())
+            reasons[text] = f'leak: "{shared}" is in {self.names[self.sets[place[hits[first]]]]}'
+        return reasons
+
+    def digests(self) -> dict[str, str]:
+        """Return the SHA-256 (hex) of each set's runs of words."""
+        return {
+            name: hashlib.sha256(self.hashes[self.sets == number].tobytes()).hexdigest()
+            for number, name in enumerate(self.names)
+        }
+
+    def dumps(self) -> bytes:
+        """Return all of it as bytes that `loads` reads."""
+        file = io.BytesIO()
+        np.savez(file, words=self.words, names=np.array(self.names, np.str_), hashes=self.hashes, sets=self.sets)
+        return file.getvalue()
+
+
+def loads(data: bytes) -> Leaks:
+    """Return what `dumps` wrote."""
+    arrays = np.load(io.BytesIO(data), allow_pickle=False)
+    return Leaks(int(arrays["words"]), tuple(arrays["names"].tolist()), arrays["hashes"], arrays["sets"])
+
+
+def collect(texts: Mapping[str, Iterable[str]], *, words: int) -> Leaks:
+    """Return the runs of words of sets of texts. What stands in several sets is counted for the first of them."""
+    hashes, sets = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+    for number, own in enumerate(texts.values()):
+        worded = (text for text in own if len(text.split()) >= LEAST_WORDS or not text.isascii())
+        while batch := list(itertools.islice(worded, _BATCH)):
+            hashed = np.unique(shingles(batch, words=words).hashes)
+            hashes.append(hashed)
+            sets.append(np.full(len(hashed), number))
+    together = np.concatenate(hashes)
+    known, first = np.unique(together, return_index=True)
+    return Leaks(words, tuple(texts), known, np.concatenate(sets)[first])

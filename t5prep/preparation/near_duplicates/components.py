@@ -1,0 +1,147 @@
+"""Find connected components: in memory as long as the links fit, else in rounds over sorted files of them.
+
+A link is two nodes, `uint64[links, 2]`. A component is known by the smallest of its nodes, its root. In a round all links of a
+node come together, and the node links its larger neighbours to the smallest, until only stars are left: the alternating
+algorithm of Kiveris et al. (Connected Components in MapReduce and Beyond, 2014). It takes about the logarithm of the longest
+chain as rounds, each of them a sort. A number of links is in memory at a time, however many there are.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from t5prep.io import atomic_files
+from t5prep.preparation.sorted_pairs import HELD, SortedPairs
+
+
+def components(links: Iterable[np.ndarray], *, folder: str = "", held: int = HELD) -> Iterator[np.ndarray]:
+    """Yield the root and the node of each linked node, `uint64[n, 2]`, in order of roots, then of nodes.
+
+    The root of a component is a node of it too, and comes first. The order of the links does not matter. What is more than
+    `held` links waits in temporary files of a folder. Raises OutputError if they cannot be written.
+    """
+    with atomic_files.temporary_folder(folder, name="links") as place:
+        edges, both = SortedPairs(Path(place) / "edges", held), SortedPairs(Path(place) / "both", held)
+        for part in _contracted(links, held):
+            edges.add(part)
+        done = False
+        while not done:
+            both.clear()
+            for part in _contracted(edges.all(), held):
+                both.add(part)
+                both.add(part[:, ::-1])
+            edges.clear()
+            done = True
+            for nodes, others, smallest in _with_smallest(both.all()):
+                done &= not ((smallest < nodes) & (others != smallest)).any()
+                larger = others > nodes
+                edges.add(np.stack([others[larger], smallest[larger]], axis=1))
+        edges.clear()
+        yield from _of_roots(both.all())
+
+
+def grouped(found: Iterable[np.ndarray], *, most: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the number of a group and nodes of it: whole components, in order, as many as have at most so many nodes together.
+
+    `found` are components as `components` yields them. A larger one is a group of its own, which comes in several parts.
+    """
+    held, number, going = np.zeros((0, 2), np.uint64), 0, -1  # `going`: the component that was yielded in part
+    for part in itertools.chain(found, [None]):
+        held = held if part is None else np.concatenate([held, part])
+        while len(held):
+            if going >= 0:
+                end = int(np.searchsorted(held[:, 0], np.uint64(going), side="right"))
+                if end:
+                    yield number, held[:end, 1]
+                if end == len(held):
+                    held = held[end:]
+                    break
+                held, number, going = held[end:], number + 1, -1
+            if part is not None and len(held) <= most:
+                break  # more may belong to the group
+            ends = np.flatnonzero(held[1:, 0] != held[:-1, 0]) + 1
+            ends = np.append(ends, len(held)) if part is None else ends
+            if not len(ends):
+                going = int(held[0, 0])
+                continue
+            end = int(ends[max(0, int(np.searchsorted(ends, most, side="right")) - 1)])
+            yield number, held[:end, 1]
+            held, number = held[end:], number + 1
+
+
+def labels(links: np.ndarray, nodes: int) -> np.ndarray:
+    """Return for each of the nodes 0..n the smallest node of its component, `int64[nodes]`.
+
+    Roots that are linked are joined, the larger under the smaller, and every path is shortened to its root, until no
+    link joins two roots.
+    """
+    parent = np.arange(nodes)
+    left, right = links[:, 0].astype(np.int64), links[:, 1].astype(np.int64)
+    while True:
+        one, other = parent[left], parent[right]
+        apart = one != other
+        if not apart.any():
+            return parent
+        left, right, one, other = left[apart], right[apart], one[apart], other[apart]
+        np.minimum.at(parent, np.maximum(one, other), np.minimum(one, other))
+        while not np.array_equal(shorter := parent[parent], parent):
+            parent = shorter
+
+
+def stars(links: np.ndarray) -> np.ndarray:
+    """Return each node of some links that is not the smallest of its component, in order, and that smallest one."""
+    nodes, ends = np.unique(links, return_inverse=True)
+    roots = labels(ends.reshape(links.shape), len(nodes))
+    inner = np.flatnonzero(roots != np.arange(len(nodes)))
+    return np.stack([nodes[inner], nodes[roots[inner]]], axis=1)
+
+
+def _contracted(links: Iterable[np.ndarray], held: int) -> Iterator[np.ndarray]:
+    """Yield fewer links that connect the same nodes, the larger node first, some `held` links at a time.
+
+    The last node goes on with the next links: neighbours of one node that stand side by side are joined, wherever they are cut.
+    """
+    waiting, count = list[np.ndarray](), 0
+    for part in links:
+        if not len(part):
+            continue
+        waiting.append(part)
+        count += len(part)
+        if count < held:
+            continue
+        joined = stars(np.concatenate(waiting))
+        waiting, count = [joined], len(joined)
+        if count > held // 2:
+            yield joined
+            last = np.searchsorted(joined[:, 0], part[-1].max())
+            waiting, count = [joined[last : last + 1].copy()], 1
+    if count:
+        yield stars(np.concatenate(waiting))
+
+
+def _with_smallest(links: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield the first nodes of sorted links, the second ones, and the smallest of each first one and all that it is linked to."""
+    before = least = -1
+    for part in links:
+        nodes, others = part.T
+        begins = np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1]))
+        smallest = np.minimum(nodes[begins], others[begins])
+        if nodes[0] == before:
+            smallest[0] = least
+        before, least = int(nodes[-1]), int(smallest[-1])
+        yield nodes, others, np.repeat(smallest, np.diff(begins, append=len(nodes)))
+
+
+def _of_roots(links: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield the sorted links of roots alone, of stars in both directions; before those of each, one of the root to itself."""
+    before = -1
+    for nodes, others, smallest in _with_smallest(links):
+        of_root = smallest == nodes
+        roots = nodes[of_root]
+        if len(roots):
+            begins = np.flatnonzero(np.append(roots[0] != before, roots[1:] != roots[:-1]))
+            before = int(roots[-1])
+            own = np.stack([roots[begins], roots[begins]], axis=1)
+            yield np.insert(np.stack([roots, others[of_root]], axis=1), begins, own, axis=0)

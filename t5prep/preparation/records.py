@@ -1,0 +1,259 @@
+"""Write records: the only place that frames a tf.train.Example, whatever its layout.
+
+A row becomes a record, padded or not; or several examples become one (packed); or documents are cut into rows with hidden
+spans. A layout takes the rows of a shard in order, in ranges of positions, and gives back the bytes to write and what to count.
+"""
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from t5prep._native import frame_records
+from t5prep.dataset import tfrecord
+from t5prep.dataset.settings import OF_HEADS, Settings
+from t5prep.preparation import record_counts
+from t5prep.preparation.spills import ENTRY, Columns, Rows
+from t5prep.tasks.task import ChosenTask, Masks, Spans, Task
+from t5prep.tokens import denoisers, masking, ragged, span_corruption
+from t5prep.tokens.denoisers import Hidden
+from t5prep.tokens.ragged import Names, Ragged
+from t5prep.tokens.tokenizer import Tokenizer
+
+# Records that are framed and written at a time: some megabytes.
+RECORDS_A_PART = 1024
+
+
+class Framed(NamedTuple):
+    """Framed records, one after the other, and how many bytes each has: uint32[records]."""
+
+    data: bytes
+    sizes: np.ndarray
+
+    def apart(self) -> list[bytes]:
+        """Return each record."""
+        ends = np.cumsum(self.sizes, dtype=np.int64).tolist()
+        return [self.data[end - size : end] for end, size in zip(ends, self.sizes.tolist(), strict=True)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """The shape of records: what both sides are filled up to (0: not at all) and with, and which features there are.
+
+    `masks` says which sides have one. With a `separator` from 0 on there are token types: 1 behind the first of it.
+    """
+
+    lengths: tuple[int, int] = (0, 0)
+    pads: tuple[int, int] = (0, tfrecord.IGNORED_LABEL)
+    masks: tuple[bool, bool] = (False, False)
+    separator: int = -1
+    packed: bool = False
+
+    def __call__(self, columns: Columns, *, starts: np.ndarray | None = None) -> Framed:
+        """Return a record for each row, or of the rows `starts[i]:starts[i + 1]` for each i where they are packed."""
+        data, sizes = frame_records(*self._of(columns, starts))
+        return Framed(data, np.frombuffer(sizes, np.uint32))
+
+    def sizes(self, columns: Columns) -> np.ndarray:
+        """Return how many bytes the record of each row will have: uint32[rows]."""
+        return np.frombuffer(frame_records(*self._of(columns, None), False)[1], np.uint32)  # type: ignore[call-arg]
+
+    def _of(self, columns: Columns, starts: np.ndarray | None) -> tuple:
+        """Return what the functions in C take: columns as bytes, which nobody can change meanwhile."""
+        ids, inputs, labels, references = columns
+        arrays = (ids.data, ids.starts, *inputs, *labels, references.data, references.starts)
+        content = tuple(array if isinstance(array, bytes) else bytes(array) for array in arrays)
+        starts = np.arange(len(ids) + 1) if starts is None else starts
+        shape = self.lengths, self.pads, self.masks, self.separator, self.packed
+        return content, starts.astype(np.int64).tobytes(), inputs.ids.dtype.itemsize, *shape
+
+
+def frame_of(settings: Settings, *, pad_id: int, separator: int) -> Frame:
+    """Return the frame of a dataset's records; `separator` ends the first text of a pair."""
+    if settings.layout == "ragged":
+        return Frame()
+    lengths, pads = (settings.input_length, settings.target_length), (pad_id, tfrecord.IGNORED_LABEL)
+    if settings.layout == "packed":
+        return Frame(lengths, pads, packed=True)
+    types = settings.masks and settings.target in OF_HEADS
+    return Frame(
+        lengths, pads, (settings.masks, settings.masks and settings.target == "text"), separator if types else -1
+    )
+
+
+def frame_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int) -> Frame:
+    """Return how a row alone is framed: of two rows with one id the smaller record stays, and sizes decide the number of shards.
+
+    Where several rows make a record, that is without padding.
+    """
+    if settings.layout == "packed" or task.spans is not None:
+        return Frame()
+    return frame_of(settings, pad_id=pad_id, separator=separator)
+
+
+class Built(NamedTuple):
+    """Finished records, and what is counted of them.
+
+    `lengths` are the input and target tokens of each record, uint32[n, 2]; None of rows that are packed full. `origins` say of
+    each record, or of each example of packed ones, where it comes from and what was cut (shard_files.ORIGIN), uint32[n, 4].
+    """
+
+    records: Framed
+    counts: record_counts.Counts
+    lengths: np.ndarray | None
+    origins: np.ndarray
+
+
+Layout = Callable[[Iterable[Rows]], Iterator[Built]]
+
+
+def layout_of(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Layout:
+    """Return the layout of a preparation."""
+    frame = frame_of(settings, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
+    if isinstance(task.spans, Spans):
+        length, _ = span_corruption.lengths(settings.input_length, **task.spans._asdict())
+        special = functools.partial(
+            span_corruption.corrupt, first_sentinel=tokenizer.sentinel(0), eos_id=tokenizer.eos_id
+        )
+        corrupt = functools.partial(special, **task.spans._asdict())
+        hide = functools.partial(_in_chunks, length=length, seed=settings.seed, corrupt=corrupt)
+        return HiddenSpans(frame, hide, tokenizer.unk_id)
+    if isinstance(task.spans, Masks):
+        mask = masking.Mask(task.spans.rate, tokenizer, inputs_length=settings.input_length, seed=settings.seed)
+        return HiddenSpans(frame, mask, tokenizer.unk_id)
+    if task.spans:
+        denoise = denoisers.Denoise(
+            task.spans.denoisers, tokenizer=tokenizer, inputs_length=settings.input_length, seed=settings.seed
+        )
+        return HiddenSpans(frame, denoise, tokenizer.unk_id)
+    return PackedRows(frame, settings.marked) if frame.packed else PlainRows(frame, settings.marked)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainRows:
+    """Write a record for each row. `marked`: a cut input holds one marker, which is not a token of the text."""
+
+    frame: Frame
+    marked: bool
+
+    def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
+        """Yield the records of each range, in parts; all that a range counts comes with the first of them."""
+        for rows in ranges:
+            counts = _counts(rows, self.marked)
+            for part in _parts(rows):
+                origins = _origins(part.entries, self.marked)
+                yield Built(self.frame(part.columns()), counts, _lengths(part.entries), origins)
+                counts = record_counts.Counts()
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedRows:
+    """Pack several examples into a record, first-fit inside each range."""
+
+    frame: Frame
+    marked: bool
+
+    def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
+        """Yield each range as fewer records, in parts; all that a range counts comes with the first of them.
+
+        A record's `id` holds those of its examples, in the order of its segments.
+        """
+        for rows in ranges:
+            entries = rows.entries
+            sizes = np.stack([entries["inputs"], entries["targets"]], axis=1).astype(np.int64)
+            row_of = ragged.first_fit(sizes, room=self.frame.lengths)
+            filled = [np.bincount(row_of, weights=side).astype(np.int64) for side in sizes.T]
+            counts = _counts(rows, self.marked)
+            counts = dataclasses.replace(counts, records=len(filled[0]), joint=record_counts.joint(*filled))
+            order = np.argsort(row_of, kind="stable")
+            edges = np.searchsorted(row_of[order], np.arange(len(filled[0]) + 1))
+            for first in range(0, len(filled[0]), RECORDS_A_PART):
+                starts = edges[first : first + RECORDS_A_PART + 1]
+                own = rows.take(order[starts[0] : starts[-1]])
+                records = self.frame(own.columns(), starts=starts - starts[0])
+                yield Built(records, counts, None, _origins(own.entries, self.marked))
+                counts = record_counts.Counts()
+
+
+@dataclasses.dataclass(frozen=True)
+class HiddenSpans:
+    """Join documents, and cut them into rows that are full once `hide` has hidden spans in them.
+
+    Only the last row of a shard is shorter. A row is named after its first token, and its spans are drawn from that name.
+    """
+
+    frame: Frame
+    hide: Callable[[Iterable[tuple[Names, Ragged]]], Iterator[Hidden]]
+    unk_id: int
+
+    def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
+        """Yield the rows of all ranges, taken as one sequence of tokens."""
+        taken = 0  # documents that no yielded record has counted
+        end = begun = 0  # tokens of all documents so far, and those before the next record
+        # Of each document in which a record may still begin: `end` behind it, its file and its row.
+        waiting = collections.deque[tuple[int, int, int]]()
+
+        def documents() -> Iterator[tuple[Names, Ragged]]:
+            nonlocal taken, end
+            for rows in ranges:
+                columns = rows.columns()
+                taken += len(columns.ids)
+                for tokens, file, row in rows.entries[["inputs", "file", "row"]].tolist():
+                    end += tokens
+                    waiting.append((end, file, row))
+                yield columns.ids, Ragged(columns.inputs.ids.astype(np.int32), columns.inputs.starts)
+
+        for ids, sizes, inputs, labels in self.hide(documents()):
+            columns = Columns(Names.of(ids), inputs, labels, Names(b"", np.zeros(len(ids) + 1, np.int64)))
+            entries = np.zeros(len(ids), ENTRY)
+            entries["inputs"] = entries["tokens"] = inputs.lengths
+            entries["targets"] = entries["target_tokens"] = labels.lengths
+            entries["unknown"] = inputs.occurrences(self.unk_id)
+            places = []
+            for size in sizes:
+                while waiting[0][0] <= begun:
+                    waiting.popleft()
+                places.append(waiting[0][1:])
+                begun += size
+            entries["file"], entries["row"] = zip(*places, strict=True)
+            counts = record_counts.count(entries, labels=None, marked=False)
+            counts, taken = dataclasses.replace(counts, examples=taken), 0
+            yield Built(self.frame(columns), counts, _lengths(entries), _origins(entries, False))
+
+
+def _parts(rows: Rows) -> Iterator[Rows]:
+    """Yield some rows at a time."""
+    for first in range(0, len(rows.entries), RECORDS_A_PART):
+        yield Rows(rows.entries[first : first + RECORDS_A_PART], rows.data)
+
+
+def _lengths(entries: np.ndarray) -> np.ndarray:
+    """Return the input and target tokens of records, uint32[n, 2]."""
+    return np.stack([entries["inputs"], entries["targets"]], axis=1).astype(np.uint32)
+
+
+def _origins(entries: np.ndarray, marked: bool) -> np.ndarray:
+    """Return where rows come from, and how many tokens were cut: uint32[n, 4] (shard_files.ORIGIN)."""
+    lost = record_counts.tokens_lost(entries, marked=marked)
+    return np.stack([entries["file"], entries["row"], *lost], axis=1).astype(np.uint32)
+
+
+def _in_chunks(
+    documents: Iterable[tuple[Names, Ragged]], *, length: int, seed: int, corrupt: Callable[..., Any]
+) -> Iterator[Hidden]:
+    """Yield rows of `length` tokens of the documents, with their spans hidden, in order."""
+    for ids, tokens in span_corruption.chunks(documents, length=length):
+        made = corrupt(tokens, keys=span_corruption.keys(ids, seed=seed))
+        yield Hidden(ids, [tokens.shape[1]] * len(ids), *map(ragged.full, made))
+
+
+def _counts(rows: Rows, marked: bool) -> record_counts.Counts:
+    """Return what is counted of some rows, with the labels of each target digest unless they are too many to be classes."""
+    digests, first = np.unique(rows.entries["target"], return_index=True)
+    labels = None
+    if len(digests) <= record_counts.MOST_LABELS:
+        labels = {digest: rows.labels(i) for digest, i in zip(digests.tolist(), first.tolist(), strict=True)}
+    return record_counts.count(rows.entries, labels=labels, marked=marked, name=rows.id)

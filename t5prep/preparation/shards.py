@@ -1,0 +1,545 @@
+"""Write shards: plan how many there are, and merge what spills have of each, without duplicates, counted.
+
+Memory stays bounded whatever a shard's size: it is written in ranges of positions, each about RANGE_BYTES, and a range
+of a spill is one read.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import heapq
+import itertools
+import json
+import pickle
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from t5prep.dataset import rejected_rows, shard_files
+from t5prep.dataset.shard_files import Shard
+from t5prep.errors import UsageError
+from t5prep.io import atomic_files, paths
+from t5prep.preparation import placement, record_counts, spills
+from t5prep.preparation.near_duplicates import clusters as near_duplicates
+from t5prep.preparation.near_duplicates.clusters import Repeats, precedence
+from t5prep.preparation.records import Frame, Layout
+from t5prep.preparation.spills import END, ENTRY, Crowded, Rows, Spill
+from t5prep.tokens import ragged
+from t5prep.tokens.ragged import Names
+
+RANGE_BYTES = 32 << 20
+# So many rows of one position are compared in memory.
+RIVALS = 1 << 13
+# So many times as much in one range is divided, until only rows of one position are left: they are sorted on the disk.
+CROWDED = 4
+SHARD_BYTES = 128 << 20  # 128 MiB: some seconds of reading, and thousands of shards for a terabyte
+# Lines of rows that are left out: so many bytes of them are in memory, and travel together.
+LINES_BYTES = 256 << 10
+# Eight hosts of a pod can each read shards of their own, if there are records enough to be worth it.
+FEWEST_SHARDS = 8
+RECORDS_A_SHARD = 256
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShardSpec:
+    """Describe a shard to write: which of its split's equal ranges of positions, and about how many bytes it has.
+
+    `before` are splits whose ids this one must not have: where the source's files are splits, an id may stand in two.
+    A page of the index has `every` records. `measured`: the lengths and origins of its records are kept.
+    """
+
+    split: str
+    number: int
+    shards: int
+    bytes: int
+    before: tuple[str, ...] = ()
+    every: int = 64
+    measured: bool = True
+
+    @property
+    def name(self) -> str:
+        """Return the shard's file name."""
+        return shard_files.name(self.split, self.number, self.shards)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Return the range of positions, begin and end."""
+        return placement.shard_edge(self.number, self.shards), placement.shard_edge(self.number + 1, self.shards)
+
+
+class WrittenShard(NamedTuple):
+    """A written shard, what was counted while it was written, and finished JSON lines of duplicates that were left out."""
+
+    spec: ShardSpec
+    shard: Shard
+    totals: "ShardTotals"
+    rejected: Iterable[bytes] = ()
+
+
+def plan_shards(
+    records: Mapping[str, int], sizes: Mapping[str, int], *, shards: int | None, drawn: bool
+) -> list[ShardSpec]:
+    """Return the shards of all splits, in order, from the records and the bytes of each split.
+
+    `shards` is the number of the largest split's, None for a power of two.
+
+    Where splits are not `drawn` from ids but are the source's own, an id may stand in two: evaluation keeps it.
+
+    The list is empty where there is no example at all. Raises UsageError when there are more shards than examples.
+    """
+    records = {split: number for split, number in records.items() if number}
+    if not records:
+        return []
+    most = max(records.values())
+    if shards is not None and shards > most:
+        raise UsageError(f"--shards {shards}: the largest split has only {most:,} examples. Ask for at most that many.")
+    specs = []
+    for split in sorted(records):
+        if shards is not None:
+            count = max(1, round(shards * records[split] / most))
+        else:  # a power of two: hosts that are one get equal parts
+            wanted = max(-(-sizes[split] // SHARD_BYTES), min(FEWEST_SHARDS, records[split] // RECORDS_A_SHARD), 1)
+            count = 1 << (wanted - 1).bit_length()
+        before = () if drawn else tuple(other for other in sorted(records) if _order(other) < _order(split))
+        every = shard_files.spacing(records[split])
+        measured = records[split] <= shard_files.MOST_RECORDS
+        specs += [
+            ShardSpec(split, number, count, sizes[split] // count, before, every, measured) for number in range(count)
+        ]
+    return specs
+
+
+def of_splits(specs: Iterable[ShardSpec]) -> dict[str, list[ShardSpec]]:
+    """Return the shards of each split, in order."""
+    found: dict[str, list[ShardSpec]] = {}
+    for spec in specs:
+        found.setdefault(spec.split, []).append(spec)
+    return found
+
+
+def _order(split: str) -> tuple[int, str]:
+    """Return what splits are ordered by: of two that have one id, the first keeps it."""
+    return precedence(split), split
+
+
+def write(
+    spec: ShardSpec,
+    sources: Sequence[Spill],
+    *,
+    files: Sequence[str],
+    out: str,
+    layout: Layout,
+    frame: Frame,
+    several: bool = False,
+    same: str = "id",
+    repeats: Sequence[Repeats] = (),
+    range_bytes: int = RANGE_BYTES,
+) -> WrittenShard:
+    """Write one shard from what spills have of it. `files` are the names of the source's files.
+
+    Of several rows with one id the one with the smallest bytes, in its `frame`, is kept, whoever came first. Where an id has
+    `several` answers, only one with the same target is a duplicate; evaluation merges the others. `same` is what two rows
+    at one position have in common: the id that placed them, or the text. `repeats` are rows that are left out because they
+    repeat another one.
+    """
+    left = _LeftOut(files, frame, same)
+    total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
+    sizes, lengths, origins = [np.zeros(0, np.uint32)], [np.zeros((0, 2), np.uint32)], list[np.ndarray]()
+    ranges = _ranges(spec, sources, left, several=several, repeats=repeats, range_bytes=range_bytes)
+    with paths.whole(paths.at(out, spec.name)) as file:
+        for records, counted, lengths_of, origins_of in layout(ranges):
+            file.write(records.data)
+            sha256.update(records.data)
+            total += len(records.data)
+            counts += counted
+            sizes.append(records.sizes)
+            if spec.measured:
+                origins.append(origins_of)
+                lengths += [lengths_of] if lengths_of is not None else []
+    shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
+    pages = shard_files.page_sizes(np.concatenate(sizes), every=spec.every).tobytes()
+    measured = shard_files.compressed(np.concatenate(lengths)) if len(lengths) > 1 else b""
+    origin = shard_files.compressed(np.concatenate(origins).T) if origins else b""
+    kept = {spec.number: Kept(counts.records, total, sha256.digest(), pages, measured, origin)}
+    split = SplitTotals(spec.split, spec.shards, spec.every, counts, kept, left.reasons, left.merged)
+    return WrittenShard(spec, shard, ShardTotals({spec.split: split}, left.duplicates), left.lines())
+
+
+def _ranges(
+    spec: ShardSpec,
+    sources: Sequence[Spill],
+    left: "_LeftOut",
+    *,
+    several: bool,
+    repeats: Sequence[Repeats],
+    range_bytes: int,
+) -> Iterator[Rows]:
+    """Yield the rows of a shard in order, in ranges of positions, without those that are `left` out."""
+    ranges = max(1, -(-spec.bytes // range_bytes))
+    low, high = spec.bounds
+    cuts = [low + (high - low) * i // ranges for i in range(ranges + 1)]
+    keys = ("target", "low", "high") if several else ("low", "high")
+    for start, stop in itertools.pairwise(cuts):
+        parts = list(_different(spec, sources, left, start, stop, keys=keys, repeats=repeats, size=range_bytes))
+        if not parts:
+            continue
+        rows = spills.together(parts)
+        for step, other in enumerate(spec.before, 2):
+            rows = left.leaks(rows, spills.gather(sources, other, start, stop), split=other, step=step)
+        if several and spec.split != "train":
+            merged = _with_references_of_all(rows)
+            left.merged += len(rows.entries) - len(merged.entries)
+            rows = merged
+        yield rows
+
+
+def _different(
+    spec: ShardSpec,
+    sources: Sequence[Spill],
+    left: "_LeftOut",
+    start: int,
+    stop: int,
+    *,
+    keys: Sequence[str],
+    repeats: Sequence[Repeats],
+    size: int,
+) -> Iterator[Rows]:
+    """Yield the different rows of a range in order: in halves where there are far more of them than a range should have.
+
+    A position that alone has so many, of one text or id, is never in memory as a whole; only where rows with one id are
+    several answers, or near-duplicates are left out too.
+    """
+    alone = len(keys) > 2 or bool(repeats)
+    try:
+        rows = spills.gather(
+            sources, spec.split, start, stop, most=END if alone else CROWDED * max(size, RANGE_BYTES // 8)
+        )
+    except Crowded:
+        if stop - start == 1:
+            yield left.first_of(part for spill in sources for part in spill.parts(spec.split, start, stop, size=size))
+            return
+        for begin, end in itertools.pairwise((start, (start + stop) // 2, stop)):
+            yield from _different(spec, sources, left, begin, end, keys=keys, repeats=repeats, size=size)
+        return
+    if rows is not None:
+        rows = rows.take(np.lexsort([rows.entries[key] for key in ("row", "file", *keys)]))
+        if repeats:
+            rows = left.repeats(rows, near_duplicates.together(part.slice(spec.split, start, stop) for part in repeats))
+        yield left.duplicates_of(rows, keys)
+
+
+class _LeftOut:
+    """The rows of a shard that get no record of their own: near-duplicates, duplicates, and those of another split.
+
+    Their lines are ordered by the step that left them out, then by position: so they do not depend on the ranges in which a
+    shard is written, which follow from the memory there is. `files` are the names of the source's files, and `same` is what
+    duplicates have in common.
+    """
+
+    def __init__(self, files: Sequence[str], frame: Frame, same: str) -> None:
+        self._files, self._frame, self._same = files, frame, same
+        # On the disk where there are more.
+        new: Callable[[], tempfile.SpooledTemporaryFile[bytes]] = functools.partial(
+            tempfile.SpooledTemporaryFile, LINES_BYTES
+        )
+        self._lines: dict[int, tempfile.SpooledTemporaryFile[bytes]] = collections.defaultdict(new)
+        self.duplicates, self.reasons = collections.Counter[str](), collections.Counter[str]()
+        self.merged = 0
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the finished JSON lines of all, many at a time."""
+        for _, lines in sorted(self._lines.items()):
+            with lines:
+                lines.seek(0)
+                while some := lines.read(LINES_BYTES):
+                    yield some + lines.readline()
+
+    def repeats(self, rows: Rows, repeats: Repeats) -> Rows:
+        """Leave out rows that repeat another one."""
+        if not len(repeats.dropped):
+            return rows
+        repeated = {(row["file"], row["row"]): row for row in repeats.dropped.to_pylist()}
+        keep = np.ones(len(rows.entries), bool)
+        for i in np.flatnonzero(np.isin(rows.entries["high"], repeats.dropped["high"].to_numpy())).tolist():
+            if kept := repeated.get(self._place(rows, i)):
+                keep[i] = False
+                reason = rejected_rows.near_duplicate(
+                    kept["kept_file"], kept["kept_row"], kept["kept_id"], kept["similarity"]
+                )
+                self._drop(rows, i, "near duplicate", reason, step=0)
+        return rows.take(keep)
+
+    def duplicates_of(self, rows: Rows, keys: Sequence[str]) -> Rows:
+        """Leave one row for equal keys: the one whose record has the smallest bytes, whoever came first."""
+        equal = np.all([rows.entries[key][1:] == rows.entries[key][:-1] for key in keys], axis=0)
+        if not equal.any():
+            return rows
+        keep = np.ones(len(rows.entries), bool)
+        starts = np.flatnonzero(np.concatenate([[True], ~equal]))
+        ends = np.append(starts[1:], len(keep))
+        for begin, end in np.stack([starts, ends], axis=1)[ends - starts > 1].tolist():
+            if end - begin > RIVALS:
+                one = self.first_of(rows.take(np.arange(a, min(a + RIVALS, end))) for a in range(begin, end, RIVALS))
+                keep[begin:end] = (rows.entries[["file", "row"]][begin:end] == one.entries[["file", "row"]]).ravel()
+                continue
+            records = self._frame(rows.take(np.arange(begin, end)).columns()).apart()
+            rivals = [(record, *self._place(rows, i), i) for i, record in enumerate(records, begin)]
+            (_, file, row, _), *others = sorted(rivals)
+            for *_, i in others:
+                keep[i] = False
+                self._drop(rows, i, f"duplicate {self._same}", f"duplicate {self._same}: kept is {file}:{row}", step=1)
+        return rows.take(keep)
+
+    def first_of(self, parts: Iterable[Rows]) -> Rows:
+        """Leave one row of each position, as `duplicates_of` does, of rows that come in any order and part by part.
+
+        They are sorted in files, so that some of them are in memory at a time.
+        """
+        with atomic_files.temporary_folder() as folder:
+            paths_of = []
+            for number, rows in enumerate(map(Rows.alone, parts)):
+                ids, places = rows.columns().ids, ragged.begins(rows.entries["size"].astype(np.int64)).tolist()
+                rivals = [
+                    (
+                        low,
+                        record,
+                        *self._place(rows, i),
+                        ids[i],
+                        rows.entries[i : i + 1].tobytes(),
+                        rows.data[a:b].tobytes(),
+                    )
+                    for i, (low, record, (a, b)) in enumerate(
+                        zip(
+                            rows.entries["low"].tolist(),
+                            self._frame(rows.columns()).apart(),
+                            itertools.pairwise(places),
+                            strict=True,
+                        )
+                    )
+                ]
+                paths_of.append(Path(folder) / str(number))
+                with open(paths_of[-1], "wb") as file:
+                    for rival in sorted(rivals):
+                        pickle.dump(rival, file)
+            kept, before, reason, kind = list[Rows](), -1, "", f"duplicate {self._same}"
+            for low, _, name, row, id, entry, data in heapq.merge(*map(_pickled, paths_of)):
+                if low != before:
+                    before, reason = low, f"{kind}: kept is {name}:{row}"
+                    one = Rows(np.frombuffer(entry, ENTRY).copy(), np.frombuffer(data, np.uint8))
+                    one.entries["begin"] = 0
+                    kept.append(one)
+                else:
+                    self._note(name, row, id, kind, reason, step=1)
+            return spills.together(kept)
+
+    def leaks(self, rows: Rows, others: Rows | None, *, split: str, step: int) -> Rows:
+        """Leave out rows whose position another split has, of which `others` are the rows."""
+        if others is None:
+            return rows
+        taken = set(zip(*(others.entries[key].tolist() for key in ("high", "low")), strict=True))
+        here = zip(*(rows.entries[key].tolist() for key in ("high", "low")), strict=True)
+        keep = np.fromiter((position not in taken for position in here), bool, len(rows.entries))
+        kind = f"duplicate {self._same}"
+        for i in np.flatnonzero(~keep).tolist():
+            self._drop(rows, i, kind, f"{kind}: the split {split} has it", step=step)
+        return rows.take(keep)
+
+    def _place(self, rows: Rows, i: int) -> tuple[str, int]:
+        return self._files[int(rows.entries["file"][i])], int(rows.entries["row"][i])
+
+    def _drop(self, rows: Rows, i: int, kind: str, reason: str, *, step: int) -> None:
+        self._note(*self._place(rows, i), rows.id(i), kind, reason, step=step)
+
+    def _note(self, file: str, row: int, id: str, kind: str, reason: str, *, step: int) -> None:
+        line = json.dumps({"file": file, "row": row, "id": id, "reason": reason}, ensure_ascii=False)
+        self._lines[step].write(line.encode("utf-8", "surrogatepass") + b"\n")
+        self.duplicates[file] += 1
+        self.reasons[kind] += 1
+
+
+def _pickled(path: Path) -> Iterator[Any]:
+    """Yield the objects of a file of this process's own."""
+    with open(path, "rb") as file, contextlib.suppress(EOFError):
+        while True:
+            yield pickle.load(file)
+
+
+def _with_references_of_all(rows: Rows) -> Rows:
+    """Return rows with neighbours of one id made one: the first row of them in the source, with the references of all.
+
+    The order of references is that of the rows; no reference stands twice.
+    """
+    positions = rows.entries[["high", "low"]]
+    starts = np.flatnonzero(np.append(True, positions[1:] != positions[:-1]))
+    if len(starts) == len(positions):
+        return rows
+    numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(positions)))
+    rows = rows.take(np.lexsort([rows.entries["row"], numbers]))
+    columns = rows.columns()
+    answers = [
+        spills.references_of(
+            dict.fromkeys(
+                text for i in range(begin, end) for text in spills.split_references(columns.references.encoded(i))
+            )
+        )
+        for begin, end in itertools.pairwise([*starts.tolist(), len(positions)])
+    ]
+    first = rows.take(starts)
+    columns = first.columns()._replace(references=Names.joined(answers))
+    return spills.join(columns, first.entries, np.arange(len(starts)))
+
+
+class Kept(NamedTuple):
+    """A written shard in few bytes, for there may be 100,000: its SHA-256, its part of the index, its records' lengths and origins."""
+
+    records: int
+    size: int
+    sha256: bytes
+    pages: bytes
+    lengths: bytes
+    origins: bytes = b""
+
+
+@dataclasses.dataclass
+class SplitTotals:
+    """The counts of a split's shards, and the `written` shards by their numbers; in all there are `count`.
+
+    A page of the index has `every` records. `reasons` counts why rows are duplicates; `merged` rows are references of other
+    rows' records.
+    """
+
+    split: str
+    count: int
+    every: int
+    counts: record_counts.Counts = dataclasses.field(default_factory=record_counts.Counts)
+    written: dict[int, Kept] = dataclasses.field(default_factory=dict)
+    reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    merged: int = 0
+
+    def in_order(self) -> list[Kept]:
+        """Return the shards in the order of their numbers."""
+        return [self.written[number] for number in sorted(self.written)]
+
+    def shards(self) -> Iterator[Shard]:
+        """Yield what the manifest says of each shard, in the order of their numbers."""
+        for number, kept in sorted(self.written.items()):
+            name = shard_files.name(self.split, number, self.count)
+            yield Shard(name, kept.records, kept.size, kept.sha256.hex())
+
+    def of_records(self, what: str) -> list[bytes] | None:
+        """Return the `lengths` or `origins` of each shard's records, in order; None if they were not kept of all."""
+        whole = all(getattr(kept, what) or not kept.records for kept in self.written.values())
+        return [getattr(kept, what) for kept in self.in_order()] if whole else None
+
+
+@dataclasses.dataclass
+class ShardTotals:
+    """The counts of some shards: those of each split, and the duplicates of each source file that were left out."""
+
+    splits: dict[str, SplitTotals] = dataclasses.field(default_factory=dict)
+    duplicates: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+    def merge(self, other: "ShardTotals") -> "ShardTotals":
+        """Count what others counted."""
+        for split, theirs in other.splits.items():
+            mine = self.splits.setdefault(split, SplitTotals(split, theirs.count, theirs.every))
+            mine.counts += theirs.counts
+            mine.written.update(theirs.written)
+            mine.reasons.update(theirs.reasons)
+            mine.merged += theirs.merged
+        self.duplicates.update(other.duplicates)
+        return self
+
+
+# Cut spills for the workers of an engine, so that what one of them reads is neither tiny nor huge.
+#
+# A block of 2 MiB has less than one record for each of ten thousand shards. So records are merged twice: those of a batch of
+# blocks are cut into at most GROUPS ranges of positions, each piece some PIECE_BYTES, and what has come together in one
+# range is merged again and cut into the shards of that range.
+
+GROUPS = 256
+PIECE_BYTES = 256 << 10
+# Records that one worker merges at a time the first time, and the second.
+LARGEST_BATCH = 64 << 20
+LARGEST_GROUP = 256 << 20
+SMALLEST_BATCH = 4 << 20
+# A spill has at most about three bytes for one of its text: where rows are short, most of it is the index.
+BYTES_OUT = 3
+# Links between rows travel in elements of about so many bytes: Flink sorts one only if it fits into a buffer of some megabytes.
+LARGEST_PIECE = 512 << 10
+
+
+class MergePlan(NamedTuple):
+    """The numbers of ranges, of their lanes, and of batches: those of one lane come together, no more than a worker holds."""
+
+    groups: int = 1
+    lanes: int = 1
+    batches: int = 1
+
+
+def for_source(source_bytes: int) -> MergePlan:
+    """Return the plan for a source of some size in bytes.
+
+    >>> for_source(1_000_000), for_source(10**9)
+    (MergePlan(groups=1, lanes=1, batches=1), MergePlan(groups=32, lanes=1, batches=45))
+    >>> for_source(10**12)
+    MergePlan(groups=256, lanes=44, batches=44704)
+    """
+    size = BYTES_OUT * source_bytes
+    groups = min(GROUPS, 1 << max(0, (size // LARGEST_BATCH).bit_length() - 1))
+    return MergePlan(groups, max(1, -(-size // (groups * LARGEST_GROUP))), max(1, -(-size // LARGEST_BATCH)))
+
+
+def recut_bytes(shards: int, *, groups: int) -> int:
+    """Return how many bytes of one range are merged before they are cut into the shards of that range.
+
+    >>> [recut_bytes(shards, groups=256) >> 20 for shards in (256, 8192, 131072)]
+    [4, 16, 256]
+    """
+    return max(SMALLEST_BATCH, min(LARGEST_GROUP, -(-shards // groups) * 2 * PIECE_BYTES))
+
+
+def cut_ranges(spill: Spill, ranges: int) -> Iterator[tuple[int, Spill]]:
+    """Yield the number of each of some equal ranges of positions that a spill has records in, and these records."""
+    for split in spill.splits:
+        yield from _cut(spill, split, ranges)
+
+
+def cut_shards(spill: Spill, shards: Mapping[str, Sequence[ShardSpec]]) -> Iterator[tuple[str, Spill]]:
+    """Yield the name of each shard that a spill has records for, and these records; `shards` are those of each split in order.
+
+    Pieces of the splits that a shard must not share ids with hold positions only.
+    """
+    for split, own in shards.items():
+        for name in (split, *own[0].before):
+            if name in spill.splits:
+                for number, piece in _cut(spill, name, len(own), bare=name != split):
+                    yield own[number].name, piece
+
+
+def _cut(spill: Spill, split: str, ranges: int, *, bare: bool = False) -> Iterator[tuple[int, Spill]]:
+    """Yield the number of each range of a split that a spill has records in, and these, without their bytes where `bare`."""
+    entries = np.frombuffer(spill.data, ENTRY, spill.records)
+    records = memoryview(spill.data)[spill.records * ENTRY.itemsize :]
+    first, last = spill.splits[split]
+    inner = np.searchsorted(entries["high"][first:last], np.array(placement.shard_edges(ranges)[1:-1], np.uint64))
+    for number, (begin, end) in enumerate(itertools.pairwise([first, *(inner + first).tolist(), last])):
+        if begin < end:
+            yield number, _piece(entries[begin:end].copy(), records, split, bare=bare)
+
+
+def _piece(picked: np.ndarray, records: memoryview, split: str, *, bare: bool) -> Spill:
+    """Return a spill of these entries alone."""
+    data = b""
+    if bare:
+        picked["begin"] = picked["size"] = 0
+    else:
+        origin = int(picked["begin"][0])
+        data = bytes(records[origin : int(picked["begin"][-1]) + int(picked["size"][-1])])
+        picked["begin"] -= np.uint64(origin)
+    return Spill(len(picked), {split: (0, len(picked))}, {split: len(data)}, data=picked.tobytes() + data)

@@ -1,0 +1,314 @@
+"""Sort the rows of one block by split and position: into a spill, with what is counted of the block."""
+
+import collections
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep.dataset import rejected_rows
+from t5prep.dataset.settings import Settings
+from t5prep.preparation import placement, records, spills, text_counts
+from t5prep.preparation.near_duplicates import clusters
+from t5prep.preparation.near_duplicates import sketches as sketch
+from t5prep.preparation.near_duplicates.sketches import Sketch
+from t5prep.preparation.placement import SplitDraw
+from t5prep.preparation.spills import ENTRY, TOKENS, Columns, Spill
+from t5prep.preparation.text_counts import TextCounts
+from t5prep.reading.blocks import Block
+from t5prep.tasks.task import Task
+from t5prep.tokens.ragged import Names, Ragged
+from t5prep.tokens.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass
+class BlockTotals:
+    """The counts of one block, or of several. `records` and `record_bytes` are those of each split.
+
+    `record_bytes` hold as long as each row makes one record. `reasons` counts rejected rows and `reason_tokens` their tokens,
+    `changed` the rows that each filter changed, `split` the rows that became several examples, and those examples. `texts`
+    are the counts of rows that made examples.
+    """
+
+    rows: rejected_rows.Total = dataclasses.field(default_factory=rejected_rows.Total)
+    read: int = 0
+    blank: int = 0
+    records: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    record_bytes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    reason_tokens: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    changed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    split: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    references: bool = False
+    texts: TextCounts = dataclasses.field(default_factory=TextCounts)
+
+    def merge(self, other: "BlockTotals") -> "BlockTotals":
+        """Count what others counted."""
+        self.rows.merge(other.rows)
+        self.read += other.read
+        self.blank += other.blank
+        for name in ("records", "record_bytes", "reasons", "reason_tokens", "changed", "split"):
+            getattr(self, name).update(getattr(other, name))
+        self.references |= other.references
+        self.texts.merge(other.texts)
+        return self
+
+
+@dataclasses.dataclass(frozen=True)
+class SortedBlock:
+    """The result of a block, whose first file and row name it: its spill, its counts, and finished JSON lines of `rejected` rows.
+
+    `found` is true if an earlier run tokenized the block. `sketch` is None unless near-duplicates are looked for.
+    """
+
+    file: str
+    first_row: int
+    spill: Spill
+    totals: BlockTotals
+    rejected: bytes = b""
+    found: bool = False
+    sketch: Sketch | None = None
+
+
+class Placed(NamedTuple):
+    """The place of each row that made an example.
+
+    `of_file` is the file's number in the block, int64[rows], and `rows` the row's number in the file, int64[rows]. `ids`
+    are what rows are known by, `record_ids` what their records are. `digests`, uint8[rows, 24], decide the positions, and
+    `drawn_by` the splits (of a row without a group); `of`, int64[rows], are numbers of splits in `names`.
+    """
+
+    of_file: np.ndarray
+    rows: np.ndarray
+    ids: list[str]
+    record_ids: list[str]
+    digests: np.ndarray
+    drawn_by: np.ndarray
+    names: list[str]
+    of: np.ndarray
+
+
+class BlockSorter:
+    """Sort the tables of one preparation's blocks.
+
+    `files` are the names of the source's files, `own_splits` maps a file's name to its split where files are splits.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        task: Task,
+        tokenizer: Tokenizer,
+        *,
+        files: Sequence[str],
+        own_splits: Mapping[str, str],
+    ) -> None:
+        self._settings = settings
+        self.draw = SplitDraw(settings, own_splits=own_splits)
+        self._numbers = {name: number for number, name in enumerate(files)}
+        self._unk_id = tokenizer.unk_id
+        narrow = tokenizer.padded_size <= 1 << 16 and settings.target not in ("tags", "number")  # those may be negative
+        self._type = TOKENS[2 if narrow else 4]
+        self._search = clusters.of_settings(settings)
+        self._several = task.several_answers
+        self._frame = records.frame_of_rows(settings, task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
+
+    def __call__(self, table: pa.Table, block: Block) -> SortedBlock:
+        """Return what a block's table (block_tokenizer.SCHEMA) becomes, its spill in memory."""
+        rejected, number = _rejected(table, block), table["part"].to_numpy()
+        kept = table.filter(table["reason"].is_null()) if rejected.reasons else table
+        inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
+        targets = _target_digests(labels)
+        placed = self.places(kept, block, targets=targets)
+        of_file, rows, names, of, ids = placed.of_file, placed.rows, placed.names, placed.of, placed.ids
+        positions, part = placement.positions(placed.digests), kept["part"].to_numpy()
+        sketched = None
+        if self._search is not None:
+            high, low = positions["high"].astype(np.uint64), positions["low"].astype(np.uint64)
+            splits = [names[split] for split in of.tolist()]
+            alike = pa.table([rows, ids, splits, high, low, kept["shingles"]], schema=sketch.ROWS)
+            sketched = sketch.sketch(alike, file=block.file.name, first_row=block.first_row, bands=self._search.bands)
+        columns = Columns(
+            Names.of(placed.record_ids),
+            Ragged(inputs.ids.astype(self._type), inputs.starts),
+            Ragged(labels.ids.astype(self._type), labels.starts),
+            self._references(kept, names, of),
+        )
+        entries = np.zeros(len(rows), ENTRY)
+        entries["high"], entries["low"] = positions["high"], positions["low"]
+        entries["file"] = np.array([self._numbers[name] for name, _ in block.files])[of_file]
+        entries["row"] = rows
+        entries["unknown"], entries["target"] = inputs.occurrences(self._unk_id), targets
+        for name in ("tokens", "target_tokens", "markup"):
+            entries[name] = kept[name].to_numpy()
+        order = np.lexsort((positions["low"], positions["high"], of))
+        packed = spills.join(columns, entries, order)
+        bounds = np.searchsorted(of[order], np.arange(len(names) + 1)).tolist()
+        spans = {name: span for name, span in zip(names, itertools.pairwise(bounds), strict=True) if span[0] < span[1]}
+        sizes, record_sizes = packed.entries["size"], self._frame.sizes(columns)[order]
+        spill = Spill(
+            len(rows),
+            spans,
+            {name: int(sizes[a:b].sum()) for name, (a, b) in spans.items()},
+            data=b"".join((packed.entries.data, packed.data.data)),
+        )
+        totals = BlockTotals(
+            rows=_file_rows(table, block),
+            read=block.rows,
+            blank=block.rows - int((number <= 1).sum()),
+            records=collections.Counter({name: b - a for name, (a, b) in spans.items()}),
+            record_bytes=collections.Counter({name: int(record_sizes[a:b].sum()) for name, (a, b) in spans.items()}),
+            reasons=rejected.reasons,
+            reason_tokens=rejected.tokens,
+            changed=collections.Counter(pc.list_flatten(kept["changed"].filter(pa.array(part <= 1))).to_pylist()),
+            split=collections.Counter(rows=int((number == 1).sum()), examples=int((number > 0).sum())),
+            references=bool(columns.references.data),
+            texts=self._text_counts(table, entries, inputs, labels, split_of=(names, of)),
+        )
+        return SortedBlock(block.file.name, block.first_row, spill, totals, rejected.lines, sketch=sketched)
+
+    def _text_counts(
+        self,
+        table: pa.Table,
+        entries: np.ndarray,
+        inputs: Ragged,
+        labels: Ragged,
+        *,
+        split_of: tuple[list[str], np.ndarray],
+    ) -> TextCounts:
+        """Return what is counted of the texts of a block's table; the rest are its rows that made examples, and their splits."""
+        counts = TextCounts(rows=len(entries), markup=int(np.count_nonzero(entries["markup"])))
+        counts.inputs_unknown = int(np.count_nonzero(entries["unknown"]))
+        if self._settings.target == "text":
+            counts.targets_unknown = int(np.count_nonzero(labels.occurrences(self._unk_id)))
+        counts.add_unknown(table["unknown"].drop_null().to_pylist())
+        is_counted = pc.and_(table["reason"].is_null(), pc.less_equal(table["part"], 1))
+        several = pc.and_(is_counted, pc.greater(pc.list_value_length(table["references"]), 1))
+        counts.several_answers = sum(len(set(texts)) > 1 for texts in table["references"].filter(several).to_pylist())
+        if self._settings.dedup == "none":
+            names, of = split_of
+            found = text_counts.digests(inputs, labels)
+            for number, name in enumerate(names):
+                counts.repeats.add(name, found[of == number])
+        return counts
+
+    def places(self, kept: pa.Table, block: Block, *, targets: np.ndarray | None = None) -> Placed:
+        """Return where the rows of a block's table go that made an example.
+
+        `targets` are the digests of their labels, uint32[rows], if they are known.
+        """
+        names_of = [name for name, _ in block.files]
+        of_file, rows = block.places(kept["row"].to_numpy() + block.first_row)
+        ids = kept["id"].to_pylist()
+        for place in np.flatnonzero(kept["id"].is_null()).tolist():
+            ids[place] = f"{names_of[of_file[place]]}:{rows[place]}"
+        part, rows_of = kept["part"].to_numpy(), ids
+        if part.any():
+            ids = [f"{id}/{number}" if number else id for id, number in zip(ids, part.tolist(), strict=True)]
+        exact, seed = self._settings.dedup == "exact", self._settings.seed
+        # Equal texts meet at one position; their ids draw their splits, as they do without --dedup.
+        digests = drawn_by = placement.digests(kept["same"].to_pylist() if exact else ids, seed=seed)
+        if exact or part.any():  # the parts of a row go to one split: that of the row
+            drawn_by = placement.digests(rows_of, seed=seed)
+        names, of = self.draw(kept, drawn_by, file=block.file.name)
+        record_ids = ids
+        if self._several:
+            targets = _target_digests(_flat(kept["labels"])) if targets is None else targets
+            record_ids = [
+                f"{id}#{target:08x}" if names[split] == "train" else id
+                for id, target, split in zip(ids, targets.tolist(), of.tolist(), strict=True)
+            ]
+        return Placed(of_file, rows, ids, record_ids, digests, drawn_by, names, of)
+
+    @staticmethod
+    def _references(kept: pa.Table, names: list[str], of: np.ndarray) -> Names:
+        """Return the right answers of each row (spills.references_of); a row for training gets none."""
+        if kept["references"].null_count == len(kept):
+            return Names(b"", np.zeros(len(kept) + 1, np.int64))
+        training = names.index("train") if "train" in names else -1
+        answers = zip(kept["references"].to_pylist(), of.tolist(), strict=True)
+        return Names.joined(
+            [
+                b"" if split == training or not texts else spills.references_of(map(str.encode, texts))
+                for texts, split in answers
+            ]
+        )
+
+
+def _file_rows(table: pa.Table, block: Block) -> rejected_rows.Total:
+    """Return what the rows of each file of a block became, given its table (block_tokenizer.SCHEMA)."""
+    of, _ = block.places(table["row"].to_numpy() + block.first_row)
+    rejected, part = table["reason"].is_valid().to_numpy(), table["part"].to_numpy()
+    counted = (~rejected, rejected, part <= 1, part > 1)
+    counts = (np.bincount(of[which], minlength=len(block.files)).tolist() for which in counted)
+    total = rejected_rows.Total()
+    for (name, rows), examples, left_out, first, more in zip(block.files, *counts, strict=True):
+        total.add(name, read=rows, examples=examples, rejected=left_out, blank=rows - first, parts=more)
+    return total
+
+
+class _Rejected(NamedTuple):
+    """Finished JSON lines of rejected rows, and how many rows and tokens were rejected for each reason."""
+
+    lines: bytes
+    reasons: collections.Counter[str]
+    tokens: collections.Counter[str]
+
+
+def _rejected(table: pa.Table, block: Block) -> _Rejected:
+    """Return the rows of a table that made no example."""
+    rejected = table.filter(table["reason"].is_valid())
+    if not len(rejected):
+        return _Rejected(b"", collections.Counter(), collections.Counter())
+    of, numbers = block.places(rejected["row"].to_numpy() + block.first_row)
+    reasons = rejected["reason"].combine_chunks().dictionary_encode()
+    which, different = reasons.indices.to_numpy(), reasons.dictionary.to_pylist()
+    names, ids = [name for name, _ in block.files], rejected["id"].combine_chunks()
+    parts = {
+        '{"file": ': _json_of(names).take(pa.array(of)),
+        ', "row": ': pa.array(numbers).cast(pa.large_string()),
+        ', "id": ': _text("null") if ids.null_count == len(ids) else _json_of(ids.to_pylist()),
+        ', "reason": ': _json_of(different).take(pa.array(which)),
+    }
+    each = itertools.chain.from_iterable((_text(head), part) for head, part in parts.items())
+    lines = pc.binary_join_element_wise(*each, _text("}\n"), _text(""))
+    rows, tokens = collections.Counter[str](), collections.Counter[str]()
+    counts = np.bincount(which).tolist(), np.bincount(which, rejected["tokens"].to_numpy()).astype(np.int64).tolist()
+    for reason, number, lost in zip(different, *counts, strict=True):
+        kind = reason.partition(":")[0]
+        rows[kind] += number
+        tokens[kind] += lost
+    size = pc.sum(pc.binary_length(lines)).as_py()
+    return _Rejected(lines.buffers()[2][:size].to_pybytes(), rows, +tokens)
+
+
+def _text(value: str) -> pa.Scalar:
+    return pa.scalar(value, pa.large_string())
+
+
+def _json_of(values: Sequence[str | None]) -> pa.LargeStringArray:
+    return pa.array([json.dumps(value, ensure_ascii=False) for value in values], pa.large_string())
+
+
+def _flat(column: pa.ChunkedArray) -> Ragged:
+    """Return a column of lists of ids."""
+    lists = column.combine_chunks()
+    if isinstance(lists, pa.ChunkedArray):
+        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], column.type)
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    return Ragged(lists.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+
+def _target_digests(labels: Ragged) -> np.ndarray:
+    """Return a polynomial digest of each list of labels, `uint32[n]`: equal lists, equal digests."""
+    ids, begins = labels
+    place = np.arange(len(ids)) - np.repeat(begins[:-1], np.diff(begins))
+    weighted = (ids.astype(np.uint64) + 1) * (np.uint64(0x9E3779B97F4A7C15) ** (place.astype(np.uint64) + 1))
+    total = np.zeros(len(ids) + 1, np.uint64)
+    np.cumsum(weighted, out=total[1:])
+    return ((total[begins[1:]] - total[begins[:-1]]) >> np.uint64(32)).astype(np.uint32)

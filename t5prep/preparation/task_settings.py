@@ -1,0 +1,532 @@
+"""Complete and check the settings of a preparation: by its task, by the beginning of its source, and by its tokenizer."""
+
+import collections
+import dataclasses
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep.dataset.settings import OF_HEADS, Settings, row_counts
+from t5prep.errors import SourceError, TokenizerError, UsageError
+from t5prep.io import atomic_files
+from t5prep.preparation import earlier_datasets, placement, row_limit
+from t5prep.preparation.block_tokenizer import BlockExamples
+from t5prep.preparation.row_limit import LimitedFile
+from t5prep.preparation.sorted_pairs import SortedPairs
+from t5prep.reading import blocks, column_checks, formats, json_documents, rows, source_files
+from t5prep.reading.blocks import Block, Pair
+from t5prep.reading.file_options import FileOptions
+from t5prep.reading.rows import Column
+from t5prep.sources import RawFile, Resolved, split_names
+from t5prep.tasks import example_table, labels
+from t5prep.tasks import options as task_options
+from t5prep.tasks.filters.chain import Chain
+from t5prep.tasks.registry import Definition
+from t5prep.tasks.task import ChosenTask, Masks, Mixture, Spans
+from t5prep.tokens import denoisers, masking, span_corruption
+from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
+
+DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
+# A column with more different values is text, not the name of a class.
+MOST_CLASSES = 1_000
+KINDS = OF_HEADS[1:]
+_NUMBER = re.compile(r"-?\d{1,18}")
+
+
+class Decided(NamedTuple):
+    """All that is decided before any work: whole settings, the task with its options, and the files that hold rows."""
+
+    settings: Settings
+    task: ChosenTask
+    source: Resolved
+
+
+def decide(
+    definition: Definition, task: ChosenTask, *, source: Resolved, tokenizer: Tokenizer, **given: Any
+) -> Decided:
+    """Return what follows from some settings, a task, a source and a tokenizer.
+
+    Raises UsageError, SourceError or TokenizerError if they do not go together.
+    """
+    given = with_card_options(source, given)
+    source = with_labelled_files(with_splits(source, task, given), task, given)
+    task = with_label_names(definition, task, source=source, given=given)
+    settings = whole(task, source=source, **given)
+    if (tokenizer.is_encoders or settings.target != "text") and task.target != "number" and not task.classes:
+        task = with_found_classes(definition, task, settings, source=source)
+        settings = whole(task, source=source, **given)
+    settings = with_tokenizer(settings, task, tokenizer)
+    check_source(settings, task, source=source, tokenizer=tokenizer)
+    splits = set(source_files.splits_of(source.files).values())
+    if settings.splits is None and settings.held_out is None and "train" in splits and "validation" not in splits:
+        print(
+            f"the files are the splits {', '.join(sorted(splits))}: none is validation, so training will not be evaluated. "
+            "To hold out some rows of train for it: --held-out 0.05",
+            file=sys.stderr,
+        )
+    return Decided(with_counted_splits(settings, task, source=source), task, source)
+
+
+def whole(chosen: ChosenTask, *, source: Resolved, **given: Any) -> Settings:
+    """Return whole settings of a task from some: what is not given is the task's default, or follows from the source.
+
+    Every option of the task is named, so that what was left out is equal to its default. Raises UsageError.
+    """
+    task = chosen.task
+    values: dict[str, Any] = {"input_length": task.input_length, "target_length": task.target_length, **given}
+    if values.get("splits") is None:
+        splits = set(source_files.splits_of(source.files).values())
+        # Where names tell of nothing but training, some of it is for validation.
+        is_divided = splits - {"train"} or (splits and (values.get("held_out") or values.get("split_files")))
+        values["splits"] = None if is_divided or values.get("split_column") else dict(DEFAULT_SPLITS)
+    if chosen.target:
+        if (said := values.get("target", "text")) not in ("text", chosen.target):
+            raise UsageError(
+                f"--target {said}: the targets of these options are of the kind {chosen.target}. Leave it out"
+            )
+        values["target"] = chosen.target
+    elif values.get("target") in KINDS:
+        raise UsageError(
+            f"--target {values['target']}: {chosen.name} has none. The task text2text has them, in the column that "
+            f"--{values['target']}-column names"
+        )
+    if chosen.spans and values["target_length"] == task.target_length:  # as long as inputs of this length need
+        values["target_length"] = _target_length(chosen, values["input_length"])
+    settings = Settings(task=chosen.name, options=task_options.plain(chosen.options), **values)
+    check(settings, chosen)
+    return settings
+
+
+def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Settings:
+    """Return the settings as a tokenizer decides them: a target is the number of a class for an encoder, if not of another kind.
+
+    Raises UsageError for settings that classes do not go with.
+    """
+    if isinstance(task.spans, Masks):
+        if not tokenizer.is_encoders:
+            raise UsageError(
+                f"{settings.task} is for encoders, and {tokenizer.name} is a T5's tokenizer: take an encoder's, as "
+                "--tokenizer answerdotai/ModernBERT-base, or prepare span_corruption"
+            )
+        masking.check(task.spans.rate, tokenizer)
+        return dataclasses.replace(settings, target="tokens", marker="none")
+    if settings.target == "tokens":
+        raise UsageError(f"--target tokens: {settings.task} has targets of its own. Prepare masked_language instead")
+    if settings.target == "text" and not tokenizer.is_encoders:
+        _check_sentinels(settings, task, tokenizer)
+        return settings
+    if settings.target != "number" and not task.classes:
+        why = f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class"
+        advice = "take a task with classes (t5prep tasks)"
+        if "label_map" in settings.options:
+            advice = "name its classes, as in --label-map good=good,bad=bad"
+        raise UsageError(
+            f"{why}, and {settings.task} has no classes to tell apart: {advice}, or prepare it for a T5 "
+            "(--tokenizer google-t5/t5-base)"
+        )
+    if settings.layout == "packed":
+        raise UsageError("--layout packed: a classification has one class for each row. Use --layout padded or ragged")
+    if settings.keep_newlines:
+        raise UsageError("--keep-newlines is for texts that are written out: leave it out of a classification")
+    target = "class" if settings.target == "text" else settings.target
+    length = {"tags": settings.input_length, "labels": len(task.classes)}.get(target, 1)
+    return dataclasses.replace(settings, target=target, target_length=length, marker="none")
+
+
+def check(settings: Settings, task: ChosenTask) -> None:
+    """Raise UsageError for settings that the task cannot work with."""
+    if task.spans:
+        _check_spans(settings, task)
+    if settings.long == "split" and not task.task.never_cut:
+        raise UsageError(
+            f"--long split: the target of {settings.task} does not follow the input word by word, so its parts would have no "
+            "targets of their own. Use --long cut or --long reject"
+        )
+    Chain(settings.filter)
+    if settings.records:
+        json_documents.check_path(settings.records)
+
+
+def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> None:
+    """Raise UsageError if a preparation needs sentinels that a vocabulary does not have."""
+    if tokenizer.is_bytes:  # ByT5 has a byte for each of the first, and its own way with the others
+        return
+    spans = SENTINELS if isinstance(task.spans, Mixture) else 0  # which hides as many as there are
+    if isinstance(task.spans, Spans):
+        how = task.spans._asdict()
+        spans = span_corruption.spans(span_corruption.lengths(settings.input_length, **how)[0], **how)[1]
+    for needed, what, instead in (
+        (2 * settings.marked, "marks a cut with <extra_id_1>", "--marker none"),
+        (
+            (newlines.NUMBER + 1) * settings.keep_newlines,
+            f"keeps newlines as {newlines.SENTINEL}",
+            "no --keep-newlines",
+        ),
+        (spans, f"hides up to {spans} spans of an input behind sentinels", "a T5's tokenizer, or shorter inputs"),
+    ):
+        if needed > tokenizer.sentinels:
+            raise UsageError(
+                f"{settings.task} {what}, and the vocabulary of {tokenizer.name} has {tokenizer.sentinels or 'no'} sentinels"
+                f" (<extra_id_0>, or Gemma's <unused0>): take {instead}."
+            )
+
+
+def _check_spans(settings: Settings, task: ChosenTask) -> None:
+    """Raise UsageError for settings that do not go with texts laid end to end."""
+    if settings.keep_newlines:
+        raise UsageError(
+            f"--keep-newlines: {settings.task} hides spans behind {newlines.SENTINEL}, so it cannot stand for a newline. "
+            "Leave the flag out"
+        )
+    if settings.layout == "packed" or (settings.layout != "padded" and not isinstance(task.spans, Mixture)):
+        raise UsageError(
+            f"--layout {settings.layout}: the rows of {settings.task} are full already. Use --layout padded"
+        )
+    targets = _target_length(task, settings.input_length)
+    if isinstance(task.spans, Masks) and settings.input_length < 4:
+        raise UsageError(f"--input-length {settings.input_length}: two of them are special tokens. Ask for 4 or more")
+    if targets > settings.target_length:
+        raise UsageError(
+            f"--target-length {settings.target_length}: inputs of {settings.input_length} tokens have targets of {targets}. "
+            f"Ask for --target-length {targets}"
+        )
+
+
+def _target_length(task: ChosenTask, input_length: int) -> int:
+    """Return how many tokens a target has where the spans of texts are hidden."""
+    if isinstance(task.spans, Masks):
+        return input_length  # a target stands where its token is hidden
+    if isinstance(task.spans, Mixture):
+        return max(denoisers.lengths(input_length, one)[1] for one in task.spans.denoisers)
+    assert task.spans is not None
+    return span_corruption.lengths(input_length, **task.spans._asdict())[1]
+
+
+# Look at the beginning of a source before any work: what would make all of it vain, and what it says of its labels.
+
+
+def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: Tokenizer) -> None:
+    """Check for a missing column, and a class word that does not fit. Raises SourceError, UsageError or TokenizerError."""
+    wanted = [*task.columns.all, *filter(None, (settings.group_column, settings.split_column))]
+    if not source.files:
+        raise SourceError(f"{source.uri} has no files that {settings.task} can read.")
+    for word in task.classes if settings.target == "text" else ():
+        pieces = tokenizer.encode(word)
+        if len(pieces) + 1 > settings.target_length:
+            raise TokenizerError(
+                f'the class word "{word}" is {len(pieces)} tokens in {tokenizer.name}, and with EOS does not fit '
+                f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}"
+            )
+    elements = blocks.match(source.files, task.pairs)
+    if not settings.format and not task.task.corpus.format:
+        formats.check_names([one.name for one in elements if isinstance(one, RawFile)], uri=source.uri)
+    looked_at: collections.Counter[str] = collections.Counter()
+    for element in elements:
+        split = blocks.files(element)[0].split
+        looked_at[split] += 1
+        if looked_at[split] <= column_checks.FILES_LOOKED_AT:
+            _check_columns(element, wanted, settings, task, is_alone=len(elements) == 1)
+
+
+def _check_columns(
+    element: RawFile | Pair,
+    wanted: Sequence[Column],
+    settings: Settings,
+    task: ChosenTask,
+    *,
+    is_alone: bool,
+) -> None:
+    """Raise SourceError if the columns of a file or pair lack one that is wanted."""
+    name = blocks.files(element)[0].name
+    scanned = row_limit.scan(LimitedFile(element), settings, task.task.corpus)
+    missing, block, advice = column_checks.find_missing(scanned, wanted, name=name)
+    named = formats.detect(name, FileOptions(settings.format), otherwise="text").kind
+    if block and named == "tsv" and block.format.kind == "csv":
+        print(f"{name} has quotes as CSV has them, and is read so (--format tsv keeps them)", file=sys.stderr)
+    if block and missing:
+        record = next((row.record for row in blocks.read(block) if row.record), {})
+        if not settings.records and (path := json_documents.suggest(record)):
+            raise SourceError(
+                f'{name} is one JSON document, with {", ".join(record)}. Say where its rows are: --records "{path}"'
+            )
+        if is_alone or advice:
+            instead = ""
+        elif block.format.kind == "text":
+            instead = " Where each file is a row, it has the columns text, folder and file: --format document"
+        else:
+            instead = f" To leave the file out: --skip-files {shlex.quote(name)}"
+        raise SourceError(f"{name} has no column {missing}{instead}")
+
+
+def _column_of_classes(options: Mapping[str, Any]) -> str:
+    """Return the column whose values may be names of classes; "" where the user named these, or there is no such column."""
+    if options.get("label_map", "given") != "" or options.get("targets"):
+        return ""
+    columns = (options.get(f"{name}_column") for name in ("targets", "tags", "labels"))
+    return next(filter(None, columns), "")
+
+
+def with_label_names(
+    definition: Definition, task: ChosenTask, *, source: Resolved, given: Mapping[str, Any]
+) -> ChosenTask:
+    """Return the task with the words that the source gives its classes, where the user gave none.
+
+    given: some fields of Settings. The source's values are the numbers of the classes, or these words already.
+
+    A task takes part that has the options `label_map` and `targets_column`.
+    """
+    options = task_options.plain(task.options)
+    column = _column_of_classes(options)
+    if not source.files or not column:
+        return task
+    names = formats.of_source(source, column)
+    if not names:
+        return task
+    label_map = formats.label_map(
+        names, are_named=_has_names(source, column, names, whole(task, source=source, **given), task)
+    )
+    if not label_map:
+        print(f"{column} has names with a comma or =, so its numbers stay: {', '.join(names)}", file=sys.stderr)
+        return task
+    return definition.choose({**options, "label_map": label_map})
+
+
+def _has_names(source: Resolved, column: str, names: Sequence[str], settings: Settings, task: ChosenTask) -> bool:
+    """Check whether the first rows of a source have the names of classes in a column, and not their numbers."""
+    element = blocks.match(source.files, task.pairs)[0]
+    if formats.family(source.files[0].name) == "parquet":  # whose type says that they are numbers
+        return False
+    block = next(row_limit.scan(LimitedFile(element), settings, task.task.corpus), None)
+    values = [row.record.get(column) for row in blocks.read(block, columns=[column]) if row.record] if block else []
+    return any(leaf in names for value in values for leaf in (value if isinstance(value, list) else [value]))
+
+
+def with_found_classes(definition: Definition, task: ChosenTask, settings: Settings, *, source: Resolved) -> ChosenTask:
+    """Return a task whose classes are the different values of its targets' column, as numbers or as words are sorted.
+
+    A task takes part that has the options `label_map` and `targets_column`. All rows are read once for it. Raises
+    UsageError if these values are too many, or cannot be names of classes.
+    """
+    options = task_options.plain(task.options)
+    column = _column_of_classes(options)
+    if not source.files or not column:
+        return task
+    found, reason = set[str](), ""
+    examples_of = BlockExamples(settings, task)
+    for file in row_limit.limited_files(source.files, settings, task):
+        for block in row_limit.scan(file, settings, task.task.corpus):
+            examples = examples_of(block)
+            reason = reason or next(iter(example_table.reasons_of(examples).values()), "")
+            there = examples["target"].filter(examples["reason"].is_null()).combine_chunks()
+            found.update(pc.unique(example_table.names_of(there, task.target).values).to_pylist())
+            if len(found) > MOST_CLASSES:
+                raise UsageError(
+                    f"{column} has more than {MOST_CLASSES:,} different values, so they are hardly classes. Name another "
+                    "--targets-column, or prepare it for a T5 (--tokenizer google-t5/t5-base)"
+                )
+    if not found and reason:
+        raise SourceError(f"{column} has no classes, because no row makes an example. The first one: {reason}")
+    names = sorted(
+        labels.distinct(found), key=lambda name: (0, int(name), name) if _NUMBER.fullmatch(name) else (1, 0, name)
+    )
+    if wrong := [name for name in names if "," in name or "=" in name]:
+        raise UsageError(
+            f'{column} has the value "{wrong[0][:60]}", and the name of a class has no comma and no =. Change it in the source'
+        )
+    if names:
+        print(
+            f"{column} has {len(names):,} classes: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}",
+            file=sys.stderr,
+        )
+    return definition.choose({**options, "label_map": ",".join(f"{name}={name}" for name in names)})
+
+
+def with_card_options(source: Resolved, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return some fields of Settings, with those that the card of a source gives and the user does not; these are said on stderr.
+
+    Raises SourceError for what a card says and no field can say.
+    """
+    names = {field.name: field.name for field in dataclasses.fields(FileOptions)} | {"column_names": "columns"}
+    options = FileOptions(**{own: given[name] for own, name in names.items() if given.get(name)})
+    completed = formats.with_card(options, source)
+    fields = dict(given)
+    for own, name in names.items():
+        if (value := getattr(completed, own)) != getattr(options, own):
+            fields[name] = value
+            shown_value = "tab" if value == "\t" else value
+            print(f"as the card says: {task_options.spelled(name, shown_value)}", file=sys.stderr)
+    return fields
+
+
+def with_splits(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) -> Resolved:
+    """Return a source with the files that are read, each with its split; what is not read is said on stderr.
+
+    given: some fields of Settings
+
+    Raises UsageError or SourceError if splits cannot be told.
+    """
+    selected = row_limit.select_files(source, task, given)
+    for message in selected.messages:
+        print(message, file=sys.stderr)
+    if selected.splits and "train" not in selected.splits:
+        print(
+            f"splits are {', '.join(sorted(selected.splits))}, and none is train. {split_names.ADVICE}",
+            file=sys.stderr,
+        )
+    return selected.source
+
+
+def with_labelled_files(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) -> Resolved:
+    """Return a source without files of evaluation splits that lack a column of the targets; they are named on stderr.
+
+    Each of the first files of a split is looked at; the others of one that has the columns are taken to have them too.
+    """
+    if not task.columns.targets or task.pairs or len({file.split for file in source.files}) < 2:
+        return source
+    settings = whole(task, source=source, **given)
+    kept = []
+    unlabelled: dict[str, str] = {}
+    is_known: set[str] = set()
+    for file in source.files:
+        if file.split not in ("", "train", *is_known):
+            block = next(row_limit.scan(LimitedFile(file), settings, task.task.corpus), None)
+            columns = block.columns if block else ()
+            if columns and (lacks := rows.missing(task.columns.targets, columns)):
+                inputs = [column for column in task.columns.all if column not in task.columns.targets]
+                if not rows.missing(inputs, columns):
+                    unlabelled[file.name] = lacks
+                    continue
+            is_known.add(file.split)
+        kept.append(file)
+    if unlabelled:
+        name, lacks = next(iter(unlabelled.items()))
+        print(
+            f"not read, because without a target there is nothing to evaluate: {source_files.shown(list(unlabelled))} "
+            f"({name} has no column {lacks.partition(';')[0]})",
+            file=sys.stderr,
+        )
+    return dataclasses.replace(source, files=tuple(kept))
+
+
+# Turn splits that are given as numbers of rows into the shares that draw exactly these numbers.
+
+
+def with_counted_splits(settings: Settings, task: ChosenTask, *, source: Resolved) -> Settings:
+    """Return the settings with shares where they have numbers of rows; unchanged if they have none.
+
+    All rows are read once, and made into examples but not tokenized, because a share that draws exactly this number of rows
+    depends on the ids of all of them. Near-duplicates, leaks and what a filter of tokens rejects are counted too.
+    Raises UsageError if there are too few rows.
+    """
+    held_out = settings.held_out is not None and settings.held_out > 1
+    asked = {"validation": settings.held_out} if held_out else settings.splits or {}
+    if not row_counts(asked):  # type: ignore[arg-type]
+        return settings
+    own = source_files.splits_of(source.files) if held_out else {}
+    if held_out and "validation" in own.values():
+        return dataclasses.replace(settings, held_out=None)
+    wanted = {**asked, "train": 1.0} if held_out else asked
+    with atomic_files.temporary_folder() as folder:
+        draws = _draws(settings, task, source=source, own_splits=own, folder=Path(folder))
+        shares = exact_shares(wanted, draws)  # type: ignore[arg-type]
+    if held_out:
+        return dataclasses.replace(settings, held_out=shares["validation"])
+    return dataclasses.replace(settings, splits=shares)
+
+
+def exact_shares(splits: Mapping[str, float], draws: Iterable[np.ndarray]) -> dict[str, float]:
+    """Return shares that add up to 1 and by which these numbers are drawn as asked: in order, some at a time, float64 in 0..1.
+
+    A split that is a number of rows gets exactly that many of different draws; equal draws, those of one group, stay
+    together, and then it gets at least that many. The shares that were asked for divide the rest. Without any row the shares
+    are equal: preparing then rejects each row with its reason. Raises UsageError.
+
+    >>> exact_shares({"validation": 2, "train": 1.0}, [np.array([0.1, 0.3]), np.array([0.5, 0.9])])
+    {'validation': 0.4, 'train': 0.6}
+    """
+    counts = row_counts(splits)
+    edges, rows, left = [0.0], 0, list(counts.values())
+    different, numbers = np.zeros(0), np.zeros(0, np.int64)
+    for part in draws:
+        found, often = np.unique(part, return_counts=True)
+        again = int(len(different) > 0 and found[0] == different[-1])  # equal draws that stand in two parts
+        numbers[-1:] += often[:again].sum()
+        different, numbers = np.append(different[-1:], found[again:]), np.append(numbers[-1:], often[again:])
+        reached = rows + np.cumsum(numbers)
+        while left and (place := int(np.searchsorted(reached[:-1], left[0]))) < len(reached) - 1:
+            edges.append(float((different[place] + different[place + 1]) / 2))
+            left = [int(reached[place]) + count for count in left[1:2]] + left[2:]
+        rows = int(reached[-1] - numbers[-1])
+    rows += int(numbers[-1:].sum())
+    if not rows:
+        return {name: 1 / len(splits) for name in splits}
+    if left:
+        name = list(counts)[-len(left)]
+        raise UsageError(
+            f"--splits {name}={counts[name]}: there are {rows:,} rows that make an example, and others need some too. "
+            "Ask for fewer"
+        )
+    rest = 1 - edges[-1]
+    exact = {name: edges[place + 1] - edges[place] for place, name in enumerate(counts)}
+    return exact | {name: share * rest for name, share in splits.items() if name not in counts}
+
+
+def _draws(
+    settings: Settings, task: ChosenTask, *, source: Resolved, own_splits: Mapping[str, str], folder: Path
+) -> Iterator[np.ndarray]:
+    """Yield the numbers in 0..1 by which the different rows are drawn, in order, some at a time: float64[n].
+
+    A row is known by 64 bits of its position, and drawn by 64 of its id's digest or its group's; of equal rows that are drawn
+    apart the smallest counts. What does not fit into memory waits in the folder.
+    """
+    known = SortedPairs(folder / "rows")
+    for keys, ids, groups in _rows(settings, task, source=source, own_splits=own_splits):
+        digests = placement.digests(keys, seed=settings.seed)
+        drawn_by = digests if keys is ids else placement.digests(ids, seed=settings.seed)
+        drawn_by = placement.by_group(groups, drawn_by, seed=settings.seed)
+        pair = (placement.positions(digests)["high"], placement.drawing(drawn_by))
+        known.add(np.stack(pair, axis=1).astype(np.uint64))
+    drawn, before = SortedPairs(folder / "draws"), -1
+    for part in known.all():
+        first = np.append(int(part[0, 0]) != before, part[1:, 0] != part[:-1, 0])
+        before = int(part[-1, 0])
+        drawn.add(part[first][:, ::-1])
+    for part in drawn.all():
+        yield part[:, 0].astype(np.float64) / 2.0**64
+
+
+def _rows(
+    settings: Settings, task: ChosenTask, *, source: Resolved, own_splits: Mapping[str, str]
+) -> Iterator[tuple[list[str], list[str], list[str | None]]]:
+    """Yield what decides the position of each example of a block that is drawn, the ids and the groups of all."""
+    examples_of, filters = BlockExamples(settings, task), Chain(settings.filter)
+    for file in row_limit.limited_files(source.files, settings, task):
+        if own_splits.get(blocks.files(file.element)[0].name, "train") != "train":
+            continue
+        for block in row_limit.scan(file, settings, task.task.corpus):
+            yield _keys(examples_of(block), filters, block=block, by_text=settings.dedup == "exact")
+
+
+def _keys(
+    examples: pa.Table, filters: Chain, *, block: Block, by_text: bool
+) -> tuple[list[str], list[str], list[str | None]]:
+    """Return what decides the position of each example of a block (its id, or its text), the ids and the groups of all."""
+    examples, reasons, _ = filters.of_table(examples)
+    left = np.ones(len(examples), bool)
+    left[list(reasons)] = False
+    examples = examples.filter(pc.and_(pa.array(left), examples["split"].is_null())).combine_chunks()
+    groups = examples["group"].to_pylist()
+    places = (examples["row"].to_numpy() + block.first_row).tolist()
+    named = zip(examples["id"].to_pylist(), places, strict=True)
+    ids = [f"{block.file.name}:{place}" if id is None else id for id, place in named]
+    if by_text:
+        return list(map(earlier_datasets.digest, example_table.inputs_of(examples).lines().to_pylist())), ids, groups
+    return ids, ids, groups

@@ -1,0 +1,190 @@
+"""Count what people ask of texts: unknown characters, rows that repeat another one, HTML. Counts add up over blocks.
+
+Memory is bounded, however many rows there are. Repeated rows are counted among those with the smallest digests: all
+copies of a row have one digest, so each is counted with all its copies, and the shares are those of all rows. Up to
+MOST_DIGESTS different rows the counts are exact.
+"""
+
+import collections
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from t5prep import _native
+from t5prep.dataset.manifest import Repeats
+from t5prep.preparation.record_counts import MOST_LABELS
+from t5prep.tasks.example_table import Inputs, byte_edges
+from t5prep.tokens.ragged import Ragged
+from t5prep.tokens.tokenizer import Tokenizer
+
+MOST_DIGESTS = 1 << 18
+# Characters that are counted at a time.
+_AT_ONCE = 1 << 20
+
+
+class UnknownTexts:
+    """Count the characters that a tokenizer does not know, and the targets that hold some. Threads may share it."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._is_unknown: dict[str, bool] = {}
+        self._known = b""  # the characters of ASCII that need no look, once they were looked at
+
+    def __call__(self, inputs: Inputs, targets: pa.LargeStringArray, ids: Ragged, labels: Ragged | None) -> str:
+        """Return the counts of some rows as JSON, "" if none holds an unknown token; without labels, targets are no texts."""
+        in_inputs = np.flatnonzero(ids.occurrences(self._tokenizer.unk_id))
+        in_targets = (
+            np.zeros(0, np.int64) if labels is None else np.flatnonzero(labels.occurrences(self._tokenizer.unk_id))
+        )
+        if not len(in_inputs) and not len(in_targets):
+            return ""
+        texts = targets.take(pa.array(in_targets))
+        counts = self._characters(inputs.documents().take(pa.array(in_inputs))) + self._characters(texts)
+        spelled = None if len(texts.unique()) > MOST_LABELS else collections.Counter(texts.to_pylist())
+        return json.dumps({"characters": counts, "targets": spelled}, sort_keys=True)
+
+    def _characters(self, texts: pa.LargeStringArray) -> collections.Counter[str]:
+        """Return how often each unknown character stands in some texts."""
+        if not self._known:
+            self._known = bytes(code for code in range(0x80) if not self._unknown(chr(code)))
+        edges, data = byte_edges(texts)
+        content = memoryview(data)[edges[0] : edges[-1]].tobytes() if len(texts) else b""
+        rest = content.translate(None, self._known).decode()
+        counts: collections.Counter[str] = collections.Counter()
+        for begin in range(0, len(rest), _AT_ONCE):
+            codes = np.frombuffer(rest[begin : begin + _AT_ONCE].encode("utf-32-le"), np.uint32)
+            numbers = np.bincount(codes)
+            counts.update({chr(code): int(numbers[code]) for code in np.flatnonzero(numbers).tolist()})
+        return collections.Counter({text: count for text, count in counts.items() if self._unknown(text)})
+
+    def _unknown(self, character: str) -> bool:
+        if character not in self._is_unknown:
+            self._is_unknown[character] = self._tokenizer.unk_id in self._tokenizer.encode(character)
+        return self._is_unknown[character]
+
+
+def digests(inputs: Ragged, labels: Ragged) -> np.ndarray:
+    """Return a digest of the ids of each row, uint64[rows]: equal rows, equal digests."""
+    found = np.zeros(len(inputs.starts) - 1, np.uint64)
+    for lists in (inputs, labels):
+        _native.list_digests(
+            np.ascontiguousarray(lists.ids, np.int32), np.ascontiguousarray(lists.starts, np.int64), found
+        )
+    return found
+
+
+@dataclasses.dataclass
+class RepeatCounts:
+    """Count equal rows by the digests of their ids: those with the smallest digests, each with all its rows.
+
+    `rows` are all rows that were counted; `bound` is the first digest that is passed over, 2^64 if none is. `pending` are
+    arrays of digests by split that were not yet counted together.
+    """
+
+    rows: int = 0
+    bound: int = 1 << 64
+    counted: dict[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
+    pending: dict[str, list[tuple[np.ndarray, np.ndarray]]] = dataclasses.field(default_factory=dict)
+    waiting: int = 0
+
+    def add(self, split: str, found: np.ndarray) -> None:
+        """Count the rows of a split by their digests: uint64[rows]."""
+        self.rows += len(found)
+        self._append(split, *np.unique(found, return_counts=True))
+
+    def merge(self, other: "RepeatCounts") -> None:
+        """Count what another one counted."""
+        self.rows += other.rows
+        self.bound = min(self.bound, other.bound)
+        for split, arrays in other.counted.items():
+            self._append(split, *arrays)
+        for split, several in other.pending.items():
+            for arrays in several:
+                self._append(split, *arrays)
+
+    def _append(self, split: str, found: np.ndarray, counts: np.ndarray) -> None:
+        if self.bound < 1 << 64:
+            below = found < np.uint64(self.bound)
+            found, counts = found[below], counts[below]
+        self.pending.setdefault(split, []).append((found, counts))
+        self.waiting += len(found)
+        if self.waiting > MOST_DIGESTS:
+            self.combine()
+
+    def combine(self) -> None:
+        """Count together what is pending, and pass over the largest digests where there are too many."""
+        for split, several in self.pending.items():
+            arrays = [self.counted[split], *several] if split in self.counted else several
+            found, index = np.unique(np.concatenate([digest for digest, _ in arrays]), return_inverse=True)
+            weights = np.concatenate([counts for _, counts in arrays])
+            self.counted[split] = found, np.bincount(index, weights, minlength=len(found)).astype(np.int64)
+        self.pending, self.waiting = {}, 0
+        different = np.unique(np.concatenate([np.zeros(0, np.uint64), *(found for found, _ in self.counted.values())]))
+        if len(different) > MOST_DIGESTS:
+            self.bound = int(different[MOST_DIGESTS])
+        if self.bound < 1 << 64:
+            for split, (found, counts) in self.counted.items():
+                below = found < np.uint64(self.bound)
+                self.counted[split] = found[below], counts[below]
+
+    def repeated(self) -> Repeats:
+        """Return how many rows repeat another one, as the manifest says it."""
+        self.combine()
+        splits = sorted(self.counted, key=lambda split: (split != "train", split))
+        if not splits:
+            return Repeats(0, 0, True)
+        found = np.concatenate([self.counted[split][0] for split in splits])
+        counts = np.concatenate([self.counted[split][1] for split in splits])
+        different, first = np.unique(found, return_index=True)
+        others = np.ones(len(found), bool)
+        others[first] = False  # np.unique returns the first: that of train, where it has one
+        sample = int(counts.sum())
+        repeats, across = sample - len(different), int(counts[others].sum())
+        is_exact = self.bound == 1 << 64
+        scale = 1.0 if is_exact or not sample else self.rows / sample
+        return Repeats(round(repeats * scale), round(across * scale), is_exact)
+
+
+@dataclasses.dataclass
+class TextCounts:
+    """The counts of a block's rows that made examples, or of several blocks together.
+
+    `targets` are the texts of targets with an unknown token; None if these are too many to be classes. `several_answers` are
+    rows whose correct answers differ.
+    """
+
+    rows: int = 0
+    markup: int = 0
+    inputs_unknown: int = 0
+    targets_unknown: int = 0
+    several_answers: int = 0
+    characters: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    targets: collections.Counter[str] | None = dataclasses.field(default_factory=collections.Counter)
+    repeats: RepeatCounts = dataclasses.field(default_factory=RepeatCounts)
+
+    def add_unknown(self, documents: Sequence[str]) -> None:
+        """Add the counts that UnknownTexts gave."""
+        for document in documents:
+            counts: Mapping[str, Any] = json.loads(document)
+            self.characters.update(counts["characters"])
+            self._add_targets(counts["targets"])
+
+    def _add_targets(self, targets: Mapping[str, int] | None) -> None:
+        if self.targets is None or targets is None:
+            self.targets = None
+            return
+        self.targets.update(targets)
+        if len(self.targets) > MOST_LABELS:
+            self.targets = None
+
+    def merge(self, other: "TextCounts") -> None:
+        """Count what others counted."""
+        for name in ("rows", "markup", "inputs_unknown", "targets_unknown", "several_answers"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.characters.update(other.characters)
+        self._add_targets(other.targets)
+        self.repeats.merge(other.repeats)

@@ -1,0 +1,48 @@
+"""Train a T5 or an encoder: from a prepared dataset to a run with checkpoints, metrics and an exported model."""
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from t5prep.errors import UsageError
+from t5prep.io.installation import TENSORFLOW_FITS, install_command
+
+# TensorFlow's messages about its own build: errors are raised, its log is about GPUs. Set before anything imports it.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def _load_triton() -> None:
+    """Load PyTorch's Triton if it is installed, so that its LLVM and TensorFlow's do not meet.
+
+    TensorFlow shows its symbols to every library that is loaded after it. Triton, which `transformers` loads with a T5,
+    would then register the options of its own LLVM in TensorFlow's a second time, which ends the process: "LLVM ERROR:
+    inconsistency in registered CommandLine options". Loaded before TensorFlow, Triton finds its own symbols; after it, with
+    RTLD_DEEPBIND. This takes 0.1 s of processor time (Triton 3.9, November 2026).
+    """
+    found = importlib.util.find_spec("triton") if sys.platform == "linux" else None
+    late = getattr(os, "RTLD_DEEPBIND", 0) if "tensorflow" in sys.modules else 0
+    for folder in (found and found.submodule_search_locations) or ():
+        for library in Path(folder).glob("_C/libtriton*.so"):
+            with contextlib.suppress(OSError):  # PyTorch will say what it lacks
+                ctypes.CDLL(str(library), os.RTLD_NOW | late)
+
+
+_load_triton()
+
+
+def need_tensorflow() -> None:
+    """Raise UsageError, with the install command, if TensorFlow is missing.
+
+    The error says so if TensorFlow has no release for this Python.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        here = f"{sys.version_info.major}.{sys.version_info.minor}"
+        if not TENSORFLOW_FITS:
+            raise UsageError(
+                f"TensorFlow is not installed, and there is none for Python {here}: `make train` in the clone of t5prep "
+                "makes an environment that has one."
+            )
+        raise UsageError(f"TensorFlow is not installed here. Install it with the trainer: {install_command('train')}")

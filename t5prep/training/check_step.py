@@ -1,0 +1,139 @@
+"""Compare one training step on an accelerator with the same step on this machine's CPU: the first check on new hardware."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from t5prep.dataset.prepared import open_tokenizer
+from t5prep.errors import T5prepError, UsageError
+from t5prep.training.data import device_feed, opening
+from t5prep.training.log import say
+from t5prep.training.model.lora import adapter_layouts
+from t5prep.training.model.switches import turned_off
+from t5prep.training.model.weights import Array, draw
+from t5prep.training.runtime import compiling, hosts
+from t5prep.training.runtime.devices import open_layout
+from t5prep.training.runtime.layout import Layout, arrange
+from t5prep.training.runtime.programs import METRICS
+from t5prep.training.runtime.state import Variables, begin
+from t5prep.training.settings import checks
+from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.padding import Padding
+from t5prep.training.step.step import dtype_of
+from t5prep.training.trainer import first_weights
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Compare one variable after the step on both.
+
+    `not_finite` counts the accelerator's numbers that are infinite or no numbers, in the weights and in the optimizer's
+    state. `update` is the norm of the change that the CPU makes to the weights, `weights` the largest difference of a
+    weight. `state` is the norm of the difference of the optimizer's state, as a share of the norm of the CPU's: that state
+    is made of the gradient alone, so a wrong gradient is seen there first.
+    """
+
+    name: str
+    not_finite: int
+    update: float
+    weights: float
+    state: float
+
+
+@dataclasses.dataclass(frozen=True)
+class StepCheck:
+    """One step on both: where they ran, `loss`, `accuracy` and `gradient_norm` of each, and every variable, worst first."""
+
+    cpu: str
+    accelerator: str
+    cpu_metrics: dict[str, float]
+    accelerator_metrics: dict[str, float]
+    without: list[str]  # of `model.switches.SWITCHES`, what T5PREP_WITHOUT turned off
+    variables: list[Difference]
+
+    @property
+    def finite(self) -> bool:
+        """Check whether all that the accelerator computed are finite numbers."""
+        return not any(one.not_finite for one in self.variables) and all(
+            map(np.isfinite, self.accelerator_metrics.values())
+        )
+
+
+def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, replicas: int = 1) -> StepCheck:
+    """Run the first step of a run on one CPU device in float32, and on the accelerator as the settings say; write nothing.
+
+    Both begin with the same weights and the same batch, without dropout, whose masks differ from device to device.
+    `replicas`: CPU devices that stand for an accelerator, for tests. Raises UsageError if there is no accelerator, and
+    what `train` raises.
+    """
+    if tpu is None and not gpus and replicas == 1:
+        raise UsageError(
+            "--check-step compares an accelerator with the CPU, and none was named: add --tpu local, or --gpus."
+        )
+    config = dataclasses.replace(config, dropout=0.0)
+    shard = 1 if config.shard == "auto" else int(config.shard)
+    with hosts.together():
+        layout = open_layout(tpu=tpu, gpus=gpus, replicas=replicas, shard=shard)
+        if hosts.count() > 1:
+            raise UsageError("--check-step runs on the devices of one host: start it on one alone.")
+        compiling.check_batch(config, layout.replicas)
+        opened = opening.open_all(config.data, split=config.split)
+        manifests = [one.manifest for one in opened]
+        checks.check_data(config, manifests)
+        shape, initial = first_weights(config, open_tokenizer(manifests[0], config.tokenizer), manifests)
+        initial |= draw(adapter_layouts(shape), seed=config.seed)
+        lengths = device_feed.shapes(opened, config)[:1]
+        batch = _first_batch(device_feed.host_batches(opened, config), lengths[0])
+        packed, padding = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
+
+        def one_step(layout: Layout, dtype: str) -> tuple[str, dict[str, float], Variables]:
+            in_dtype = dataclasses.replace(config, dtype=dtype_of(dtype, platform=layout.platform).name)
+            step, _ = compiling.compile_step(
+                shape, in_dtype, [layout], lengths, packed=packed, padding=padding, place=""
+            )
+            placed = jax.device_put(batch, layout.by_rows)
+            variables = begin(initial, step.variables)
+            *after, metrics = step.run(*variables, placed, np.float32(config.learning_rate))
+            named = dict(zip(METRICS, np.asarray(metrics).tolist(), strict=True))
+            return f"{layout.device_words}, {in_dtype.dtype}", named, jax.tree.map(np.asarray, Variables(*after))
+
+        cpu, cpu_metrics, reference = one_step(arrange(jax.devices("cpu")[:1]), "float32")
+        say(f"The step is done on {cpu}.")
+        accelerator, metrics, computed = one_step(layout, config.dtype)
+    return StepCheck(cpu, accelerator, cpu_metrics, metrics, turned_off(), differences(initial, reference, computed))
+
+
+def differences(before: Mapping[str, Array], cpu: Variables, accelerator: Variables) -> list[Difference]:
+    """Return how each trained variable differs, the worst first: those that are not finite, then by the optimizer's state."""
+    found = []
+    for name, slots in cpu.slots.items():
+        ours, theirs = accelerator.weights[name], cpu.weights[name]
+        pairs = [(accelerator.slots[name][slot], value) for slot, value in slots.items()]
+        apart = _norm([one - other for one, other in pairs])
+        size = _norm([other for _, other in pairs])
+        found.append(
+            Difference(
+                name,
+                not_finite=int(sum((~np.isfinite(one)).sum() for one in (ours, *(one for one, _ in pairs)))),
+                update=_norm([theirs - np.asarray(before[name][()], np.float32)]),
+                weights=float(np.abs(ours - theirs).max()),
+                state=apart / size if size else apart,
+            )
+        )
+    return sorted(found, key=lambda one: (-one.not_finite, -one.state, one.name))
+
+
+def _norm(arrays: Sequence[np.ndarray]) -> float:
+    """Return the norm of all numbers of some arrays together."""
+    return float(np.sqrt(sum(np.square(one, dtype=np.float64).sum() for one in arrays)))
+
+
+def _first_batch(batches: Iterator[dict[str, Any]], lengths: tuple[int, int]) -> dict[str, Any]:
+    """Return the first batch of these input and target lengths; in buckets others may come before it."""
+    for _, batch in zip(range(1000), batches, strict=False):
+        if (batch["input_ids"].shape[1], batch["labels"].shape[1]) == lengths:
+            return batch
+    raise T5prepError("None of the first 1,000 batches is of the longest bucket: leave buckets out to check a step.")

@@ -1,0 +1,133 @@
+"""Read prepared datasets as batches: manifest in, batches out, from a disk or from gs://.
+
+Batches are `{input_ids, attention_mask, labels}`, int32 of static shape. They have the same rows in the same order for
+any number of replicas and hosts, and can start at any step: `t5prep.training.data.order` defines the order.
+"""
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.errors import UsageError
+from t5prep.training.data import tensorflow_rows
+from t5prep.training.data.batches import Host, Reading, WholeSplit, read_ahead
+from t5prep.training.data.opening import Opened, open_all, with_index
+from t5prep.training.model.forward import with_mask
+from t5prep.training.settings.config import Lengths
+from t5prep.training.settings.padding import Padding
+
+__all__ = ["eval_batches", "steps_per_epoch", "train_arrays", "train_batches"]
+
+
+def train_batches(
+    data: str | Sequence[str | Opened],
+    *,
+    split: str = "train",
+    global_batch: int,
+    seed: int,
+    start_step: int = 0,
+    rates: Sequence[float] | None = None,
+    host: int = 0,
+    hosts: int = 1,
+    with_ids: bool = False,
+    tokenizer: str | None = None,
+    buckets: Sequence[Lengths] = (),
+    masks: bool = True,
+) -> tf.data.Dataset:
+    """Return endless training batches from `start_step` on: this host's part of each global batch.
+
+    The same seed and step give the same rows in the same order, for any number of hosts. An epoch need not be a whole
+    number of steps: the next one begins in the same batch.
+
+    Args:
+        data: A prepared dataset (a directory or gs:// prefix), or several, which are mixed.
+        split: The split to read.
+        global_batch: Rows of a batch over all hosts.
+        seed: Decides the order.
+        start_step: The step whose batch comes first, counted from 0.
+        rates: How often each dataset is drawn, as positive numbers; in proportion to their records by default.
+        host: This host's number, from 0.
+        hosts: How many hosts there are; each reads only its own `global_batch / hosts` rows.
+        with_ids: Whether to add `id`: string[rows] (packed: string[rows, most in a row]).
+        tokenizer: The SHA-256 of the tokenizer that the manifest must name; None for any.
+        buckets: Lengths of inputs and targets, such as [(128, 16), (512, 64)]: each row goes to the first that holds it,
+            and each batch has the lengths of one. A split without `shards.lengths` (one of more than 2^24
+            records) is read once before the first batch.
+        masks: Whether to add `attention_mask`; a training step computes it itself, on its device.
+
+    Returns:
+        A tf.data.Dataset of `{"input_ids", "attention_mask": int32[rows, input_length], "labels": int32[rows,
+        target_length]}`; labels are -100 where there is no target token.
+
+    Raises:
+        DatasetError: A dataset is not what its manifest says; while batches are read, too. From a dataset that is made of
+            this one (by `take`, `map`, …) that is TensorFlow's error, which quotes it.
+        UsageError: The rows cannot be dealt to the hosts, or the datasets not be mixed at these rates.
+
+    Example:
+        batches = t5prep.train_batches("data/sample", global_batch=32, seed=0, start_step=1000)
+        print(next(iter(batches))["labels"].shape)
+    """
+    names = [data] if isinstance(data, str) else list(data)
+    part = _part(global_batch, host=host, hosts=hosts)
+    opened = open_all(names, split=split, tokenizer=tokenizer)
+    reading = Reading(
+        opened, seed=seed, global_batch=global_batch, rates=rates, host=part, buckets=buckets, masks=masks
+    )
+    finish = functools.partial(with_mask, padding=Padding.of_dataset(opened[0].manifest)) if masks else dict
+    return tensorflow_rows.batches(reading, finish, start_step=start_step, with_ids=with_ids)
+
+
+def train_arrays(
+    data: Sequence[Opened],
+    *,
+    split: str = "train",
+    global_batch: int,
+    seed: int,
+    start_step: int = 0,
+    rates: Sequence[float] | None = None,
+    host: int = 0,
+    hosts: int = 1,
+    buckets: Sequence[Lengths] = (),
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the batches of `train_batches` without masks, as numpy arrays: the trainer's way, past TensorFlow.
+
+    Raises DatasetError and UsageError.
+    """
+    part = _part(global_batch, host=host, hosts=hosts)
+    opened = open_all(data, split=split)
+    reading = Reading(
+        opened, seed=seed, global_batch=global_batch, rates=rates, host=part, buckets=buckets, masks=False
+    )
+    return read_ahead(reading.arrays, itertools.count(start_step))
+
+
+def eval_batches(opened: Opened, *, batch: int, limit: int = 0) -> Iterator[dict[str, np.ndarray]]:
+    """Yield every record of a split once, in the order of its shards, as batches of `batch` rows without masks.
+
+    `limit` takes only that many records, the first ones: records lie in random order. The last batch is filled up with rows
+    that the loss ignores: their labels are all -100, their `id` is b"". There are `id`, bytes[rows], and `references`,
+    bytes[rows, most], b"" if a record has fewer; packed rows have neither. Raises DatasetError.
+    """
+    with_index(opened)
+    split = WholeSplit(opened, rows=batch, limit=limit)
+    return read_ahead(split, range(len(split)))
+
+
+def steps_per_epoch(data: str | Sequence[str | Opened], *, split: str = "train", global_batch: int) -> int:
+    """Return after how many steps every record was seen: all datasets' records divided by the batch, rounded up."""
+    opened = open_all([data] if isinstance(data, str) else data, split=split)
+    return -(-sum(sum(one.counts) for one in opened) // global_batch)
+
+
+def _part(batch: int, *, host: int, hosts: int) -> Host:
+    """Return a host's part of each batch. Raises UsageError."""
+    if batch < 1 or hosts < 1 or batch % hosts or not 0 <= host < hosts:
+        raise UsageError(
+            f"A global batch of {batch} rows cannot be dealt to {hosts} hosts (this is host {host}, counted from 0): "
+            "take a batch that the number of hosts divides."
+        )
+    return Host(host, hosts)

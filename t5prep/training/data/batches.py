@@ -1,0 +1,357 @@
+"""Compute the rows of each step from datasets with an index: windows of lanes, buckets, each host's part of a batch.
+
+A bucket has the records that fit into rows of its shape, and a batch in buckets has the rows of one of them.
+"""
+
+import collections
+import concurrent.futures
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from t5prep.dataset import shard_files, tfrecord
+from t5prep.dataset.tfrecord import Records
+from t5prep.errors import UsageError
+from t5prep.training.data import features, order
+from t5prep.training.data.features import RecordDecoder
+from t5prep.training.data.opening import Opened
+from t5prep.training.data.order import PageOrder
+from t5prep.training.data.page_reader import PageReader
+from t5prep.training.settings.config import Lengths
+
+# Pages that are read at once to learn the lengths of their records.
+_SCANNED = 64
+
+
+def check_buckets(opened: Sequence[Opened], buckets: Sequence[Lengths]) -> None:
+    """Raise UsageError if these datasets cannot be trained on in buckets."""
+    if len(opened) > 1:
+        raise UsageError("buckets part the records of a single dataset, and this run has several. Leave buckets out.")
+    one = opened[0]
+    if one.manifest.settings.layout == "packed":
+        raise UsageError(
+            f"buckets do nothing for {one.data}: its rows are packed, and all are full. Leave buckets out."
+        )
+    longest = tuple(max(side) for side in zip(*buckets, strict=True))
+    if longest[0] > one.input_length or longest[1] > one.target_length:
+        raise UsageError(
+            f"buckets go up to {longest[0]}x{longest[1]}, and the rows of {one.data} have {one.input_length}x"
+            f"{one.target_length} at most. Look for some that fit: t5prep plan --model MODEL --data {one.data} --lengths"
+        )
+
+
+def lengths_kept(opened: Opened) -> bool:
+    """Check whether the lengths of a split's records stand beside the index, where they are read at once."""
+    kept = opened.manifest.lengths
+    return kept is not None and opened.name in kept.records
+
+
+def lengths_of(opened: Opened) -> np.ndarray:
+    """Return the input and target tokens of each record of a split, `int32[records, 2]`.
+
+    They stand beside the index; if they do not, all of the split is read. Raises DatasetError.
+    """
+    kept = opened.manifest.lengths
+    if kept and lengths_kept(opened):
+        splits = shard_files.read_lengths(opened.data, kept, records={opened.name: sum(opened.counts)})
+        return splits[opened.name].astype(np.int32)
+    reader, decoder = PageReader(opened), features.decoder([opened], masks=False)
+    fills, measured = features.fills_of(opened), []
+    begins = np.cumsum(reader.sizes) - reader.sizes
+    for first in range(0, len(begins), _SCANNED):
+        sizes = reader.sizes[first : first + _SCANNED]
+        pages = np.repeat(np.arange(first, first + len(sizes)), sizes)
+        read = reader.records(pages, np.arange(len(pages)) + begins[first] - begins[pages])
+        ids = dict(zip(decoder.names, decoder(read), strict=True))
+        measured.append(np.stack([(ids[name] != fill).sum(axis=1) for name, fill in fills.items()], axis=1))
+    return np.concatenate(measured)
+
+
+def assign_buckets(lengths: np.ndarray, buckets: Sequence[Lengths]) -> np.ndarray:
+    """Return the number of the first bucket that holds each record: int64[records], from `int[records, 2]`.
+
+    Raises UsageError for records that no bucket holds.
+
+    >>> assign_buckets(np.array([[5, 2], [5, 9], [20, 1]]), [(8, 4), (32, 16)]).tolist()
+    [0, 1, 1]
+    """
+    fits = np.all(lengths[:, np.newaxis] <= np.array(buckets), axis=2)
+    if not fits.any(axis=1).all():
+        longest = lengths.max(axis=0)
+        raise UsageError(
+            f"{int((~fits.any(axis=1)).sum()):,} records fit into no bucket: the longest input has {longest[0]} tokens and the "
+            f"longest target {longest[1]}. Add a bucket of that size: --set buckets=...,{longest[0]}x{longest[1]}"
+        )
+    return fits.argmax(axis=1)
+
+
+def turn_of(records: Sequence[int], step: int) -> tuple[int, int]:
+    """Return the bucket of a step, and which of that bucket's batches it is, from 0.
+
+    Buckets take turns in proportion to their records, as evenly as they can: the batch j of a bucket with n of all N
+    records stands at the place (2 j + 1) / 2 n.
+
+    >>> [turn_of([300, 100], step) for step in range(8)]
+    [(0, 0), (0, 1), (1, 0), (0, 2), (0, 3), (0, 4), (1, 1), (0, 5)]
+    """
+    total = sum(records)
+    # A place that is surely before this step: all batches before it are counted, and the rest are gone through.
+    sure = max(0, step - 2 * len(records))
+    taken = [max(0, -((total - 2 * bucket_records * sure) // (2 * total))) for bucket_records in records]
+    others = [math.prod(records) // count for count in records]  # to compare fractions as whole numbers
+    while True:
+        bucket = min(range(len(records)), key=lambda b: ((2 * taken[b] + 1) * others[b], b))
+        if sum(taken) >= step:
+            return bucket, taken[bucket]
+        taken[bucket] += 1
+
+
+class Reader(Protocol):
+    """Read records by their page and their place in it; `sizes` are the records of each page."""
+
+    sizes: np.ndarray
+
+    def records(self, pages: np.ndarray, places: np.ndarray) -> Records:
+        """Return records in the shape of the arguments."""
+
+
+class Part:
+    """Read the records of one bucket: pages and places are counted among its own records.
+
+    `sizes` are the bucket's records of each page that has any, int64[pages].
+    """
+
+    def __init__(self, reader: Reader, numbers: np.ndarray) -> None:
+        """Take the records of these numbers, int64[n] in rising order, counted over the whole split."""
+        self._reader = reader
+        page = np.repeat(np.arange(len(reader.sizes)), reader.sizes)[numbers]
+        self._places = numbers - (np.cumsum(reader.sizes) - reader.sizes)[page]
+        self._pages, self.sizes = np.unique(page, return_counts=True)
+        self._first = np.cumsum(self.sizes) - self.sizes
+
+    def records(self, pages: np.ndarray, places: np.ndarray) -> Records:
+        """Return the records at some places of some pages, in the same shape."""
+        return self._reader.records(self._pages[pages], self._places[self._first[pages] + places])
+
+
+# A mixture's rates are exact to 1 / _FINENESS: each dataset gives a whole number of rows to a lane's window.
+_FINENESS = 512
+
+
+class Host(NamedTuple):
+    """Name the rows of a global batch that this host reads: part `number` of `hosts` equal ones."""
+
+    number: int
+    hosts: int
+
+
+class Windows:
+    """Compute the rows of the steps of a window, on one host, from one dataset or from several that are mixed."""
+
+    def __init__(
+        self,
+        readers: Sequence[Reader],
+        *,
+        table: order.Table,
+        seed: int,
+        shares: Sequence[int],
+        host: Host,
+        stream: int = 0,
+    ) -> None:
+        """Take `shares` rows of a lane's window from each reader; `stream` is the number of the first one's order."""
+        self.table, self._readers, self._seed, self._shares = table, readers, seed, shares
+        self.local = table.lanes * table.width // host.hosts
+        first = host.number * self.local // table.width
+        last = ((host.number + 1) * self.local - 1) // table.width
+        self._begin = host.number * self.local - first * table.width
+        self._lanes = np.arange(first, last + 1)[:, np.newaxis]
+        widths = shares if len(readers) > 1 else [table.width]
+        self._orders = [
+            PageOrder(reader.sizes, seed, table.lanes, width, stream + number)
+            for number, (reader, width) in enumerate(zip(readers, widths, strict=True))
+        ]
+
+    def __call__(self, number: int) -> Records:
+        """Return the rows of all steps of a window: [steps, local]. Raises DatasetError."""
+        pages: list[bytes] = []
+        parts = []
+        for reader, lane_order, share in zip(self._readers, self._orders, self._shares, strict=True):
+            index = number * share + np.arange(share)[np.newaxis]
+            read = reader.records(*lane_order.records(self._lanes, index))
+            read.places["page"] += len(pages)
+            pages += read.pages
+            parts.append(read.places)
+        table = self.table
+        index = number * table.lane_rows + np.arange(table.lane_rows)[np.newaxis]
+        # Only a single dataset has epochs that end at a row; in a mixture, each dataset has its own epochs.
+        epoch = self._orders[0].epoch(self._lanes, index) if len(parts) == 1 else np.zeros_like(index)
+        permuted = order.shuffled(self._seed, self._lanes, index, epoch)
+        places = np.take_along_axis(np.concatenate(parts, axis=1), permuted, axis=1)
+        steps = places.reshape(len(self._lanes), table.steps, table.width).swapaxes(0, 1).reshape(table.steps, -1)
+        return Records(tuple(pages), np.ascontiguousarray(steps[:, self._begin : self._begin + self.local]))
+
+
+class Batches:
+    """Give the records of one step after the other: a window's are kept, and the next one's are read meanwhile."""
+
+    def __init__(self, windows: Windows) -> None:
+        """Take the windows. `steps` are the batches of a window."""
+        self.steps, self._windows = windows.table.steps, windows
+        self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="window")
+        self._reading: dict[int, concurrent.futures.Future[Records]] = {}
+
+    def __call__(self, step: int) -> Records:
+        """Return the records of a step's batch. Raises DatasetError."""
+        number, place = divmod(step, self.steps)
+        for old in [one for one in self._reading if one < number]:
+            del self._reading[old]
+        window = self._window(number).result()
+        self._window(number + 1)  # begun now, so that the first batch waits for its own window alone
+        return Records(window.pages, window.places[place])
+
+    def _window(self, number: int) -> "concurrent.futures.Future[Records]":
+        return self._reading.get(number) or self._reading.setdefault(number, self._pool.submit(self._windows, number))
+
+
+class Reading:
+    """This host's batches of a run, as numpy arrays: the rows of any step, in the lengths of the step's bucket.
+
+    `rows` are those of a batch, `together` the batches that have one shape and are cheaply read at once, `names` the
+    features, and `lengths` their lengths, None if buckets decide.
+    """
+
+    def __init__(
+        self,
+        opened: Sequence[Opened],
+        *,
+        seed: int,
+        global_batch: int,
+        rates: Sequence[float] | None,
+        host: Host,
+        buckets: Sequence[Lengths] = (),
+        masks: bool,
+        reader: Callable[[Opened], Reader] = PageReader,
+    ) -> None:
+        """Open the index. Each dataset of a mixture gives its share of a lane's rows in a window, by `rates`.
+
+        Each bucket has an order of its own, as a dataset has. One that holds no record has no turn. `reader` makes what
+        reads the records of a dataset.
+
+        Raises UsageError if the datasets cannot be mixed by these rates, or not be cut into these buckets, and
+        DatasetError.
+        """
+        self.rows = global_batch // host.hosts
+        self._batches: list[Batches] = []  # of each bucket
+        self._sizes: list[int] = []  # its records
+        self._decoders: list[RecordDecoder] = []
+        if buckets:
+            check_buckets(opened, buckets)
+            of_record = assign_buckets(lengths_of(opened[0]), buckets)
+            for number, shape in enumerate(buckets):
+                of_bucket = np.flatnonzero(of_record == number)
+                if len(of_bucket):
+                    part = Part(reader(opened[0]), of_bucket)
+                    laid = order.table(global_batch, records=len(of_bucket), every=int(part.sizes.max()))
+                    windows = Windows([part], table=laid, seed=seed, shares=[laid.lane_rows], host=host, stream=number)
+                    self._batches.append(Batches(windows))
+                    self._sizes.append(len(of_bucket))
+                    self._decoders.append(features.decoder(opened, masks=masks, bucket=shape))
+        else:
+            every = max(one.manifest.index.every[one.name] for one in opened if one.manifest.index)
+            least = _FINENESS if len(opened) > 1 else 1
+            records = sum(sum(one.counts) for one in opened)
+            laid = order.table(global_batch, records=records, every=every, least=least)
+            shares = _shares(opened, rates, laid.lane_rows)
+            readers = [reader(one) for one in opened]
+            self._batches = [Batches(Windows(readers, table=laid, seed=seed, shares=shares, host=host))]
+            self._sizes, self._decoders = [records], [features.decoder(opened, masks=masks)]
+        self.together = 1 if buckets else laid.steps
+        decoder = self._decoders[0]
+        self.names = decoder.names
+        self.lengths: Sequence[int | None] = [None] * len(self.names) if buckets else decoder.lengths
+
+    def records(self, step: int, steps: int = 1) -> tuple[Records, RecordDecoder]:
+        """Return the records of some batches of one shape, and what decodes them. Raises DatasetError."""
+        turns = [turn_of(self._sizes, number) for number in range(step, step + steps)]
+        parts = [self._batches[bucket](turn) for bucket, turn in turns]
+        return parts[0] if steps == 1 else tfrecord.join_records(parts), self._decoders[turns[0][0]]
+
+    def arrays(self, step: int) -> dict[str, np.ndarray]:
+        """Return the ids of a step's batch by name, int32[rows, length]. Raises DatasetError."""
+        records, decoder = self.records(step)
+        return dict(zip(decoder.names, decoder(records), strict=True))
+
+
+def _shares(opened: Sequence[Opened], rates: Sequence[float] | None, rows: int) -> list[int]:
+    """Return how many of the `rows` of a lane's window each dataset gives."""
+    wanted = [float(sum(one.counts)) for one in opened] if rates is None else list(rates)
+    if len(wanted) != len(opened) or min(wanted) <= 0 or 0 in (shares := order.shares(wanted, rows)):
+        raise UsageError(
+            f"{len(opened)} datasets cannot be mixed by the rates {wanted}: give one positive rate to each, "
+            f"none so small that it is less than one row in {rows:,}."
+        )
+    return shares
+
+
+class WholeSplit:
+    """This run's batches of every record of a split once, in the order of its shards, as numpy arrays.
+
+    The last one is filled up with rows that the loss ignores: only EOS (a softmax needs at least one token), no label.
+    """
+
+    def __init__(self, opened: Opened, *, rows: int, limit: int = 0) -> None:
+        """Take the first `limit` records (0: all): records lie in random order. Raises DatasetError."""
+        self._reader, self._decoder = PageReader(opened), features.decoder([opened], masks=False)
+        self._ends, self._rows, self._data = np.cumsum(self._reader.sizes), rows, opened.data
+        self._records = min(limit, sum(opened.counts)) or sum(opened.counts)
+        self._fills, self._eos = features.fills_of(opened), opened.manifest.tokenizer.eos_id
+        self._packed = opened.manifest.settings.layout == "packed"
+        self._references = "references" in opened.manifest.features
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return -(-self._records // self._rows)
+
+    def __call__(self, number: int) -> dict[str, np.ndarray]:
+        """Return a batch: ids, int32[rows, length], the `id` of each record, and its `references`. Raises DatasetError."""
+        places = np.arange(number * self._rows, min((number + 1) * self._rows, self._records))
+        pages = np.searchsorted(self._ends, places, side="right")
+        read = self._reader.records(pages, places - (self._ends - self._reader.sizes)[pages])
+        left = self._rows - len(places)
+        first, batch = {"input_ids": self._eos, "input_segment_ids": 1}, {}
+        for name, ids in zip(self._decoder.names, self._decoder(read), strict=True):
+            filling = np.full((left, ids.shape[1]), self._fills.get(name, 0), np.int32)
+            filling[:, 0] = first.get(name, filling[:, 0])
+            batch[name] = np.concatenate([ids, filling]) if left else ids
+        return batch | self._texts(read, left)
+
+    def _texts(self, read: Records, left: int) -> dict[str, np.ndarray]:
+        """Return the ids and references of records as bytes; those of packed records are left out."""
+        if self._packed:
+            return {}
+        ids, references = features.texts_of(read, "id", "references", one_id=True, data=str(self._data))
+        texts = {"id": features.filled([*ids, *[[b""]] * left])[:, 0]}
+        if self._references:
+            texts["references"] = features.filled([*references, *[[]] * left])
+        return texts
+
+
+# Batches that are read ahead.
+AHEAD = 8
+
+
+def read_ahead(batch: Callable[[int], dict[str, np.ndarray]], steps: Iterable[int]) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the batches of some steps; a few are made ahead. Raises what `batch` raises."""
+    pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="batch")
+    ahead = collections.deque[concurrent.futures.Future[dict[str, np.ndarray]]]()
+    try:
+        for step in steps:
+            ahead.append(pool.submit(batch, step))
+            if len(ahead) > AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

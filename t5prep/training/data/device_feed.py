@@ -1,0 +1,90 @@
+"""Move training batches from the shards to the devices, and decide how often each dataset of a mixture is drawn."""
+
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from t5prep.training.data import batches, train_arrays
+from t5prep.training.data.opening import Opened
+from t5prep.training.runtime.layout import Layout
+from t5prep.training.runtime.state import put_rows
+from t5prep.training.settings.config import TrainConfig, parse_buckets
+
+
+def rates_of(opened: Sequence[Opened], config: TrainConfig) -> list[float]:
+    """Return how often each dataset of a run is drawn, adding up to 1."""
+    records = [one.split.records for one in opened]
+    return rates(records, given=config.rates, temperature=config.temperature, cap=config.cap)
+
+
+def shapes(opened: Sequence[Opened], config: TrainConfig) -> list[tuple[int, int]]:
+    """Return the (input, target) lengths that a run's batches have, the longest first. Raises UsageError, DatasetError."""
+    if not config.buckets:
+        return [(max(one.input_length for one in opened), max(one.target_length for one in opened))]
+    of_buckets = parse_buckets(config.buckets)
+    batches.check_buckets(opened, of_buckets)
+    if batches.lengths_kept(opened[0]):  # a record that fits nowhere is found before the step is compiled
+        batches.assign_buckets(batches.lengths_of(opened[0]), of_buckets)
+    return of_buckets[::-1]
+
+
+def cost_of_padding(opened: Sequence[Opened], shares: Sequence[float]) -> str:
+    """Return a sentence for people if datasets of different lengths are padded to the longest, else ""."""
+    lengths = [(one.input_length, one.target_length) for one in opened]
+    if len(set(lengths)) == 1:
+        return ""
+    tokens = [sum(pair) for pair in lengths]
+    factor = max(tokens) / math.fsum(map(operator.mul, tokens, shares))  # by which a row is longer than it need be
+    longest = " + ".join(str(max(side)) for side in zip(*lengths, strict=True))
+    return (
+        f"The datasets have rows of {', '.join(f'{a} + {b}' for a, b in lengths)} tokens, and all are padded to {longest}: "
+        f"{factor:.1f} times the tokens that rows of their own lengths have."
+    )
+
+
+def device_batches(
+    opened: Sequence[Opened], config: TrainConfig, *, layout: Layout, start_step: int
+) -> Iterator[dict[str, Any]]:
+    """Yield every batch from `start_step` on, on the devices; each host reads its own rows."""
+    host, hosts = layout.row_reader
+    for batch in host_batches(opened, config, start_step=start_step, host=host, hosts=hosts):
+        yield put_rows(batch, layout)
+
+
+def host_batches(
+    opened: Sequence[Opened], config: TrainConfig, *, start_step: int = 0, host: int = 0, hosts: int = 1
+) -> Iterator[dict[str, Any]]:
+    """Return a host's rows of every batch from `start_step` on, as numpy arrays."""
+    return train_arrays(
+        opened,
+        split=config.split,
+        global_batch=config.batch,
+        seed=config.seed,
+        start_step=start_step,
+        rates=rates_of(opened, config),
+        host=host,
+        hosts=hosts,
+        buckets=parse_buckets(config.buckets),
+    )
+
+
+def rates(
+    records: Sequence[int], *, given: Sequence[float] = (), temperature: float = 1.0, cap: int = 0
+) -> list[float]:
+    """Return how often each dataset is drawn, adding up to 1: as `given`, else by its number of records.
+
+    `cap` counts at most this many records of a dataset (0: all), and a `temperature` above 1 makes rates more equal: they are
+    records^(1 / temperature). The paper of T5 trains with both (Raffel 2020 §3.5.2: "examples-proportional mixing" with a
+    limit, "temperature-scaled mixing"); seqio calls them `maximum` and `temperature`.
+
+    >>> rates([900, 100])
+    [0.9, 0.1]
+    >>> rates([900, 100], cap=300)
+    [0.75, 0.25]
+    >>> rates([900, 100], temperature=2)
+    [0.75, 0.25]
+    """
+    weights = list(given) or [min(count, cap or count) ** (1 / temperature) for count in records]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]

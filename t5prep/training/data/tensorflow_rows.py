@@ -1,0 +1,140 @@
+"""Give the rows of datasets with an index to TensorFlow: each host's rows of every global batch, from any step on."""
+
+import atexit
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.errors import T5prepError
+from t5prep.training.data import features
+from t5prep.training.data.batches import Reading
+
+# Batches that are read ahead, and that one call from TensorFlow into Python makes: a call takes as long as 20 rows.
+AHEAD = TOGETHER = 8
+
+
+class _Calls:
+    """Count the calls from TensorFlow's threads into Python, and end them before Python ends.
+
+    Python never gives its lock to a thread that waits for it when the process ends. An iterator that is still there then
+    waits for its thread, and the process for the iterator, for ever.
+    """
+
+    def __init__(self) -> None:
+        self._made, self._ending = 0, False
+        atexit.register(self._end)
+
+    def __call__(self, function: Callable[[int], Any]) -> Callable[[Any], Any]:
+        """Return a function for `tf.numpy_function` that calls another one with a whole number."""
+
+        def call(number: Any) -> Any:
+            self._made += 1
+            if self._ending:
+                raise StopIteration
+            return function(int(number))
+
+        return call
+
+    def _end(self) -> None:
+        """Let the threads run until none calls any more: what they read ahead is full of failed calls then."""
+        self._ending, before = True, -1
+        while before != self._made:
+            before = self._made
+            time.sleep(0.05)
+
+
+_from_tensorflow = _Calls()
+
+
+class _Failures:
+    """Remember what reading raised in TensorFlow's threads: TensorFlow wraps it in an error of its own, with a traceback."""
+
+    def __init__(self) -> None:
+        self._first: T5prepError | None = None
+
+    def __call__(self, function: Callable[[int], Any]) -> Callable[[int], Any]:
+        """Return the function, whose T5prepError is remembered."""
+
+        def call(number: int) -> Any:
+            try:
+                return function(number)
+            except T5prepError as error:
+                self._first = self._first or error
+                raise
+
+        return call
+
+    def raised_by(self, served: tf.data.Dataset) -> tf.data.Dataset:
+        """Return the dataset, whose iterators raise what reading raised. Those of datasets made from it raise TensorFlow's error."""
+        failures, kind = self, type(served)
+
+        class Batches(kind):  # type: ignore[misc, valid-type]
+            def __iter__(self) -> Any:
+                iterator = super().__iter__()
+                iterator.__class__ = failures._iterator(type(iterator))
+                return iterator
+
+        served.__class__ = Batches
+        return served
+
+    def _iterator(self, kind: Any) -> Any:
+        failures = self
+
+        class RaisingIterator(kind):
+            def __next__(self) -> Any:
+                with failures._unwrapped():
+                    return super().__next__()
+
+            def get_next(self) -> Any:
+                with failures._unwrapped():
+                    return super().get_next()
+
+        return RaisingIterator
+
+    @contextlib.contextmanager
+    def _unwrapped(self) -> Iterator[None]:
+        try:
+            yield
+        except tf.errors.OpError:
+            if self._first is None:
+                raise
+            raise self._first from None
+
+
+def batches(
+    reading: Reading, finish: Callable[[dict[str, Any]], Any], *, start_step: int, with_ids: bool
+) -> tf.data.Dataset:
+    """Return a dataset of what `finish` returns for each batch by name: the arrays of `reading`, without end.
+
+    `with_ids` adds the records' `id`. Its iterators raise what reading raises.
+    """
+    failures = _Failures()
+    # Else the first batch would wait for many windows; and of packed rows, each batch has the most ids of its own rows.
+    together = 1 if with_ids else min(TOGETHER, reading.together)
+    names = (*reading.names, *(["id"] if with_ids else []))
+    shapes = [[together, reading.rows, -1 if length is None else length] for length in reading.lengths]
+    packed = "input_segment_ids" in names
+    if with_ids:
+        shapes.append([together, reading.rows, *([-1] if packed else [])])
+
+    def decode(number: int) -> list[np.ndarray]:
+        records, decoder = reading.records(start_step + number * together, together)
+        arrays = decoder(records)
+        if with_ids:
+            arrays.append(features.filled(features.texts_of(records, "id", one_id=not packed)[0]))
+        return arrays
+
+    def read(number: Any) -> dict[str, Any]:
+        kinds = [tf.string if name == "id" else tf.int32 for name in names]
+        arrays = tf.numpy_function(_from_tensorflow(failures(decode)), [number], kinds)
+        return dict(zip(names, map(tf.reshape, arrays, shapes), strict=True))
+
+    several = tf.data.Dataset.counter(dtype=tf.int64).map(read).prefetch(-(-AHEAD // together))
+    served = several.unbatch().map(finish).prefetch(tf.data.AUTOTUNE)
+    options = tf.data.Options()
+    options.deterministic = True
+    return failures.raised_by(served.with_options(options))

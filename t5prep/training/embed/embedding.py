@@ -1,0 +1,345 @@
+"""Make vectors of all texts of a source, in order, in files of some rows each: what `t5prep.embed` runs.
+
+A file depends on its own rows alone, and on the choices: so it is the same whether a run was killed before it or not.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t5prep import sources
+from t5prep.dataset import targets
+from t5prep.errors import Reject, UsageError
+from t5prep.io import atomic_files, gcs, signals
+from t5prep.reading import columns
+from t5prep.sources import Resolved
+from t5prep.tokens import loading
+from t5prep.training.embed import sentence_recipe
+from t5prep.training.embed.sentence_recipe import SentenceRecipe
+from t5prep.training.embed.shards import Folder, name_of
+from t5prep.training.embed.vectors import Encoder, Output
+from t5prep.training.log import say
+from t5prep.training.model.architecture import EncoderConfig
+from t5prep.training.model.weight_layout import of_encoder
+from t5prep.training.model.weights import COMPARED_ROWS
+from t5prep.training.predict import rows as rows_of
+from t5prep.training.predict.predictor import WINDOW, bucket
+from t5prep.training.predict.rows import Question, Reading, Rows
+from t5prep.training.published.safetensors_file import BYTES
+from t5prep.training.published.stored import DTYPES
+from t5prep.training.run import run
+from t5prep.training.runtime import hosts
+from t5prep.version import __version__
+
+# Rows of a file, of vectors of tokens and of vectors of texts.
+ROWS, ROWS_OF_TEXTS = 1024, 16384
+# The most bytes of vectors that are computed before they are written; at least one batch is.
+_WINDOW_BYTES = 256 << 20
+_DTYPES = {"bfloat16": "BF16", "float32": "F32"}  # by their names in safetensors
+Watch = Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedded:
+    """The result of `t5prep.embed`: the folder, its rows, texts, tokens and files, and how many files were there already.
+
+    `cut` are the texts that were longer than the length, `missing` the rows without a text, by reason.
+    """
+
+    out: str
+    rows: int
+    texts: int
+    tokens: int
+    cut: int
+    width: int
+    files: int
+    kept: int
+    missing: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Text:
+    """One row as it goes to the device: its ids, or the reason why it has none."""
+
+    id: str
+    ids: np.ndarray | None
+    reason: str = ""
+    cut: bool = False
+
+
+class Embedding:
+    """Embed the texts of a source with a model, which is opened here; the devices are opened when a file needs them.
+
+    `length` is the most tokens of a text (0: as the model's data), `batch` the rows at a time, `rows` those of a file (0:
+    by pooling). Raises T5prepError.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        source: str | Resolved,
+        *,
+        which: str = "best",
+        reading: Reading,
+        column: str = "",
+        output: Output,
+        length: int = 0,
+        batch: int = 16,
+        rows: int = 0,
+        tokenizer: str = "",
+        trust_code: bool = False,
+        **devices: Any,
+    ) -> None:
+        for name, number, least in (("batch", batch, 1), ("length", length, 0), ("shard-rows", rows, 0)):
+            if number < least:
+                raise UsageError(f"--{name} is {number}, and must be at least {max(least, 1)}.")
+        self._named = isinstance(source, str)
+        source = sources.resolve(source) if isinstance(source, str) else source
+        files = run.files_of(model)
+        recipe = sentence_recipe.read(files) if files else None
+        output, self._recipe = _choose(model, recipe, output)
+        opened = run.open_model(files or model, which=which, encoder=True)
+        manifest = rows_of.choose(opened.manifests, name=reading.task)
+        texts = column or ("" if manifest else rows_of.INPUT)
+        asking = rows_of.asking_of(opened, manifest, trust_code=trust_code, column=texts)
+        make = asking.to_inputs
+        if own := self._recipe:
+            asking = dataclasses.replace(asking, to_inputs=lambda record: own.prepare(make(record)))
+        self.rows = Rows(
+            source,
+            asking,
+            reading=reading,
+            trained=manifest.settings if manifest else None,
+            option="--column NAME",
+        )
+        self.source = self.rows.source
+        if self.rows.note:
+            say(self.rows.note)
+        self._filters = manifest.settings.filter if manifest else ()
+        self._opened, self._reading, self._column = opened, reading, column
+        self._words = opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
+        if self._words.vocab_size > opened.config.vocab_size:  # a device would take another token's embedding for one
+            raise UsageError(
+                f"{opened.name} has {opened.config.vocab_size:,} embeddings, and the tokenizer {self._words.vocab_size:,} ids: take "
+                "the model's own, --tokenizer NAME."
+            )
+        chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
+        longest = (recipe.length if recipe else 0) or chosen.input_length
+        if isinstance(opened.config, EncoderConfig):
+            longest = min(longest, opened.config.longest_input)
+        self.length = length or longest
+        chosen = dataclasses.replace(chosen, input_length=self.length)
+        self._featurize = targets.featurizer_of(chosen, self._words, classes=opened.config.classes)
+        self.output, self._batch = output, batch
+        self.width = self._recipe.width(opened.config.d_model) if self._recipe else opened.config.d_model
+        self.rows_of_file = rows or (ROWS if output.pooling == "none" else ROWS_OF_TEXTS)
+        self._devices = devices
+
+    @functools.cached_property
+    def _encoder(self) -> Encoder:
+        output = self.output
+        if self._recipe and self._recipe.has_matrices:  # the vectors are finished on the host
+            output = dataclasses.replace(output, dtype="float32", normalize=False)
+        return Encoder(self._opened, output, rows=self._batch, tokenizer=self._words, **self._devices)
+
+    def write(self, out: str, *, watch: Watch | None = None) -> Embedded:
+        """Write all vectors, or what is missing of them; `watch` is told the rows and bytes of text of each file.
+
+        Raises OutputError.
+        """
+        hosts.check_places(out)
+        with contextlib.ExitStack() as stack:
+            if hosts.given_processes() > 1 or self._devices.get("tpu"):
+                _ = self._encoder  # joins the other hosts, of which one writes
+                stack.enter_context(hosts.together())
+            rows = itertools.islice(iter(self.rows), self._reading.limit)
+            first = list(itertools.islice(rows, self.rows_of_file))
+            texts = []
+            if len(first) < self.rows_of_file:  # these are all
+                texts = self._ask(first)
+                self._check_texts(texts)
+            questions = itertools.chain(first, rows)
+            stack.enter_context(run.held(out))
+            if not gcs.is_gs(out) and hosts.writes():
+                atomic_files.remove_left(Path(out), "vectors-*", "manifest.json", f"{atomic_files.UNFINISHED}*")
+            folder = Folder(out, identity=self.identity(), writes=hosts.writes())
+            shards: list[dict[str, Any]] = []
+            kept = 0
+            for number in itertools.count():
+                some = list(itertools.islice(questions, self.rows_of_file))
+                if not some:
+                    break
+                found = folder.finished(name_of(number))
+                kept += found is not None
+                shards.append(found or self._write_one(folder, name_of(number), texts or self._ask(some)))
+                if watch:
+                    watch(len(some), sum(len(one.text) for one in some))
+            missing: collections.Counter[str] = collections.Counter()
+            for one in shards:
+                missing.update(one["missing"])
+            totals = {name: sum(one[name] for one in shards) for name in ("rows", "texts", "tokens", "cut")}
+            names = {"model_name": self._opened.name, "tokenizer_name": self._words.name}
+            folder.finish(shards, created_by=f"t5prep {__version__}", **names, **totals, missing=dict(missing))
+        return Embedded(out, **totals, width=self.width, files=len(shards), kept=kept, missing=dict(missing))
+
+    def _check_texts(self, texts: Sequence[_Text]) -> None:
+        """Raise SourceError if no row of a whole source has a text."""
+        if any(one.ids is not None for one in texts):
+            return
+        reasons = collections.Counter(one.reason for one in texts)
+        raise columns.without_texts(self.source, len(texts), reasons=reasons)
+
+    def _write_one(self, folder: Folder, name: str, texts: Sequence[_Text]) -> dict[str, Any]:
+        """Compute the vectors of the rows of a file, and write it; return what is known of it."""
+        there = [one for one in texts if one.ids is not None]
+        lengths = np.array([len(one.ids) for one in there if one.ids is not None], np.int64)
+        tokens, count, dtype = int(lengths.sum()), len(there), _DTYPES[self.output.dtype]
+        vectors = itertools.chain.from_iterable(self._windows([one.ids for one in there if one.ids is not None]))
+        values: Iterator[np.ndarray]
+        tensors: dict[str, tuple[str, tuple[int, ...]]]
+        if self.output.pooling != "none":
+            tensors, values = {"vectors": (dtype, (count, self.width))}, vectors
+        elif self.output.padded:
+            mask = (np.arange(self.length) < lengths[:, None]).astype(np.uint8)
+            tensors = {"vectors": (dtype, (count, self.length, self.width)), "mask": ("U8", mask.shape)}
+            values = itertools.chain(vectors, [mask])
+        else:
+            starts = np.concatenate([[0], np.cumsum(lengths)])
+            tensors = {"starts": ("I64", starts.shape), "vectors": (dtype, (tokens, self.width))}
+            values = itertools.chain([starts], vectors)
+        missing = [(one.id, one.reason) for one in texts if one.ids is None]
+        reasons = collections.Counter(reason.partition(":")[0] for _, reason in missing)
+        metadata = {"ids": _dumped([one.id for one in there]), "missing": _dumped(missing)}
+        known = {"rows": len(texts), "texts": count, "tokens": tokens, "cut": sum(one.cut for one in there)}
+        return folder.write(
+            name, tensors=tensors, metadata=metadata, values=values, known={**known, "missing": dict(reasons)}
+        )
+
+    def _ask(self, questions: Sequence[Question]) -> list[_Text]:
+        """Return the texts tokenized; a text without any letters has the tokens that a model expects around each text."""
+        encoded = iter(self._featurize.inputs_of([one.example for one in questions if one.example]))
+        asked = []
+        for one in questions:
+            features = next(encoded) if one.example else Reject(one.reason)
+            if not isinstance(features, Reject):
+                asked.append(_Text(one.id, features.ids, cut=features.tokens > self.length))
+            elif one.example and not one.text.strip():
+                frame = self._words.frame
+                asked.append(_Text(one.id, np.array([*frame.first, *frame.last], np.int32)))
+            else:
+                asked.append(_Text(one.id, None, str(features)))
+        return asked
+
+    def _windows(self, inputs: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+        """Yield the vectors of some texts after the other, in order; the next ones are begun before these are awaited."""
+        row = self.width * BYTES[_DTYPES[self.output.dtype]]
+        row *= self.length if self.output.pooling == "none" else 1
+        batches = max(1, min(WINDOW, _WINDOW_BYTES // (row * self._batch)))
+        before = None
+        for first in range(0, len(inputs), batches * self._encoder.rows):
+            signals.check()
+            begun = self._begin(inputs[first : first + batches * self._encoder.rows])
+            if before:
+                yield self._end(before)
+            before = begun
+        if before:
+            yield self._end(before)
+
+    def _begin(self, inputs: Sequence[np.ndarray]) -> list[tuple[list[int], list[int], Any]]:
+        """Start the work on some texts; return the places, the lengths and the begun work of each batch."""
+        order = sorted(range(len(inputs)), key=lambda at: len(inputs[at]), reverse=True)
+        begun = []
+        for first in range(0, len(order), self._encoder.rows):
+            some = order[first : first + self._encoder.rows]
+            batch = [inputs[at] for at in some]
+            length = self.length if self.output.padded else bucket(len(batch[0]), limit=self.length)
+            begun.append((some, [len(one) for one in batch], self._encoder.begin(batch, length)))
+        return begun
+
+    def _end(self, begun: Sequence[tuple[list[int], list[int], Any]]) -> list[np.ndarray]:
+        """Return the vectors of each text: those of its tokens, with padding if that is asked for, or its one."""
+        found: dict[int, np.ndarray] = {}
+        for places, lengths, work in begun:
+            vectors = self._encoder.vectors_of(work)
+            if self._recipe and self._recipe.has_matrices:
+                vectors = self._recipe.finish(vectors).astype(DTYPES[self.output.dtype])
+            for at, length, vector in zip(places, lengths, vectors, strict=False):
+                found[at] = vector[:length] if self.output.pooling == "none" and not self.output.padded else vector
+        return [found[at] for at in range(len(found))]
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the bytes of the files depend on."""
+        opened, words = self._opened, self._words
+        files = [[file.name, file.bytes, sources.sha256(file)] for file in self.source.files]
+        return {
+            "model": {"type": opened.config.model_type, "weights": _fingerprint(opened)},
+            "tokenizer": words.sha256,
+            "filters": list(self._filters),
+            "source": {
+                "uri": self.source.uri if self._named else "",
+                "revision": self.source.revision,
+                "files": files,
+                "column": self._column,
+                "reading": dataclasses.asdict(self._reading),
+            },
+            **dataclasses.asdict(self.output),
+            "recipe": self._recipe.identity() if self._recipe else None,
+            "width": self.width,
+            "length": self.length,
+            "batch": self._batch,
+            "shard_rows": self.rows_of_file,
+        }
+
+
+def _choose(model: str, recipe: SentenceRecipe | None, output: Output) -> tuple[Output, SentenceRecipe | None]:
+    """Return the output with its pooling decided, and the model's own recipe if it is what decides.
+
+    What another choice leaves out of the recipe is said. Raises UsageError for a recipe that is not computed here, and for a
+    division by the length of vectors of tokens.
+    """
+    if output.pooling == "auto" and (recipe is None or output.padded):
+        output = dataclasses.replace(output, pooling="none")
+    if recipe is None:
+        return output, None
+    if output.pooling == "auto":
+        if recipe.others or not recipe.pooling:
+            raise UsageError(
+                f"{model} makes its vectors by {recipe.words()}, and not all of it is computed here. Choose yourself: "
+                "--pooling mean (or first, none)."
+            )
+        return dataclasses.replace(output, pooling=recipe.pooling, normalize=None in recipe.after_pooling), recipe
+    say(f"{model}'s own recipe is {recipe.words()}. Leave --pooling out to apply it; as chosen, its vectors differ.")
+    return output, None
+
+
+def _fingerprint(opened: run.Model) -> str:
+    """Return a digest of the encoder's embeddings, norms and biases, and of one row of each matrix: two models are told apart by it.
+
+    Training changes every row of a matrix, but of the embeddings only those of tokens that it saw. Reading all of a T5-XXL
+    would take minutes.
+    """
+    digest = hashlib.sha256(repr(opened.config).encode())
+    for name, layout in of_encoder(opened.config).items():
+        digest.update(name.encode())
+        whole, (rows, *others) = slice(None), layout.shape[layout.stacked_axes :]
+        parts: list[tuple[slice, ...]] = [(whole, slice(0, 1))]
+        if not layout.transposed:
+            begins = range(0, rows, COMPARED_ROWS)
+            parts = [(slice(at, min(at + COMPARED_ROWS, rows)), *(whole for _ in others)) for at in begins]
+        for part in parts:
+            rows_here = opened.weights[name][(*(whole,) * layout.stacked_axes, *part)]
+            digest.update(np.ascontiguousarray(rows_here, "<f4").tobytes())
+    return digest.hexdigest()
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

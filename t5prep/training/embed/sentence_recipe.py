@@ -1,0 +1,188 @@
+"""Read how sentence-transformers makes one vector of a text: pooling, matrices and length, from `modules.json` beside an encoder."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from t5prep.errors import UsageError
+from t5prep.io.model_files import MODULES, ModelFiles
+from t5prep.tasks.example import Example, Part, Protected
+from t5prep.training.published import choosing
+
+# Files with the length of texts, by the first model types of sentence-transformers; new models of any type have the first one.
+LENGTHS = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+# Kinds of pooling by the names of sentence-transformers 6 and of the ones before → ours.
+POOLINGS = {"cls": "first", "mean": "mean"}
+OLD_POOLINGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "Identity": lambda x: x,
+    "Tanh": np.tanh,
+    "ReLU": lambda x: np.maximum(x, 0),
+    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+}
+LONGEST = 1 << 20  # tokens; transformers writes 10^30 where a tokenizer has no limit
+LEAST_NORM = 1e-12  # of a vector that is divided by its norm (torch.nn.functional.normalize)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense:
+    """A matrix after pooling, float32[in, out], with its bias and the name of its activation."""
+
+    matrix: np.ndarray
+    bias: np.ndarray
+    activation: str
+
+    def __call__(self, vectors: np.ndarray) -> np.ndarray:
+        """Return float32[..., out] of float32[..., in]."""
+        made: np.ndarray = ACTIVATIONS[self.activation](vectors @ self.matrix + self.bias)
+        return made
+
+
+def normalize(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors divided by their lengths."""
+    made: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), LEAST_NORM)
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceRecipe:
+    """Describe how a model's own files make one vector of a text: by which steps, of how many tokens (0: not said), of which text.
+
+    `after_pooling`: the matrices, and None for a division by the length, in their order. `others`: steps that are not computed
+    here.
+    """
+
+    pooling: str
+    after_pooling: tuple[Dense | None, ...] = ()
+    length: int = 0
+    lowercase: bool = False
+    prompt: str = ""
+    others: tuple[str, ...] = ()
+
+    def words(self) -> str:
+        """Return the steps in words."""
+        steps = [f"{self.pooling} pooling" if self.pooling else "", *self.others]
+        steps += ["Normalize" if step is None else "Dense" for step in self.after_pooling]
+        texts = ["lowercase" if self.lowercase else "", f'the prompt "{self.prompt}"' if self.prompt else ""]
+        return ", ".join(step for step in (*texts, *steps) if step)
+
+    @property
+    def has_matrices(self) -> bool:
+        """Check whether more than a division by the length follows pooling."""
+        return any(step for step in self.after_pooling)
+
+    def width(self, pooled: int) -> int:
+        """Return the width of a text's vector, which is `pooled` before the matrices."""
+        return next((int(step.matrix.shape[1]) for step in reversed(self.after_pooling) if step), pooled)
+
+    def finish(self, vectors: np.ndarray) -> np.ndarray:
+        """Return the vectors of texts, float32, after the steps that follow pooling."""
+        for step in self.after_pooling:
+            vectors = normalize(vectors) if step is None else step(vectors)
+        return vectors
+
+    def prepare(self, example: Example) -> Example:
+        """Return an example whose text is in lower case, and begins with the prompt, if the model asks for that."""
+        whole = isinstance(example.inputs, str)
+        parts: Sequence[Part] = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+        made = [part.lower() if isinstance(part, str) and self.lowercase else part for part in parts]
+        if self.prompt and made and isinstance(made[0], str | Protected):
+            first = made[0].text if isinstance(made[0], Protected) else made[0]
+            made[0] = f"{self.prompt}{first}"
+        inputs = str(made[0]) if whole else tuple(made)
+        return dataclasses.replace(example, inputs=inputs)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the vectors depend on, as JSON."""
+        digest = hashlib.sha256()
+        for step in self.after_pooling:
+            if step:
+                digest.update(np.ascontiguousarray(step.matrix).tobytes() + step.bias.tobytes())
+        return {"steps": self.words(), "weights": digest.hexdigest()}
+
+
+def read(files: ModelFiles) -> SentenceRecipe | None:
+    """Return what a model's `modules.json` says; None if it has none. Raises UsageError if a file of it is damaged."""
+    if MODULES not in files.names:
+        return None
+    try:
+        return _read(files)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise UsageError(
+            f"{files.name}: what {MODULES} says of sentence-transformers is damaged ({str(error)[:80]}): fetch it again."
+        ) from error
+
+
+def _read(files: ModelFiles) -> SentenceRecipe:
+    pooling, others = "", []
+    steps: list[Dense | None] = []
+    for module in json.loads(files.read(MODULES)):
+        kind, path = str(module["type"]).rpartition(".")[2], str(module.get("path", "")).strip("/")
+        config = _config(files, f"{path}/config.json")
+        if kind == "Transformer" and not path:
+            continue
+        if kind == "Dropout":
+            continue  # it does nothing outside of training
+        if kind == "Pooling" and not pooling:
+            modes = config.get("pooling_mode")
+            modes = [mode for key, mode in OLD_POOLINGS.items() if config.get(key)] if modes is None else modes
+            modes = [modes] if isinstance(modes, str) else list(modes) or ["mean"]
+            pooling = POOLINGS.get(str(modes[0]), "") if len(modes) == 1 else ""
+            others += [] if pooling else [f"pooling by {' and '.join(map(str, modes))}"]
+            others += [] if config.get("include_prompt", True) else ["pooling without the prompt"]
+        elif kind == "Normalize" and pooling:
+            steps.append(None)
+        elif kind == "Dense" and pooling and _is_of_texts(config) and _activation(config) in ACTIVATIONS:
+            steps.append(_dense(files, path, config))
+        else:
+            others.append(kind)
+    own = next((_config(files, name) for name in LENGTHS if name in files.names), {})
+    words = _config(files, "tokenizer_config.json")
+    length = own.get("max_seq_length") or words.get("model_max_length") or 0
+    prompts = _config(files, "config_sentence_transformers.json")
+    prompt = dict(prompts.get("prompts") or {}).get(prompts.get("default_prompt_name")) or ""
+    return SentenceRecipe(
+        pooling=pooling,
+        after_pooling=tuple(steps),
+        length=int(length) if 0 < length < LONGEST else 0,
+        lowercase=own.get("do_lower_case") is True,
+        prompt=str(prompt),
+        others=tuple(others),
+    )
+
+
+def _is_of_texts(config: Mapping[str, Any]) -> bool:
+    return all(config.get(key) in (None, "sentence_embedding") for key in ("module_input_name", "module_output_name"))
+
+
+def _activation(config: Mapping[str, Any]) -> str:
+    """Return the name of a Dense layer's activation without its module."""
+    return str(config.get("activation_function") or "torch.nn.Identity").rpartition(".")[2]
+
+
+def _dense(files: ModelFiles, path: str, config: Mapping[str, Any]) -> Dense:
+    names = frozenset(name.removeprefix(f"{path}/") for name in files.names if name.startswith(f"{path}/"))
+    tensors = choosing.tensors(ModelFiles(f"{files.name}/{path}", names, lambda file: files.path(f"{path}/{file}")))
+    matrix = np.asarray(tensors["linear.weight"])
+    bias = np.asarray(tensors["linear.bias"]) if config.get("bias", True) else np.zeros(len(matrix), np.float32)
+    if matrix.shape != (config["out_features"], config["in_features"]) or bias.shape != matrix.shape[:1]:
+        raise ValueError(f"{path} has a matrix of {matrix.shape}")
+    return Dense(np.ascontiguousarray(matrix.T), bias, _activation(config))
+
+
+def _config(files: ModelFiles, name: str) -> dict[str, Any]:
+    return dict(json.loads(files.read(name))) if name in files.names else {}

@@ -1,0 +1,139 @@
+"""Run an encoder on the devices: token ids of texts in, a vector for each token or for each text out."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import tensorflow as tf
+
+from t5prep.errors import UsageError, did_you_mean
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.training.embed.sentence_recipe import LEAST_NORM
+from t5prep.training.model.architecture import Config
+from t5prep.training.model.forward import encode
+from t5prep.training.model.layers import mean_of_tokens
+from t5prep.training.model.weight_layout import WeightLayout, of_encoder
+from t5prep.training.predict.device import batch_of, check_finite, enough_memory
+from t5prep.training.run.run import Model
+from t5prep.training.runtime.devices import open_layout
+from t5prep.training.runtime.layout import Layout
+from t5prep.training.runtime.programs import Program, rows_program
+from t5prep.training.runtime.rows import on_rows
+from t5prep.training.runtime.state import put_weights
+from t5prep.training.step.step import OF_LAYERS, dtype_of
+
+POOLINGS = ("auto", "none", "mean", "first")
+DTYPES = ("bfloat16", "float32")
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """The choices that decide which vectors a text has.
+
+    `pooling`: "none" is a vector for each token; "mean" is their mean, and "first" the first token's; "auto" is what the model's
+    own files say (`sentence_recipe`), else "none". `normalize`: a text's vector is divided by its length. `dtype`: of the
+    vectors. `padded`: texts have the vectors of their padding, too. Raises UsageError for choices that do not go together.
+    """
+
+    pooling: str = "none"
+    normalize: bool = False
+    dtype: str = "bfloat16"
+    padded: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("pooling", self.pooling, POOLINGS), ("dtype", self.dtype, DTYPES)):
+            if value not in known:
+                raise UsageError(f'--{name} is "{value}".{did_you_mean(value, known)} It can be {", ".join(known)}.')
+        if self.normalize and self.pooling == "none":
+            raise UsageError("--normalize is for one vector a text: say which, --pooling mean (or first).")
+        if self.padded and self.pooling not in ("none", "auto"):
+            raise UsageError(
+                f"--padded keeps the vectors of padding, and --pooling {self.pooling} makes one of a text."
+            )
+
+
+class Encoder:
+    """Make vectors of `rows` texts at a time. Raises UsageError as `predict.device.Device` does.
+
+    On a TPU or GPU, products have the dtype of the vectors, and the matrices of layers are held in it; on a CPU, float32.
+    """
+
+    def __init__(
+        self,
+        opened: Model,
+        output: Output,
+        *,
+        rows: int,
+        tokenizer: Tokenizer,
+        tpu: str | None = None,
+        gpus: bool = False,
+        replicas: int = 1,
+    ) -> None:
+        config, shard = opened.config, None if replicas == 1 else 1
+        held = sum(
+            math.prod(own.shape) * (tf.as_dtype(output.dtype).size if is_rounded(name, own) else 4)
+            for name, own in of_encoder(config).items()
+        )
+        layout = open_layout(tpu=tpu, gpus=gpus, replicas=replicas, shard=shard, weight_bytes=held)
+        self.rows = -(-rows // layout.replicas) * layout.replicas
+        self._tokenizer, self._pairs = tokenizer, bool(config.classes)
+        dtype = dtype_of("auto" if output.dtype == "bfloat16" else output.dtype, platform=layout.platform)
+        self._weights = put_weights(opened.weights, weight_specs(config, dtype, layout))
+        check_finite(self._weights, layout, name=opened.name)
+        run = functools.partial(vectors, config=config, output=output, dtype=dtype)
+        self._run = on_rows("embed", run, shape=config, layout=layout, dtype=dtype)
+
+    def begin(self, inputs: Sequence[np.ndarray], length: int) -> Any:
+        """Start the work on at most `rows` of int32[<= length], and return what `vectors_of` waits for."""
+        batch = batch_of(inputs, [self.rows, length], tokenizer=self._tokenizer, pairs=self._pairs)
+        with enough_memory(self.rows):
+            return self._run(self._weights, batch)["vectors"]
+
+    def vectors_of(self, begun: Any) -> np.ndarray:
+        """Return the vectors: [rows, length, width], or [rows, width] of texts."""
+        with enough_memory(self.rows):
+            return np.asarray(begun)
+
+
+def vectors(
+    weights: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor], *, config: Config, output: Output, dtype: tf.DType
+) -> dict[str, tf.Tensor]:
+    """Return the `vectors` of a batch, in the dtype of `output`; `dtype` is that of products."""
+    x, mask = encode(weights, config, batch, dtype=dtype), batch["attention_mask"]
+    if output.pooling != "none":
+        x = mean_of_tokens(x, mask) if output.pooling == "mean" else tf.cast(x[:, 0], tf.float32)
+    if output.normalize:
+        x /= tf.maximum(tf.norm(x, axis=-1, keepdims=True), LEAST_NORM)
+    return {"vectors": tf.cast(x, tf.as_dtype(output.dtype))}
+
+
+def is_rounded(name: str, weight: WeightLayout) -> bool:
+    """Check whether a weight is held in the dtype of products: the matrices of layers are."""
+    return weight.transposed and name.startswith(OF_LAYERS)
+
+
+def weight_specs(config: Config, dtype: tf.DType, layout: Layout) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return the weights that a device holds, by name; `dtype` is that of products."""
+    whole = layout.weights(config)
+    return {
+        name: whole[name].update(dtype=dtype.as_numpy_dtype) if is_rounded(name, own) else whole[name]
+        for name, own in of_encoder(config).items()
+    }
+
+
+def program_of(config: Config, output: Output, *, rows: int, length: int, layout: Layout) -> Program:
+    """Return the program that `Encoder` runs on a TPU or GPU, for `rows` of one length over all devices."""
+    dtype = tf.as_dtype(output.dtype)
+    return rows_program(
+        "embed",
+        functools.partial(vectors, config=config, output=output, dtype=dtype),
+        shape=config,
+        layout=layout,
+        batch={name: tf.TensorSpec([rows, length], tf.int32) for name in ("input_ids", "attention_mask")},
+        dtype=dtype,
+        weights=weight_specs(config, dtype, layout),
+    )

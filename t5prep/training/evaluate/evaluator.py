@@ -1,0 +1,334 @@
+"""Score every record of a split once: loss, token accuracy, and the metrics that the task names for its answers.
+
+Where every target is one token (and EOS), one forward pass gives the answer: the argmax of the first position over the
+whole vocabulary, taken on the device, as the Stack Overflow tutorial (pedro-r-marques/tutorial-t5-fine-tune) scores it.
+Otherwise answers are generated. Only ids and one loss for each row leave the device.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.dataset.tfrecord import IGNORED_LABEL
+from t5prep.errors import UsageError
+from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.training.data import batches, eval_batches, opening
+from t5prep.training.evaluate import metrics
+from t5prep.training.evaluate.scorers import NumberScorer, OneTokenScorer, Results, Scorer, TextMetrics, TextScorer
+from t5prep.training.model.architecture import Config, EncoderConfig, ModelConfig
+from t5prep.training.model.entries import class_order
+from t5prep.training.model.forward import forward, with_mask
+from t5prep.training.model.generation import Generation
+from t5prep.training.predict.device import answers_on_rows, uniform
+from t5prep.training.runtime.layout import Layout
+from t5prep.training.runtime.rows import Rows, each, on_rows
+from t5prep.training.settings.padding import Padding
+from t5prep.training.step.step import losses_of_numbers, token_losses
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrong:
+    """A wrong answer, with what the model was asked and the loss of the target."""
+
+    id: str
+    input: str
+    target: str
+    prediction: str
+    loss: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """An evaluation's numbers (for classes also `labels` and `confusion`), and each record's id and answer.
+
+    `worst` are the wrong answers with the highest losses, `sample` a random sample of the wrong answers to each class.
+    """
+
+    metrics: dict[str, Any]
+    predictions: list[dict[str, Any]]
+    worst: list[Wrong]
+    sample: list[Wrong] = dataclasses.field(default_factory=list)
+
+    def numbers(self) -> dict[str, float]:
+        """Return the metrics that can be drawn as curves."""
+        return {name: float(value) for name, value in self.metrics.items() if isinstance(value, int | float)}
+
+
+class Evaluator:
+    """Score one split of one dataset with the current weights; compiled once, and can be called many times.
+
+    `generating`: generate answers if targets are longer than one token, by the options `generation`, of whose
+    `answers` the best is scored; with `generates_single_tokens` also shorter ones, which one forward pass would give as well
+    if nothing is drawn or forbidden. `batch` is over all replicas. `wanted` are names of metrics, in place of the task's.
+    `metric` is a number that is given in any case.
+    `limit`: score only that many records, the first ones; 0 is all. `place`: the folder of the compiled programs.
+    Raises DatasetError if the split is missing, UsageError if the batch does not divide.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        layout: Layout,
+        data: str | opening.Opened,
+        split: str,
+        batch: int,
+        tokenizer: Tokenizer,
+        dtype: tf.DType,
+        limit: int = 0,
+        wanted: Sequence[str] = (),
+        generating: bool = True,
+        generation: Generation = Generation(),  # noqa: B008 - frozen
+        generates_single_tokens: bool = False,
+        metric: str = "",
+        bootstrap: bool = False,
+        place: str = "",
+    ) -> None:
+        replicas = layout.replicas
+        if batch % replicas:
+            raise UsageError(
+                f"An evaluation batch of {batch} rows cannot be dealt to {replicas} replicas: take a multiple of {replicas} "
+                "(of a run: --set eval_batch=…; of eval: --batch)."
+            )
+        self._opened = opening.open_split(data, split=split, tokenizer=tokenizer.sha256)
+        dataset = self._opened.manifest
+        batch = min(batch, -(-sum(self._opened.counts) // replicas) * replicas)  # no more rows than the split has
+        self._tokenizer = tokenizer
+        # Encoded and decoded by the tokenizer, so that they compare equal to decoded targets and answers.
+        words = [tokenizer.decode(tokenizer.encode(word)) for word in dataset.task.classes]
+        self._names = dataset.class_names  # of an encoder's targets, which are numbers
+        asked = metrics.check(wanted)
+        of_task = metrics.of_answers(dataset)
+        names = (asked or of_task or list(metrics.DEFAULT_METRICS)) + metrics.also_scored(metric, of_task)
+        texts = TextMetrics(names, self._names or words, bootstrap)
+        self._is_labelled = bool(dataset.splits[split].labels)
+        has_answers = bool(asked or of_task)  # a task such as span corruption has none to score
+        self._scorer: Scorer | None = None
+        if dataset.settings.target in metrics.OF_TARGETS:
+            self._scorer = NumberScorer(dataset.settings.target, self._names)
+        elif _are_single_tokens(
+            self._opened, limit=limit, generates=generating and generates_single_tokens and has_answers
+        ):
+            self._scorer = OneTokenScorer(self._names, texts, tokenizer, is_asked=bool(asked))
+        elif generating and has_answers and dataset.settings.layout != "packed":
+            self._scorer = TextScorer(texts, self._decode, self._is_labelled)
+        self.generates = self._scorer is not None and self._scorer.generates
+        padding = Padding.of_dataset(dataset)
+        self._separator = padding.separator if metrics.ranks(dataset) else None
+        self._batches = functools.partial(eval_batches, self._opened, batch=batch, limit=limit)
+        if dataset.hides_tokens != (isinstance(config, EncoderConfig) and config.masked):
+            has, not_ = ("has", "does not fill masks") if dataset.hides_tokens else ("has no", "fills masks")
+            raise UsageError(
+                f"{self._opened.data} {has} hidden tokens as targets, and the model {not_}: name a dataset that it was trained for."
+            )
+        order = logits_order(config, self._names, target=dataset.settings.target, data=self._opened.data)
+        score = functools.partial(_score, config=config, dtype=dtype, order=order, padding=padding)
+        longest = generation.max_length or max(self._opened.target_length, generation.min_length)
+        self._generation = dataclasses.replace(generation, max_length=longest)
+        self._score = on_rows("score", score, shape=config, layout=layout, dtype=dtype, place=place)
+        if self.generates and isinstance(config, ModelConfig) and not config.classes:
+            self._generate = answers_on_rows(
+                config, self._generation, layout=layout, dtype=dtype, place=place, padding=padding
+            )
+
+    def __call__(
+        self, weights: Mapping[str, Any], *, worst: int = 0, sample: int = 0, score_each: bool = False
+    ) -> Evaluation:
+        """Score every record with these weights on the devices.
+
+        `worst` and `sample` are the most wrong answers to keep: those with the highest losses, and random ones. With
+        `score_each` a prediction has the `scores` of its own.
+        """
+        rows = ScoredRows(worst, sample, by_class=self._is_labelled or bool(self._names), separator=self._separator)
+        program = self._score_and_generate if self.generates else self._score
+        for batch, of_batch in each(program, weights, self._batches()):
+            rows.add(batch, of_batch)
+        results = rows.results()
+        values: dict[str, Any] = metrics.perplexity(rows.losses, (results.labels != IGNORED_LABEL).sum(axis=1))
+        values |= metrics.token_accuracy(results.labels, results.predicted) | {"records": len(results.labels)}
+        if self._scorer is None:
+            return Evaluation(values, [], [])
+        scored = self._scorer.score(results)
+        values = {name: value for name, value in values.items() if name not in self._scorer.unfit} | scored.values
+        answers, references = scored.answers, scored.references
+        predictions: list[dict[str, Any]] = [
+            {"id": id, "prediction": answer, "references": given, "loss": loss}
+            for id, answer, given, loss in zip(rows.ids, answers, references, rows.losses, strict=True)
+        ]
+        if score_each:
+            scores = metrics.of_each(scored.metrics, references=references, predictions=answers)
+            predictions = [one | {"scores": row_scores} for one, row_scores in zip(predictions, scores, strict=True)]
+
+        def wrong(kept: Sequence[tuple[Any, int, list[int]]]) -> list[Wrong]:
+            return [
+                Wrong(rows.ids[at], self._input(inputs), references[at][0], answers[at], rows.losses[at])
+                for _, at, inputs in kept
+                if answers[at] not in references[at]
+            ]
+
+        return Evaluation(values, predictions, wrong(sorted(rows.highest, reverse=True)), wrong(rows.sample()))
+
+    def _score_and_generate(self, weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
+        """Return the scores of a batch, and the ids of its generated `answers`, from one transfer of its rows."""
+        questions = {"input_ids": batch["input_ids"]}
+        if self._generation.sample:
+            questions["uniform"] = uniform(questions["input_ids"], self._generation, pad_id=self._tokenizer.pad_id)
+        return {**self._score(weights, batch), "answers": self._generate(weights, questions)["ids"][:, 0]}
+
+    def _decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        """Return the text of a target, without its EOS and padding."""
+        eos, pad = self._tokenizer.eos_id, self._tokenizer.pad_id
+        tokens = [int(token) for token in ids if token not in (eos, pad, IGNORED_LABEL)]
+        keep_newlines = self._opened.manifest.settings.keep_newlines
+        return newlines.decode(tokens, tokenizer=self._tokenizer, keep_newlines=keep_newlines)
+
+    def _input(self, ids: Sequence[int]) -> str:
+        keep_newlines = self._opened.manifest.settings.keep_newlines
+        return newlines.decode_input(ids, tokenizer=self._tokenizer, keep_newlines=keep_newlines)
+
+
+def _are_single_tokens(opened: opening.Opened, *, limit: int, generates: bool) -> bool:
+    """Check whether all targets of a split (of its first `limit` records) are one token and EOS, or the number of a class.
+
+    By the lengths that stand beside its index. generates: whether answers of one token are generated too, where they are texts.
+    """
+    settings = opened.manifest.settings
+    if settings.layout == "packed" or (generates and settings.target == "text"):
+        return False
+    if opened.target_length <= 2:
+        return True
+    if not limit and not metrics.may_be_single_tokens(opened.manifest, split=opened.name):
+        return False
+    return bool((batches.lengths_of(opened)[: limit or None, 1] <= 2).all())
+
+
+class ScoredRows:
+    """The results of every scored record, in the split's order.
+
+    `highest` has the (loss, row, input ids) of the `worst` wrong rows; of wrong rows, `each` of every class (or of all) are
+    drawn at random, by the hash of their ids, so that the same rows are drawn whatever the batch is. `queries` has the ids of the
+    first text of each row, up to the `separator`, if there is one. `generated` has the ids of each generated answer.
+    """
+
+    def __init__(self, worst: int, each: int = 0, *, by_class: bool = False, separator: int | None = None) -> None:
+        self._worst, self._each, self._by_class = worst, each, by_class
+        self.ids: list[str] = []
+        self.references: list[list[str]] = []
+        self.labels: list[np.ndarray] = []
+        self.predicted: list[np.ndarray] = []
+        self.losses: list[float] = []
+        self._separator = separator
+        self.queries: list[bytes] = []
+        self.generated: list[np.ndarray] = []
+        self.highest: list[tuple[float, int, list[int]]] = []  # a heap
+        self._drawn: dict[bytes, list[tuple[int, int, list[int]]]] = {}  # by class: heaps
+
+    def add(self, batch: Mapping[str, np.ndarray], scored: Mapping[str, np.ndarray]) -> None:
+        """Add the records of a batch with their scores: `ids` and `loss`, each with a row for each row of the batch."""
+        mask = is_record(batch)
+        labels, predicted = batch["labels"][mask], scored["ids"][mask]
+        first = len(self.losses)
+        self.labels.append(labels)
+        self.predicted.append(predicted)
+        self.losses += [float(loss) for loss in scored["loss"][mask]]
+        if "id" in batch:
+            self.ids += [id.decode() for id in batch["id"][mask]]
+        texts = batch["references"][mask] if "references" in batch else [[]] * len(labels)
+        if self._separator is not None:
+            # From the second token on: the separator of a EuroBERT stands before the first text, too.
+            firsts = (row[: 1 + np.argmax(row[1:] == self._separator)] for row in batch["input_ids"][mask])
+            self.queries += [first.tobytes() for first in firsts]
+        self.references += [[text.decode() for text in some if text] for some in texts]
+        self.generated += list(scored["answers"][mask]) if "answers" in scored else []
+        if not self._worst and not self._each:
+            return
+        wrong = ((predicted != labels) & (labels != IGNORED_LABEL)).any(axis=1)
+        inputs = batch["input_ids"][mask]
+        for row in np.flatnonzero(wrong):
+            at, ids = first + int(row), [int(token) for token in inputs[row]]
+            if self._worst:
+                _keep(self.highest, (self.losses[at], at, ids), most=self._worst)
+            if self._each and self.ids:
+                digest = hashlib.blake2b(self.ids[at].encode(), digest_size=8).digest()
+                drawn = self._drawn.setdefault(labels[row].tobytes() if self._by_class else b"", [])
+                _keep(drawn, (int.from_bytes(digest, "big"), at, ids), most=self._each)
+
+    def results(self) -> Results:
+        """Return what answers are scored by."""
+        labels, predicted = np.concatenate(self.labels), np.concatenate(self.predicted)
+        return Results(labels, predicted, self.references, self.queries, self.generated)
+
+    def sample(self) -> list[tuple[int, int, list[int]]]:
+        """Return the rows that were drawn, class by class."""
+        return [row for _, drawn in sorted(self._drawn.items()) for row in sorted(drawn)]
+
+
+def _keep(heap: list[Any], entry: Any, *, most: int) -> None:
+    """Put an entry into a heap that holds the `most` highest ones."""
+    (heapq.heappush if len(heap) < most else heapq.heappushpop)(heap, entry)
+
+
+def is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return bool[batch]: true for records, false for the rows without labels that fill up the last batch."""
+    mask: np.ndarray = (batch["labels"] != IGNORED_LABEL).any(axis=1)
+    return mask
+
+
+def logits_order(config: Config, classes: Sequence[str], *, data: str, target: str = "class") -> list[int]:
+    """Return which of the model's logits belongs to each class of a dataset; an empty list for a model that writes texts.
+
+    `target` is what the dataset's targets are. A model and a dataset that name the same classes in another order are
+    compared by the names, without regard to case; others by the numbers. Raises UsageError if the model has other classes.
+    """
+    if not config.classes:
+        if classes:
+            raise UsageError(
+                f"{data} has the numbers of classes as targets, and the model is a T5, which writes texts: prepare it with "
+                "--target text"
+            )
+        return []
+    if len(classes) != len(config.classes):
+        has = f"has {len(classes)} classes ({', '.join(classes[:8])})" if classes else "has texts as targets"
+        raise UsageError(
+            f"{data} {has}, and the model tells {len(config.classes)} classes apart ({', '.join(config.classes[:8])}): "
+            "prepare the dataset that it was trained for."
+        )
+    if target != config.target:
+        raise UsageError(
+            f"The targets of {data} are of the kind {target}, and the model tells {config.target}: prepare the dataset that it "
+            "was trained for."
+        )
+    order = class_order(config.classes, classes)
+    return list(range(len(classes))) if order is None else order
+
+
+def _score(
+    weights: Mapping[str, tf.Tensor],
+    batch: Mapping[str, tf.Tensor],
+    *,
+    config: Config,
+    dtype: tf.DType,
+    order: Sequence[int],
+    padding: Padding,
+) -> dict[str, tf.Tensor]:
+    """Return each row's `loss`, float32[rows], summed over targets, and the likeliest `ids`, int32[rows, length].
+
+    order: see `logits_order`.
+    """
+    scores = forward(weights, config, with_mask(batch, padding), dtype=dtype)
+    if order:
+        scores = tf.gather(scores, order, axis=-1)
+    if config.target in ("labels", "number"):
+        is_target = batch["labels"] != IGNORED_LABEL
+        losses, ids = losses_of_numbers(scores[:, 0], tf.where(is_target, batch["labels"], 0), config.target)
+        return {"loss": tf.reduce_sum(tf.where(is_target, losses, 0.0), axis=1), "ids": ids}
+    losses, _ = token_losses(scores, batch["labels"])
+    summed = tf.reduce_sum(tf.where(batch["labels"] >= 0, losses, 0.0), axis=1)
+    return {"loss": summed, "ids": tf.argmax(scores, axis=-1, output_type=tf.int32)}

@@ -1,0 +1,168 @@
+"""Tell what a run did with one record: the steps whose batches held it, its loss, and the model's answer."""
+
+import copy
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.dataset import manifest, shard_files
+from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.shard_files import Shard
+from t5prep.dataset.tfrecord import PLACE, Records
+from t5prep.errors import UsageError
+from t5prep.io import atomic_files, paths
+from t5prep.training.data import device_feed, opening
+from t5prep.training.data.batches import Host, Reading
+from t5prep.training.data.opening import Opened
+from t5prep.training.data.page_reader import PageReader
+from t5prep.training.evaluate import splits
+from t5prep.training.run import checkpoint, run
+from t5prep.training.settings import config as configs
+from t5prep.training.settings.config import parse_buckets
+
+ANSWERS = "eval.json"
+
+
+def record_in_run(
+    name: str, dataset: Manifest, *, data: str, shard: str, number: int, byte: int, size: int, id: str
+) -> dict[str, Any]:
+    """Return what the run `name` did with one record of a dataset in `data`.
+
+    The record is given by its place: its number in its shard, its first byte there, and its bytes.
+    `trained` is the number of steps up to the newest checkpoint, `steps` are those, counted from 1, whose batch held the
+    record. `loss` is the mean over the target's tokens, and `prediction` the answer, both by the best checkpoint; a kept
+    evaluation of that checkpoint (RUN/eval.json) gives the answer, if it has one. Raises T5prepError.
+    """
+    if not run.is_run(name):
+        raise UsageError(f"{name} is not a run of t5prep. Name the folder that a training wrote: --run RUN")
+    newest = checkpoint.last(name)
+    if newest is None:
+        raise UsageError(f"{name} has no checkpoint yet, so it has seen nothing.")
+    state = newest[1]
+    of_record = [one["digest"] == dataset.digest for one in state.data]
+    if not any(of_record):
+        raise UsageError(
+            f"{name} was not trained on {data}, but on {', '.join(str(one['uri']) for one in state.data)}."
+        )
+    split = next(split for split, made in dataset.splits.items() if shard in {one.name for one in made.shards})
+    settings = configs.build(state.config)
+    told: dict[str, Any] = {"run": name, "trained": state.step, "split": settings.split, "steps": []}
+    if split == settings.split:
+        places = [
+            data if mine else splits.place_of(str(one["uri"]), name)
+            for one, mine in zip(state.data, of_record, strict=True)
+        ]
+        opened = opening.open_all(places, split=split)
+        told["steps"] = steps_of(opened, settings, of_record=of_record, shard=shard, number=number, steps=state.step)
+    with atomic_files.temporary_folder() as folder:
+        with paths.opened(paths.at(data, shard)) as file:
+            file.seek(byte)
+            framed = file.read(size)
+        _write_alone(framed, dataset, split=split, out=folder)
+        scored, ((_, _, evaluation),) = splits.score_splits(name, data=[folder], splits=[split])
+    told |= {"checkpoint": scored, "loss": evaluation.metrics["loss"]}
+    told |= dict.fromkeys(("prediction", "right", "kept_in"))
+    kept = _kept(name, id=id, checkpoint=scored)
+    if answer := kept or next(iter(evaluation.predictions), None):
+        right = answer["prediction"] in answer["references"]
+        told |= {"prediction": answer["prediction"], "right": right}
+        told["kept_in"] = f"{name.rstrip('/')}/{ANSWERS}" if kept else None
+    return told
+
+
+def steps_of(
+    opened: Sequence[Opened],
+    settings: configs.TrainConfig,
+    *,
+    of_record: Sequence[bool],
+    shard: str,
+    number: int,
+    steps: int,
+) -> list[int]:
+    """Return the steps of a run, counted from 1, up to `steps`, whose batches held one record.
+
+    `own` says which of the run's datasets the record is of; `number` is its number in its shard. The order of training is
+    computed again, without reading any record.
+    """
+    mine = opened[of_record.index(True)]
+    before = mine.paths.index(paths.at(mine.data, shard))
+    sizes = PageReader(mine).sizes
+    ends = np.cumsum(sizes)
+    place = sum(mine.counts[:before]) + number
+    page = int(np.searchsorted(ends, place, side="right"))
+    wanted = (page, place - int(ends[page] - sizes[page]))
+    reading = Reading(
+        opened,
+        seed=settings.seed,
+        global_batch=settings.batch,
+        rates=device_feed.rates_of(opened, settings),
+        host=Host(0, 1),
+        buckets=parse_buckets(settings.buckets),
+        masks=False,
+        reader=lambda one: _Names(
+            one, mine=any(is_own and one is other for is_own, other in zip(of_record, opened, strict=True))
+        ),
+    )
+    seen = []
+    for step in range(steps):
+        places = reading.records(step)[0].places
+        if ((places["page"] == wanted[0]) & (places["begin"] == wanted[1]) & (places["size"] == 1)).any():
+            seen.append(step + 1)
+    return seen
+
+
+class _Names:
+    """Name the records that the order of training asks for, in place of reading them.
+
+    A place has the number of the page, the record's place in it as `begin`, and as `size` whether the dataset is `mine`.
+    """
+
+    def __init__(self, opened: Opened, *, mine: bool) -> None:
+        self.sizes, self._mine = PageReader(opened).sizes, mine
+
+    def records(self, pages: np.ndarray, places: np.ndarray) -> Records:
+        """Return the names of records in the shape of the arguments."""
+        named = np.empty(pages.shape, PLACE)
+        named["page"], named["begin"], named["size"] = pages, places, self._mine
+        return Records([], named)
+
+
+def _write_alone(framed: bytes, dataset: Manifest, *, split: str, out: str) -> None:
+    """Write a dataset of one record, which is scored as a whole split is."""
+    shard = Shard(shard_files.name(split, 0, 1), 1, len(framed), hashlib.sha256(framed).hexdigest())
+    paths.write(paths.at(out, shard.name), framed)
+    sizes = shard_files.page_sizes(np.array([len(framed)]), every=8)
+    index = shard_files.write_index(out, [sizes.tobytes()], every={split: 8})
+    only_split = dataclasses.replace(dataset.splits[split], records=1, examples=1, shards=[shard])
+    ledger = copy.deepcopy(dataset.ledger)
+    ledger["inputs"]["worst"], ledger["targets"]["worst"] = [], []  # of rows that are not here
+    alone = dataclasses.replace(
+        dataset,
+        splits={split: only_split},
+        ledger=ledger,
+        index=index,
+        lengths=None,
+        origins=None,
+        rejected_file=None,
+    )
+    paths.write(paths.at(out, manifest.NAME), alone.sealed().dumps().encode())
+
+
+def _kept(name: str, *, id: str, checkpoint: str) -> dict[str, Any] | None:
+    """Return the answer to a record that an evaluation of this checkpoint kept in the run, or None."""
+    path = f"{name.rstrip('/')}/{ANSWERS}"
+    if not tf.io.gfile.exists(path):
+        return None
+    try:
+        whole = json.loads(paths.read(path))
+        if whole["checkpoint"] != checkpoint:
+            return None
+        answers = (one for part in whole.get("evaluations", [whole]) for one in part["predictions"])
+        return next((one for one in answers if one["id"] == id), None)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None

@@ -1,0 +1,157 @@
+"""Score splits of datasets with a model that is opened once, and find a run's own datasets from any folder."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from t5prep.dataset import manifest
+from t5prep.dataset.prepared import open_tokenizer
+from t5prep.errors import T5prepError, UsageError
+from t5prep.io import paths
+from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
+from t5prep.training.log import say
+from t5prep.training.model.generation import Generation
+from t5prep.training.predict.device import check_generates
+from t5prep.training.run import checkpoint, run
+from t5prep.training.runtime.devices import open_layout
+from t5prep.training.runtime.layout import Layout
+from t5prep.training.runtime.state import put_weights
+from t5prep.training.step.step import dtype_of
+
+
+class Loaded(NamedTuple):
+    """A model that is opened once for several splits: what it is, the devices, and its weights on them."""
+
+    opened: run.Model
+    layout: Layout
+    weights: dict[str, Any]
+
+
+class Scored(NamedTuple):
+    """One split of one dataset and its evaluation."""
+
+    data: str
+    split: str
+    evaluation: Evaluation
+
+
+def score_splits(
+    model: str,
+    *,
+    data: Sequence[str] = (),
+    splits: Sequence[str] = ("validation",),
+    which: str = "best",
+    tpu: str | None = None,
+    gpus: bool = False,
+    **options: Any,
+) -> tuple[str, list[Scored]]:
+    """Score each split of each dataset (for a run: of all it was trained on); return the checkpoint and the scores.
+
+    The model is opened once. The `options` are those of `score_split`. Raises T5prepError.
+    """
+    places = list(data) or datasets_of(model, which=which)
+    loaded = load(model, which=which, tpu=tpu, gpus=gpus)
+    _warn_of_unrelated(loaded.opened, places)
+    scored = [
+        Scored(place, split, score_split(loaded, data=place, split=split, **options))
+        for place in places
+        for split in splits
+    ]
+    return loaded.opened.name, scored
+
+
+def _warn_of_unrelated(opened: run.Model, places: Sequence[str]) -> None:
+    """Print a line about each dataset of a task that the run was not trained on."""
+    learned = {dataset.settings.task for dataset in opened.manifests}
+    for place in places if learned else ():
+        task = manifest.load(place).settings.task
+        if task not in learned:
+            say(
+                f"warning: {opened.name} was trained on {', '.join(sorted(learned))}; {place} is of {task}. Its scores say how "
+                "well the one carries over to the other."
+            )
+
+
+def load(model: str, *, which: str = "best", tpu: str | None = None, gpus: bool = False) -> Loaded:
+    """Open a run's checkpoint, a Hugging Face directory or a Hub model, and put it on the devices. Raises T5prepError."""
+    opened = run.open_model(model, which=which)
+    layout = open_layout(tpu=tpu, gpus=gpus, shard=None, weight_bytes=run.weight_bytes(opened))
+    return Loaded(opened, layout, put_weights(opened.weights, layout.weights(opened.config)))
+
+
+def score_split(
+    loaded: Loaded,
+    *,
+    data: str,
+    split: str = "validation",
+    batch: int = 32,
+    limit: int = 0,
+    tokenizer: str = "",
+    bootstrap: bool = False,
+    worst: int = 0,
+    random_wrong: int = 0,
+    metrics: Sequence[str] = (),
+    dtype: str = "auto",
+    generation: Generation = Generation(),  # noqa: B008 - frozen
+) -> Evaluation:
+    """Score a loaded model on one split, or on its first `limit` records.
+
+    Each prediction has its own `scores` too, if the task's metrics have one for each record. `metrics` are computed in
+    place of the task's. Raises T5prepError, also if the model gives no numbers.
+    """
+    opened = loaded.opened
+    check_generates(opened, generation)
+    evaluator = Evaluator(
+        opened.config,
+        layout=loaded.layout,
+        data=data,
+        split=split,
+        batch=batch,
+        tokenizer=opened.tokenizer or open_tokenizer(manifest.load(data), tokenizer),
+        dtype=dtype_of(dtype, platform=loaded.layout.platform),
+        limit=limit,
+        wanted=metrics,
+        generation=generation,
+        metric="" if metrics or opened.state is None else opened.state.metric,
+        generates_single_tokens=bool(generation.options()),
+        bootstrap=bootstrap,
+    )
+    if generation.options() and not evaluator.generates:
+        say(
+            f"warning: {' '.join(generation.options())}: no answers to {data} are generated. To score some: --metric rouge"
+        )
+    result = evaluator(loaded.weights, worst=worst, sample=random_wrong, score_each=True)
+    if math.isnan(result.metrics["loss"]):
+        raise T5prepError(
+            f"{opened.name} gives no numbers (NaN) on {data}: its weights or its config.json are damaged. Take another "
+            "checkpoint (--checkpoint), or export the model again."
+        )
+    return result
+
+
+def datasets_of(model: str, *, which: str = "best") -> list[str]:
+    """Return the places of a run's training datasets. Raises UsageError if one is not found, or none is known.
+
+    A relative path is looked up from the current folder, then from each folder above the run.
+    """
+    if not run.is_run(model):
+        if "://" not in model and not Path(model).exists():
+            raise UsageError(
+                f"There is no run {model} here.{paths.mistyped(model)} Train it: t5prep train --out {model} ...; or, "
+                "for a model of the Hub, say which data to score it on: --data DIR"
+            )
+        raise UsageError(f"{model} is not a run of t5prep, so its data is not known: --data DIR")
+    _, state = checkpoint.choose(model, which=which)
+    return [place_of(str(one["uri"]), model) for one in state.data]
+
+
+def place_of(uri: str, model: str) -> str:
+    """Return where a dataset lies that a run was trained on. Raises UsageError if it is not found."""
+    if "://" in uri:
+        return uri
+    candidates = [Path(uri), *(folder / uri for folder in Path(model).resolve().parents)]
+    place = next((place for place in candidates if (place / manifest.NAME).is_file()), None)
+    if place is None:
+        raise UsageError(f"{model} was trained on {uri}, which is not here. Say where it lies now: --data DIR")
+    return str(place)

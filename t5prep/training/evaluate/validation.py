@@ -1,0 +1,132 @@
+"""Evaluate a run on each dataset of its mixture while it trains, and judge whether it is better than before."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from t5prep.errors import UsageError
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.training.data.opening import Opened, open_split
+from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
+from t5prep.training.log import say
+from t5prep.training.model.architecture import Config
+from t5prep.training.model.generation import Generation
+from t5prep.training.run.checkpoint import State
+from t5prep.training.runtime.layout import Layout
+from t5prep.training.settings.config import TrainConfig
+from t5prep.training.step.step import dtype_of
+
+# The number that picks the best checkpoint where there is no accuracy of classes, by what is learned.
+AUTO = {"tags": "f1", "labels": "micro_f1"}
+
+
+class Validation:
+    """Evaluates weights on every dataset that has the evaluation split. False if none has it."""
+
+    def __init__(
+        self,
+        opened: Sequence[Opened],
+        config: TrainConfig,
+        *,
+        shape: Config,
+        layout: Layout,
+        tokenizer: Tokenizer,
+        place: str,
+    ) -> None:
+        split = config.eval_split
+        evaluated = [open_split(one, split=split) for one in opened if split in one.manifest.splits]
+        self.split, self._patience = split, config.patience
+        self._names = names_of([one.data for one in evaluated]) if evaluated else []
+        self._evaluators = [
+            Evaluator(
+                shape,
+                layout=layout,
+                data=one,
+                split=split,
+                batch=config.eval_batch or config.batch,
+                limit=config.eval_rows,
+                tokenizer=tokenizer,
+                dtype=dtype_of(config.dtype, platform=layout.platform),
+                generating=config.generate,
+                generation=Generation(beams=config.beams),
+                metric=config.metric,
+                place=place,
+            )
+            for one in evaluated
+        ]
+
+        targets = {one.manifest.settings.target for one in evaluated}
+        self._auto = ["accuracy", *(AUTO[target] for target in targets if target in AUTO)]
+
+    def __bool__(self) -> bool:
+        return bool(self._evaluators)
+
+    def judge(self, state: State, weights: Mapping[str, Any]) -> tuple[State, bool]:
+        """Return the state with its evaluation (of a mixture: the mean decides), and whether it is the best so far.
+
+        Raises UsageError if the evaluation has not the metric that the settings name.
+        """
+        metrics = joined(self._names, [evaluator(weights).numbers() for evaluator in self._evaluators])
+        metric = state.metric
+        if metric == "auto":
+            metric = next((name for name in self._auto if name in metrics), "loss")
+        if metric not in metrics:
+            raise UsageError(f'metric is "{metric}", and the evaluation has {", ".join(metrics)}.')
+        value = metrics[metric]
+        state = dataclasses.replace(state, metric=metric, metrics=metrics, value=value)
+        improved, stale = state.judge(value)
+        shown = "  ".join(f"{name} {number:.4f}" for name, number in metrics.items() if not name.endswith("records"))
+        of = "  means of datasets" if any("/" in name for name in metrics) else ""
+        say(f"step {state.step:,} evaluated{of}  {shown}{'  best so far' if improved else ''}")
+        return dataclasses.replace(state, best=value if improved else state.best, stale=stale), improved
+
+    def exhausted(self, state: State) -> bool:
+        """Check whether the run stops, because its last evaluations were not better."""
+        return 0 < self._patience <= state.stale
+
+    def of_best(self, weights: Mapping[str, Any]) -> Evaluation | None:
+        """Return the first dataset's evaluation with its 20 worst answers; None if no dataset has the split."""
+        return self._evaluators[0](weights, worst=20) if self._evaluators else None
+
+
+# A count is added up; every other number is averaged.
+_COUNTS = ("records",)
+
+
+def joined(names: Sequence[str], each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean under a number's own name, and each dataset's number as `DATASET/NUMBER`; of one dataset, its own.
+
+    Every dataset counts equally in the mean, however large it is, as in the mean of a benchmark such as GLUE.
+    """
+    if len(each) == 1:
+        return dict(each[0])
+    of_dataset = {
+        f"{name}/{key}": value for name, numbers in zip(names, each, strict=True) for key, value in numbers.items()
+    }
+    return mean(each) | of_dataset
+
+
+def mean(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each number that all have; records are added up.
+
+    >>> mean([{"loss": 1.0, "records": 10}, {"loss": 2.0, "records": 30, "em": 0.5}])
+    {'loss': 1.5, 'records': 40}
+    """
+    shared = [name for name in each[0] if all(name in numbers for numbers in each)]
+    sums = {name: sum(numbers[name] for numbers in each) for name in shared}
+    return {name: value if name in _COUNTS else value / len(each) for name, value in sums.items()}
+
+
+def names_of(places: Sequence[str]) -> list[str]:
+    """Return a short name for each dataset: the last part of its place that differs from the others'.
+
+    >>> names_of(["data/cola", "gs://bucket/sst2/"]), names_of(["a/data", "b/data"])
+    (['cola', 'sst2'], ['a-data', 'b-data'])
+    """
+    parts = [PurePosixPath(place.rstrip("/")).parts for place in places]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["-".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name}-{number}" for number, name in enumerate(names)]

@@ -1,0 +1,186 @@
+"""Log a run while it works: metrics.jsonl, TensorBoard, and lines on stderr.
+
+metrics.jsonl holds the loss of single steps, never a mean over a window, so that a run which was killed and resumed
+writes the same numbers as one that was not. The speed has its own line, at most once in `SELDOM` seconds, for the steps
+since the last such line, with the devices that did them: {"step": 4520, "tokens_per_second": 181234.5,
+"waiting_for_input": 0.02, "share_of_peak": 0.41, "device": "8 × TPU v5 lite"}. The share is that of the FLOPs of the model's
+products (`training_flops`, padding too) in what the devices do with large matrices (`matrix_peak`), where that was measured.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from t5prep.errors import OutputError
+from t5prep.io import paths
+from t5prep.io.progress import duration
+from t5prep.training.run.checkpoint import reason, write_text
+from t5prep.training.runtime import hosts
+
+SELDOM = 10.0  # seconds between two lines
+CURVES = "tensorboard"  # the folder of a run with the logs for TensorBoard
+INPUT_BOUND = 0.2  # share of the time spent waiting for a batch, above which faster devices would not help much
+
+
+class RunLog:
+    """Write the log of one run in its directory, from the step where it starts or resumes. One of the hosts writes."""
+
+    def __init__(
+        self,
+        run: str,
+        *,
+        step: int,
+        steps: int,
+        tokens_per_step: float,
+        peak_per_step: float = 0.0,
+        tensorboard: bool,
+        device: str = "",
+        evaluated: str = "",
+    ) -> None:
+        """Drop what an earlier start logged after `step`, and of that step the numbers that begin with `evaluated`.
+
+        An evaluation whose checkpoint does not know of it is made again. peak_per_step: the seconds that the products of a step
+        take at least; 0 where that is not known.
+        """
+        self._writing = hosts.writes()
+        tensorboard = tensorboard and self._writing
+        self._path = f"{run.rstrip('/')}/metrics.jsonl"
+        self._remote, self._written = "://" in run, False
+        self._lines = _lines_until(self._path, step=step, evaluated=evaluated)
+        self._steps = steps
+        self._tokens_per_step, self._peak_per_step, self._device = tokens_per_step, peak_per_step, device
+        self._curves = f"{run.rstrip('/')}/{CURVES}"
+        self._writer = None
+        if tensorboard:
+            try:
+                keep_points(self._curves, step=step, evaluated=evaluated)
+                self._writer = tf.summary.create_file_writer(self._curves)
+            except tf.errors.OpError as error:
+                self._without_curves(error)
+        self._since, self._at = time.monotonic(), step
+        self._seconds, self._made, self._waited = 0.0, 0, 0.0
+        self.flush()
+
+    def record(self, step: int, values: Mapping[str, float], *, prefix: str, device: str = "") -> None:
+        """Write the values of one step: a line in metrics.jsonl, a point in each TensorBoard curve."""
+        if not self._writing:
+            return
+        named = {f"{prefix}{name}": value for name, value in values.items()}
+        line = json.dumps({"step": step, **named, **({"device": device} if device else {})}, ensure_ascii=False)
+        self._lines.append(line)
+        if not self._remote:
+            try:
+                with open(self._path, "a", encoding="utf-8") as file:
+                    file.write(line + "\n")
+            except OSError as error:
+                raise OutputError(f"{self._path} cannot be written: {reason(error)}") from error
+        if self._writer:
+            try:
+                with self._writer.as_default():
+                    for name, value in values.items():
+                        tf.summary.scalar(f"{prefix}{name}", value, step=step)
+            except tf.errors.OpError as error:
+                self._without_curves(error)
+
+    def line(self, step: int, *, loss: float, learning_rate: float, waited: float) -> None:
+        """Print the step and the speed since the last such line, at most once in `SELDOM` seconds.
+
+        `waited`: seconds since the last call in which the devices had no batch to work on.
+        """
+        seconds, steps = time.monotonic() - self._since, step - self._at
+        self.restart(step)
+        self._seconds, self._made, self._waited = self._seconds + seconds, self._made + steps, self._waited + waited
+        rate = self._made / max(self._seconds, 1e-9)
+        share = min(self._waited / max(self._seconds, 1e-9), 1.0)
+        left = duration((self._steps - step) / rate) if rate else ""
+        if self._seconds < SELDOM and step < self._steps:
+            return
+        head = f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}"
+        speed = {"tokens_per_second": rate * self._tokens_per_step, "waiting_for_input": share}
+        of_peak = ""
+        if self._peak_per_step:
+            speed["share_of_peak"] = rate * self._peak_per_step
+            of_peak = f"  {speed['share_of_peak']:.0%} of the matrix peak"
+        self.record(step, speed, prefix="", device=self._device)
+        bound = "input-bound" if share > INPUT_BOUND else "compute-bound"
+        say(
+            f"{head}  {rate * self._tokens_per_step:,.0f} tokens/s{of_peak}  {bound} ({share:.0%} waiting for input)  "
+            f"{left} left"
+        )
+        self._seconds, self._made, self._waited = 0.0, 0, 0.0
+
+    def restart(self, step: int) -> None:
+        """Restart the clock, so that time not spent on training (evaluating, saving) is not counted."""
+        self._since, self._at = time.monotonic(), step
+
+    def flush(self) -> None:
+        """Make all that was recorded so far readable, in complete lines."""
+        if self._writer:
+            try:
+                self._writer.flush()
+            except tf.errors.OpError as error:
+                self._without_curves(error)
+        if self._writing and (self._remote or not self._written):
+            write_text(self._path, "".join(line + "\n" for line in self._lines))
+            self._written = True
+
+    def _without_curves(self, error: tf.errors.OpError) -> None:
+        """Go on without TensorBoard: metrics.jsonl has the same numbers, so its curves are no reason to end a training."""
+        self._writer = None
+        say(f"TensorBoard's curves end here, for {self._curves} cannot be written: {reason(error)}")
+
+
+def say(text: str) -> None:
+    """Print one line for people, on stderr; only one of several hosts prints."""
+    if hosts.writes():
+        print(text, file=sys.stderr, flush=True)
+
+
+def keep_points(folder: str, *, step: int, evaluated: str = "") -> None:
+    """Leave of TensorBoard's curves in a folder only the points up to `step`, and none at all of step 0: a new training.
+
+    Of the step itself, points whose names begin with `evaluated` go too. A trace of the profiler stays.
+    """
+    for path in sorted(tf.io.gfile.glob(f"{folder}/events.out.tfevents.*")):
+        kept = []
+        try:
+            for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+                event = tf.compat.v1.Event.FromString(record)
+                names = [value.tag for value in event.summary.value]
+                again = evaluated and event.step == step and any(name.startswith(evaluated) for name in names)
+                if event.step <= step and not again:
+                    kept.append(record)
+        except tf.errors.DataLossError:
+            pass  # it was being written when the run ended: its last point is cut
+        if step:
+            with tf.io.TFRecordWriter(f"{folder}/unfinished") as writer:
+                for record in kept:
+                    writer.write(record)
+            tf.io.gfile.rename(f"{folder}/unfinished", path, overwrite=True)
+        else:
+            tf.io.gfile.remove(path)
+
+
+def _lines_until(path: str, *, step: int, evaluated: str) -> list[str]:
+    """Return the lines of an earlier start up to the restored step, without later ones or an incomplete last one.
+
+    Of that step, lines with numbers that begin with `evaluated` are left out.
+    """
+    if not tf.io.gfile.exists(path):
+        return []
+    lines = paths.read(path).decode(errors="replace").splitlines()
+    kept = []
+    for line in lines:
+        try:
+            said = json.loads(line)
+            if said["step"] > step:
+                break
+            if evaluated and said["step"] == step and any(name.startswith(evaluated) for name in said):
+                continue
+        except (ValueError, TypeError, KeyError, RecursionError):
+            break
+        kept.append(line)
+    return kept

@@ -1,0 +1,599 @@
+"""Say what a model is, from its `config.json`: a T5, its encoder with a classification head, or another encoder with one.
+
+An architecture is a config, the layout of its weights (`weight_layout`), and a function from weights and a batch to
+logits (`forward`). Training, evaluation, `plan` and export call these three; only generating text is T5's alone. A
+config with `classes` is that of a model with a head. This module imports no TensorFlow, so that reports and questions to
+`plan` begin at once.
+
+T5 1.0 (ReLU, one matrix for input and output embeddings), T5 1.1, FLAN-T5 and mT5 (gated GELU, two matrices), umT5 (mT5
+with position biases in every layer) and ByT5 (1.1 with bytes for a vocabulary) are one architecture with a few numbers.
+With `classes`, the model is T5's encoder alone, with one matrix from the mean of its outputs to the classes.
+
+BERT, DistilBERT, RoBERTa (XLM-RoBERTa and CamemBERT are the same), ALBERT and ELECTRA's discriminator are one
+architecture: layers whose norms stand after the residual sums. They differ in names, in how positions and widths of
+embeddings are counted, and in the head. A model of another architecture has a file of its own (`FAMILIES`), with a
+config that is a `ModelConfig` if it writes texts and an `EncoderConfig` otherwise.
+"""
+
+import dataclasses
+import importlib
+import json
+import math
+import re
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, cast
+
+from t5prep.errors import UsageError, did_you_mean
+from t5prep.training.model.entries import (
+    HEADS,
+    POOLED,
+    check_known,
+    check_usual,
+    class_entries,
+    classes_of,
+    fields_of,
+    head_of,
+    target_of,
+)
+
+T5_TYPES = ("t5", "mt5", "umt5")
+# `feed_forward_proj` → the name of its activation (transformers, configuration_t5.py).
+FEED_FORWARDS = {"relu": "relu", "gated-gelu": "gelu_new", "gated-silu": "silu"}
+# Fields that are in no config.json.
+OWN_FIELDS = frozenset({"target", "lora_rank", "lora_alpha", "computed_layers", "computed_decoder_layers"})
+# No number of a published model is near this: T5-11B's feed-forward layers are 65,536 wide, mT5 has 250,112 pieces.
+LARGEST = 1 << 24
+MOST_LAYERS = 10_000  # each has names of its own, which take memory
+
+
+class Traits(NamedTuple):
+    """Say how the layers of a model that writes texts are computed; the defaults are T5's, other values T5Gemma's (`t5gemma`)."""
+
+    merged: bool = False  # the decoder attends to its own tokens and to the input at once, with the same matrices
+    normed_after: bool = False  # each part of a layer also after it; scales of norms are kept as what is added to one
+    scales_embeddings: bool = False  # by the root of their width
+    own_tables: bool = False  # each stack has its own embeddings
+    score_scale: float = 1.0  # by which scores are multiplied
+    score_cap: float = 0.0  # soft caps of scores and logits; 0: none
+    logit_cap: float = 0.0
+    full_every: int = 1  # of so many layers the last attends to all tokens, the others to so many before and after:
+    encoder_window: tuple[int, int] = (0, 0)
+    decoder_window: tuple[int, int] = (0, 0)
+    left_out: str = ""  # a pattern of the modules that transformers' model has besides
+    eoi_token_id: int = -1  # the id that has an embedding of its own; -1: none
+    # The base of the angles by which layers of either kind rotate queries and keys, and by what positions are divided; without
+    # any, scores have biases by distances.
+    rotations: tuple[tuple[float, float], ...] = ()
+
+    def is_full(self, number: Any) -> Any:
+        """Check whether a layer attends to all tokens: a bool, or a tensor for a tensor."""
+        return self.full_every == 1 or (number + 1) % self.full_every == 0
+
+    def table(self, stack: str) -> str:
+        """Return the name of the variable with the embeddings of the "encoder" or "decoder"."""
+        return f"{stack}.shared" if self.own_tables else "shared"
+
+
+class Sizes(NamedTuple):
+    """The numbers of one stack of a model that writes texts; `kv_heads` have keys and values of their own."""
+
+    layers: int
+    width: int
+    hidden: int
+    heads: int
+    kv_heads: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """The numbers that define a T5's weights and computation, with the names of `transformers`' T5Config.
+
+    `scale_decoder_outputs` (T5 1.0): the decoder's outputs are divided by sqrt(d_model) before the output embedding.
+    `tie_word_embeddings`: logits use the input embedding `shared`; else a separate matrix, `lm_head`.
+    `classes`: the names of the classes, in the order of the logits, of an encoder with a head; empty: it writes texts.
+    `target`: what an encoder with a head tells: the class of a text, a tag for each word, several labels, or a number.
+    `lora_rank` and `lora_alpha` are of adapters (`model.lora`), which are not part of the model that others read.
+    `computed_layers` and `computed_decoder_layers`: the model has all its weights, but only this many layers are computed (0: all);
+    `plan` compiles such models.
+    """
+
+    vocab_size: int = 32128
+    d_model: int = 512
+    d_kv: int = 64
+    d_ff: int = 2048
+    num_layers: int = 6
+    num_decoder_layers: int = 6
+    num_heads: int = 8
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
+    dropout_rate: float = 0.1  # Raffel et al. 2020, section 3.1.1
+    layer_norm_epsilon: float = 1e-6
+    feed_forward_proj: str = "relu"  # one of FEED_FORWARDS
+    tie_word_embeddings: bool = True
+    scale_decoder_outputs: bool = True
+    pad_token_id: int = 0
+    eos_token_id: int = 1
+    decoder_start_token_id: int = 0
+    model_type: str = "t5"
+    classes: tuple[str, ...] = ()
+    target: str = "class"
+    lora_rank: int = 0  # 0: no adapters
+    lora_alpha: float = 0.0
+    computed_layers: int = 0
+    computed_decoder_layers: int = 0
+
+    @property
+    def gated(self) -> bool:
+        """Check whether the feed-forward layer multiplies two projections (T5 1.1) or has one (T5 1.0)."""
+        return self.feed_forward_proj != "relu"
+
+    @property
+    def title(self) -> str:
+        """Return what kind of model it is, in words."""
+        return f"T5 (`{self.feed_forward_proj}`)"
+
+    def sizes(self, stack: str) -> Sizes:
+        """Return the numbers of the "encoder" or "decoder"."""
+        layers = self.num_layers if stack == "encoder" else self.num_decoder_layers
+        return Sizes(layers, self.d_model, self.d_ff, self.num_heads, self.num_heads)
+
+    @property
+    def traits(self) -> Traits:
+        """Return how its layers are computed."""
+        return Traits()
+
+    @property
+    def split_sizes(self) -> dict[str, int]:
+        """Return what is dealt to devices in equal parts: pieces of the vocabulary, heads, widths of feed-forward."""
+        one, other = self.sizes("encoder"), self.sizes("decoder")
+        heads, width = math.gcd(one.kv_heads, other.kv_heads), math.gcd(one.hidden, other.hidden)
+        return {"vocabulary": self.vocab_size, "heads": heads, "width": width}
+
+    def products(self, *, input_length: int, target_length: int) -> int:
+        """Return the multiplications of one row's forward pass, all scores counted, also those that a window forbids."""
+        encoder, decoder = self.sizes("encoder"), self.sizes("decoder")
+
+        def own(one: Sizes, length: int) -> int:
+            matrices = one.width * (2 * self.d_kv * (one.heads + one.kv_heads) + (3 if self.gated else 2) * one.hidden)
+            return length * (matrices + 2 * length * one.heads * self.d_kv)
+
+        of_encoder = encoder.layers * own(encoder, input_length)
+        if self.classes:
+            return of_encoder
+        inner = decoder.heads * self.d_kv
+        cross = (
+            input_length * 2 * encoder.width * decoder.kv_heads * self.d_kv + target_length * 2 * input_length * inner
+        )
+        cross += 0 if self.traits.merged else target_length * 2 * decoder.width * inner
+        of_decoder = decoder.layers * (own(decoder, target_length) + cross)
+        return of_encoder + of_decoder + target_length * decoder.width * self.vocab_size
+
+    def computed(self, stack: str) -> int:
+        """Return how many layers of the "encoder" or "decoder" are computed; 0: all."""
+        return self.computed_layers if stack == "encoder" else self.computed_decoder_layers
+
+    @property
+    def output_table(self) -> str:
+        """Return the name of the variable whose rows are multiplied with decoder outputs."""
+        return "shared" if self.tie_word_embeddings else "lm_head"
+
+    @property
+    def bias_in_every_layer(self) -> bool:
+        """Check whether each layer has its own relative position biases (umT5), or all share those of the first."""
+        return self.model_type == "umt5"
+
+    def with_classes(self, classes: Sequence[str], target: str = "class") -> "ModelConfig":
+        """Return the config of this T5's encoder with a head for classes; it has no matrix of output embeddings."""
+        return dataclasses.replace(self, classes=tuple(classes), target=target, tie_word_embeddings=True)
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> "ModelConfig":
+        """Return the config of a parsed `config.json`; a missing entry has the default of the model type.
+
+        Since 5.0, transformers writes `"tie_word_embeddings": true` for every T5, T5 1.1 included, and the true value
+        in `scale_decoder_outputs`; older files have it in `tie_word_embeddings`. The published mT5 and umT5 are never
+        tied. A checkpoint without `lm_head.weight` is tied whatever its config says: `weights.load_weights` handles
+        that.
+
+        Raises UsageError for another architecture.
+
+        >>> ModelConfig.from_json({"model_type": "t5", "tie_word_embeddings": False}).scale_decoder_outputs
+        False
+        """
+        model_type = config.get("model_type")
+        if model_type not in T5_TYPES:
+            hint = did_you_mean(str(model_type), T5_TYPES)
+            raise UsageError(
+                f'The model is of type "{model_type}", and only t5 (T5, T5 1.1, FLAN-T5, ByT5), mt5 and umt5 can be'
+                f" trained: choose one of those.{hint}"
+            )
+        values: dict[str, Any] = dict(MT5_DEFAULTS) if model_type != "t5" else {}
+        fields = {field.name for field in dataclasses.fields(cls)} - OWN_FIELDS - {"classes"}
+        values |= {name: value for name, value in config.items() if name in fields and value is not None}
+        if model_type != "t5":
+            values |= {"tie_word_embeddings": False, "scale_decoder_outputs": False}
+        else:
+            untied = config.get("tie_word_embeddings") is False
+            values["scale_decoder_outputs"] = bool(config.get("scale_decoder_outputs", not untied))
+            values["tie_word_embeddings"] = values["scale_decoder_outputs"]
+        if values.get("feed_forward_proj", "relu") not in FEED_FORWARDS:
+            raise UsageError(
+                f"The model has feed_forward_proj {reprlib.repr(values['feed_forward_proj'])}, and only relu (T5 1.0),"
+                " gated-gelu (T5 1.1, FLAN-T5, mT5, ByT5) and gated-silu (UL2) are known: choose a model with one of those."
+            )
+        if isinstance(values.get("eos_token_id"), list):
+            values["eos_token_id"] = values["eos_token_id"][0]
+        values.setdefault("num_decoder_layers", values.get("num_layers", cls.num_layers))
+        made = cls(**values)
+        target = target_of(config)
+        headed = POOLED.items() <= config.items() or target == "tags"
+        return made.with_classes(classes_of(config), target) if headed else made
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
+        values = {name: value for name, value in dataclasses.asdict(self).items() if name not in OWN_FIELDS}
+        if self.model_type != "t5":
+            del values["scale_decoder_outputs"]
+        classes = values.pop("classes")
+        head: dict[str, Any] = class_entries(classes) if classes else {}
+        if classes and self.target != "tags":
+            head |= POOLED | {"problem_type": HEADS[self.target][1]}
+        return {
+            "architectures": [
+                f"{self.model_type.upper()}For{'TokenClassification' if head else 'ConditionalGeneration'}"
+            ],
+            **values,
+            **head,
+            "is_encoder_decoder": not head,
+            "is_gated_act": self.gated,
+            "dense_act_fn": FEED_FORWARDS[self.feed_forward_proj],
+            "initializer_factor": 1.0,
+            "use_cache": True,
+        }
+
+
+# Defaults of mT5 and umT5 if a config leaves something out (transformers, configuration_mt5.py,
+# configuration_umt5.py).
+MT5_DEFAULTS = cast(
+    dict[str, Any],
+    {
+        "vocab_size": 250112,
+        "d_ff": 1024,
+        "num_layers": 8,
+        "num_heads": 6,
+        "feed_forward_proj": "gated-gelu",
+    },
+)
+
+
+# Types with the layers and the names of tensors of another (transformers, modeling_xlm_roberta.py, modeling_camembert.py).
+LIKE = {"xlm-roberta": "roberta", "camembert": "roberta"}
+ENCODER_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+
+# Field → its name in a config.json: what all encoders but DistilBERT have alike, and the rest of BERT's.
+SIZES = {
+    "vocab_size": "vocab_size",
+    "d_model": "hidden_size",
+    "d_ff": "intermediate_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "max_positions": "max_position_embeddings",
+    "pad_token_id": "pad_token_id",
+}
+NAMES = SIZES | {
+    "embedding_size": "embedding_size",
+    "activation": "hidden_act",
+    "segments": "type_vocab_size",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "dropout_rate": "hidden_dropout_prob",
+}
+DISTILBERT_NAMES = {
+    **{name: name for name in ("vocab_size", "activation", "pad_token_id")},
+    "d_model": "dim",
+    "d_ff": "hidden_dim",
+    "num_layers": "n_layers",
+    "num_heads": "n_heads",
+    "max_positions": "max_position_embeddings",
+    "dropout_rate": "dropout",
+}
+# What a config.json that leaves something out means, if it is not BERT's (transformers, configuration_*.py).
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "distilbert": {"num_layers": 6, "segments": 0},
+    "roberta": {"vocab_size": 50265, "pad_token_id": 1},
+    "xlm-roberta": {"pad_token_id": 1},
+    "camembert": {"pad_token_id": 1},
+    "albert": {
+        "vocab_size": 30000,
+        "embedding_size": 128,
+        "d_model": 4096,
+        "d_ff": 16384,
+        "num_heads": 64,
+        "activation": "gelu_new",
+        "dropout_rate": 0.0,
+    },
+    "electra": {"embedding_size": 128, "d_model": 256, "d_ff": 1024, "num_heads": 4},
+}
+# Models of another kind: type → the module with its `Config` and its `layouts`. That of an encoder names the module that
+# computes it (`LAYERS`, see `forward`). That of a model that writes texts has `named`, which finds its tensors in a checkpoint.
+FAMILIES = {
+    "deberta-v2": "t5prep.training.model.deberta",
+    "eurobert": "t5prep.training.model.eurobert",
+    "modernbert": "t5prep.training.model.modernbert",
+    "t5gemma": "t5prep.training.model.t5gemma",
+    "t5gemma2": "t5prep.training.model.t5gemma",
+}
+TYPES = (*T5_TYPES, *DEFAULTS, *FAMILIES)
+CLASS_NAMES = {
+    "albert": "Albert",
+    "bert": "Bert",
+    "camembert": "Camembert",
+    "deberta-v2": "DebertaV2",
+    "distilbert": "DistilBert",
+    "electra": "Electra",
+    "eurobert": "EuroBert",
+    "modernbert": "ModernBert",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+}
+
+
+# Entry of a config.json → the only value that is computed.
+USUAL = (
+    ("position_embedding_type", "absolute"),
+    ("num_hidden_groups", 1),
+    ("inner_group_num", 1),
+    ("is_decoder", False),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """The numbers that define an encoder's weights and computation; the defaults are BERT base's.
+
+    `embedding_size` may be smaller than `d_model` (ALBERT, ELECTRA); 0 means that both are equal. `segments`: kinds of
+    texts in a pair that have embeddings of their own. `classes`: the names of the classes, in the order of the logits; with
+    `masked` there are none, and the head scores the whole vocabulary at each position, as in pre-training. `target`: what
+    the head tells: the class of a text, a tag for each word, several labels, or a number.
+    """
+
+    fills_masks: ClassVar[bool] = True  # whether the head of pre-training is computed
+
+    vocab_size: int = 30522
+    embedding_size: int = 0
+    d_model: int = 768
+    d_ff: int = 3072
+    num_layers: int = 12
+    num_heads: int = 12
+    activation: str = "gelu"
+    max_positions: int = 512
+    segments: int = 2
+    layer_norm_epsilon: float = 1e-12
+    dropout_rate: float = 0.1  # Devlin et al. 2019, appendix A.2: on all layers and attention probabilities
+    pad_token_id: int = 0
+    model_type: str = "bert"
+    classes: tuple[str, ...] = ("LABEL_0", "LABEL_1")
+    target: str = "class"
+    masked: bool = False
+    lora_rank: int = 0  # of adapters beside the matrices (`lora`); 0: none
+    lora_alpha: float = 0.0
+
+    @property
+    def family(self) -> str:
+        """Return the type whose layers and names of tensors the model has: "roberta" for an XLM-RoBERTa."""
+        return LIKE.get(self.model_type, self.model_type)
+
+    @property
+    def prefix(self) -> str:
+        """Return what the names of tensors of the pretrained model begin with."""
+        return f"{self.family}."
+
+    @property
+    def head_entries(self) -> dict[str, Any]:
+        """Return the entries of a `config.json` by which `transformers` knows the head."""
+        name = CLASS_NAMES[self.model_type]
+        if self.masked:
+            return {"architectures": [f"{name}ForMaskedLM"], "tie_word_embeddings": True}
+        head, problem = HEADS[self.target]
+        own = {"problem_type": problem} if problem else {}
+        return {"architectures": [f"{name}For{head}"], **class_entries(self.classes), **own}
+
+    @property
+    def score_scale(self) -> float:
+        """Return what the scores of attention are multiplied by."""
+        return float((self.d_model // self.num_heads) ** -0.5)
+
+    @property
+    def key_width(self) -> int:
+        """Return the width of all keys of a token together."""
+        return self.d_model
+
+    @property
+    def wide_matrices(self) -> int:
+        """Return how many matrices a feed-forward part has before the last one."""
+        return 1
+
+    @property
+    def split_sizes(self) -> dict[str, int]:
+        """Return what is dealt to devices in equal parts: pieces of the vocabulary, heads, the width of feed-forward."""
+        return {"vocabulary": self.vocab_size, "heads": self.num_heads, "width": self.d_ff}
+
+    def attended_keys(self, layer: int, length: int) -> int:
+        """Return how many of `length` tokens each one attends to in a layer."""
+        return length
+
+    def products(self, *, input_length: int, target_length: int) -> int:
+        """Return the multiplications of one row's forward pass; those of a head for classes are too few to count."""
+        d = self.d_model
+        each = 2 * d * (d + self.key_width) + (self.wide_matrices + 1) * d * self.d_ff
+        keys = sum(self.attended_keys(layer, input_length) for layer in range(self.num_layers))
+        projection = self.embedding_width * d if self.projects else 0
+        scores = self.embedding_width * (d + self.vocab_size) if self.masked else 0  # of the vocabulary, for each token
+        return input_length * (self.num_layers * each + 2 * keys * d + projection + scores)
+
+    @property
+    def embedding_width(self) -> int:
+        """Return the width of the embeddings, before they are projected to d_model."""
+        return self.embedding_size or self.d_model
+
+    @property
+    def projects(self) -> bool:
+        """Check whether a matrix stands between embeddings and layers: in ALBERT always, in ELECTRA if widths differ."""
+        return self.model_type == "albert" or (self.model_type == "electra" and self.embedding_width != self.d_model)
+
+    @property
+    def own_layers(self) -> int:
+        """Return the number of layers with weights of their own: one in ALBERT, whose layers share them."""
+        return 1 if self.model_type == "albert" else self.num_layers
+
+    @property
+    def first_position(self) -> int:
+        """Return the row of the position embeddings of the first token: RoBERTa counts from the padding's id on."""
+        return self.pad_token_id + 1 if self.family == "roberta" else 0
+
+    @property
+    def longest_input(self) -> int:
+        """Return the tokens of the longest input that the model has positions for."""
+        return self.max_positions - self.first_position
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> "EncoderConfig":
+        """Return the config of a parsed `config.json`. Raises UsageError for a variant that is not computed here.
+
+        >>> EncoderConfig.from_json({"model_type": "roberta", "id2label": {"1": "up", "0": "down"}}).classes
+        ('down', 'up')
+        """
+        model_type = str(config["model_type"])
+        check_usual(config, USUAL)
+        family = LIKE.get(model_type, model_type)
+        names = DISTILBERT_NAMES if family == "distilbert" else NAMES
+        values = {**DEFAULTS[model_type], **fields_of(config, names), "model_type": model_type, **head_of(config)}
+        if values.get("embedding_size") == values.get("d_model", cls.d_model) or family in ("bert", "roberta"):
+            values["embedding_size"] = 0
+        made = cls(**values)
+        check_known(made, names, activation=ENCODER_ACTIVATIONS)
+        if made.d_model % made.num_heads:
+            raise ValueError(f"{made.d_model} values are not divisible by {made.num_heads} heads")
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a `config.json` that `transformers` reads as this model, and `from_json` as this config."""
+        values = {**dataclasses.asdict(self), "embedding_size": self.embedding_width}
+        names = DISTILBERT_NAMES if self.model_type == "distilbert" else NAMES
+        own = {name: values[field] for field, name in names.items()}
+        if self.family in ("bert", "roberta"):
+            del own["embedding_size"]
+        attention = "attention_dropout" if self.model_type == "distilbert" else "attention_probs_dropout_prob"
+        head = {"distilbert": "seq_classif_dropout", "albert": "classifier_dropout_prob"}
+        return {
+            "model_type": self.model_type,
+            **own,
+            attention: self.dropout_rate,
+            head.get(self.model_type, "classifier_dropout"): self.dropout_rate,
+            **self.head_entries,
+        }
+
+
+Config = ModelConfig | EncoderConfig
+
+
+def training_flops(config: Config, *, input_length: int, target_length: int) -> int:
+    """Return the FLOPs of the matrix products of one row in one training step: forward, and twice that backward.
+
+    >>> round(training_flops(EncoderConfig(), input_length=128, target_length=1) * 8 / 1e9)
+    536
+    """
+    return 3 * 2 * config.products(input_length=input_length, target_length=target_length)
+
+
+# Whole numbers that a config.json may give as 0, beside ids.
+MAY_BE_ZERO = ("segments", "embedding_size", "key_heads")
+
+
+def _type_of_architecture(entries: Mapping[str, Any]) -> str:
+    """Return the model type by the name of the model's class, for a `config.json` of 2019, which has no `model_type`.
+
+    >>> _type_of_architecture({"architectures": ["RobertaForMaskedLM"]}), _type_of_architecture({"architectures": ["T5Model"]})
+    ('roberta', 't5')
+    """
+    names = {name: model_type for model_type, name in CLASS_NAMES.items()} | {"T5": "t5", "MT5": "mt5"}
+    for architecture in entries.get("architectures") or ():
+        kind = re.split("For|Model|LMHead|WithLMHead", str(architecture))[0]
+        if kind in names:
+            return names[kind]
+    raise ValueError('it has no "model_type": write one into it, as in "model_type": "bert"')
+
+
+def read_config(content: bytes, *, where: object) -> Config:
+    """Return the config of a `config.json`'s content.
+
+    Raises UsageError, which names `where`, if it is invalid or of no known model.
+    """
+    try:
+        entries = json.loads(content)
+        if entries.get("model_type") is None:
+            entries["model_type"] = _type_of_architecture(entries)
+        model_type = str(entries["model_type"])
+        if model_type not in TYPES:
+            raise UsageError(
+                f'The model is of type "{model_type[:80]}", and only {", ".join(TYPES)} can be trained: choose one of'
+                f" those.{did_you_mean(model_type[:80], TYPES)}"
+            )
+        config: Config = _class_of(model_type).from_json(entries)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError) as error:
+        raise UsageError(
+            f"{where} is not the configuration of a model ({str(error)[:200]}): fetch it again."
+        ) from error
+    for field in dataclasses.fields(config):
+        value, of_json = getattr(config, field.name), field.name not in OWN_FIELDS
+        least = 0 if field.name.endswith("_id") or field.name in MAY_BE_ZERO else 1
+        most = MOST_LAYERS if field.name.endswith("_layers") else LARGEST
+        if field.type is int and of_json and not (type(value) is int and least <= value <= most):
+            raise UsageError(
+                f"{where} says that {field.name} is {reprlib.repr(value)}, which no model has: fetch the file again."
+            )
+    for name in ("layer_norm_epsilon", "dropout_rate"):
+        share = getattr(config, name)
+        if not (isinstance(share, int | float) and 0 <= share < 1):  # a NaN would make every answer nonsense
+            raise UsageError(
+                f"{where} says that {name} is {reprlib.repr(share)}, which no model has: fetch the file again."
+            )
+    return config
+
+
+def with_classes(config: Config, classes: Sequence[str], target: str = "class") -> Config:
+    """Return the config of a model with these classes and this target; of a T5 that writes texts, the config of its encoder."""
+    if isinstance(config, EncoderConfig):
+        return dataclasses.replace(config, classes=tuple(classes), target=target, masked=False)
+    return config.with_classes(classes, target)
+
+
+def filling_masks(config: EncoderConfig) -> EncoderConfig:
+    """Return the config of an encoder with the head of pre-training, which scores the vocabulary at each position.
+
+    Raises UsageError for a family whose head is not computed here.
+    """
+    if not config.fills_masks:
+        raise UsageError(
+            f"A model of type {config.model_type} is not pre-trained here: take a BERT, RoBERTa or ModernBERT."
+        )
+    return dataclasses.replace(config, classes=(), masked=True)
+
+
+def config_of(fields: Mapping[str, Any]) -> Config:
+    """Return a config from its fields as JSON keeps them."""
+    made = {**fields, "classes": tuple(fields["classes"])}
+    return _class_of(made["model_type"])(**made)
+
+
+def family_module(model_type: str) -> Any:
+    """Return the module of one of `FAMILIES`."""
+    return importlib.import_module(FAMILIES[model_type])
+
+
+def _class_of(model_type: str) -> type[ModelConfig] | type[EncoderConfig]:
+    if model_type in FAMILIES:
+        own: type[ModelConfig] | type[EncoderConfig] = family_module(model_type).Config
+        return own
+    return ModelConfig if model_type in T5_TYPES else EncoderConfig

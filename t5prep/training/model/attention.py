@@ -1,0 +1,157 @@
+"""Compute multi-head attention: one function for all families of models."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
+
+from t5prep.training.model.layers import Dropout, product, project, rms_norm
+from t5prep.training.model.positions import Reach, rotate
+
+MASKED = -1e9  # far below any score, and finite: a row with nothing to attend to has no NaN
+
+
+def split_heads(x: tf.Tensor, matrix: tf.Tensor, heads: int, bias: tf.Tensor | None = None) -> tf.Tensor:
+    """Return x times a matrix, for each head: [batch, length, heads, d_kv].
+
+    x: [batch, length, d_model]; matrix: [d_model, heads * d_kv]; bias: [heads * d_kv], added to the product.
+    """
+    projected = project(x, matrix)
+    projected = projected if bias is None else projected + bias
+    return tf.reshape(projected, [*projected.shape[:2], heads, projected.shape[2] // heads])
+
+
+def join_heads(attended: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    """Return all heads' values, [batch, length, heads, d_kv], times a matrix, [heads * d_kv, d_model]."""
+    return project(tf.reshape(attended, [*attended.shape[:2], matrix.shape[0]]), matrix)
+
+
+def repeat_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
+    """Return keys or values of fewer heads, repeated for the query heads that share each of them (Ainslie et al. 2023)."""
+    batch, length, key_heads, width = x.shape
+    if key_heads == heads:
+        return x
+    repeated = tf.broadcast_to(x[:, :, :, None], [batch, length, key_heads, heads // key_heads, width])
+    return tf.reshape(repeated, [batch, length, heads, width])
+
+
+def rotate_heads(x: tf.Tensor, angles: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return queries or keys, with the halves of each vector rotated by `rotary_angles` of its position.
+
+    The angles are of each position, [length, width / 2], or of each position of each row, [batch, length, width / 2].
+    """
+    cosines, sines = (numbers[..., None, :] for numbers in angles)
+    return rotate(x, cosines, sines, axis=3)
+
+
+def soft_cap(scores: tf.Tensor, cap: float) -> tf.Tensor:
+    """Return scores pressed between -cap and cap: cap * tanh(scores / cap) (Gemma 2, section 2); unchanged for a cap of 0."""
+    return cap * tf.tanh(scores / cap) if cap else scores
+
+
+def attend(
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    *,
+    bias: tf.Tensor | None = None,
+    mask: tf.Tensor,
+    dropped: tf.Tensor | None = None,
+    cap: float = 0.0,
+) -> tf.Tensor:
+    """Return softmax(query key + bias) value over the keys that the mask allows: [batch, queries, heads, d_kv].
+
+    query, key, value: of `split_heads`, each with all heads; bias: float32[heads, queries, keys], or [batch, heads, queries,
+    keys] in the queries' dtype; mask: bool, broadcastable to [batch, heads, queries, keys]; dropped: a dropout mask,
+    [batch, keys, heads, 1], by which values are multiplied; cap: of `soft_cap`, without a bias.
+
+    Scores and softmax are float32, the probabilities and the result have the queries' dtype. The backward pass keeps the
+    probabilities, and nothing else of their size.
+    """
+    dtype = query.dtype
+    if dropped is not None:
+        value *= dropped
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def run(
+        query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor
+    ) -> tuple[tf.Tensor, Callable[..., Any]]:
+        scores = soft_cap(product("bqhd,bkhd->bhqk", query, key), cap)
+        scores = tf.where(mask, scores + tf.cast(biases[0], tf.float32) if biases else scores, MASKED)
+        shares = tf.cast(tf.nn.softmax(scores), dtype)
+        attended = tf.cast(product("bhqk,bkhd->bqhd", shares, value), dtype)
+
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            # The sum of shares times their gradients is that of the results times theirs (Dao et al. 2022, appendix B.2).
+            total = tf.reduce_sum(tf.cast(upstream, tf.float32) * tf.cast(attended, tf.float32), axis=-1)
+            share_gradient = product("bqhd,bkhd->bhqk", upstream, value)
+            score_gradient = tf.cast(shares, tf.float32) * (share_gradient - tf.transpose(total, [0, 2, 1])[..., None])
+            if cap:
+                score_gradient *= 1.0 - tf.square(tf.tanh(product("bqhd,bkhd->bhqk", query, key) / cap))
+            score_gradient = _rounded(score_gradient, dtype)
+            return (
+                tf.cast(product("bhqk,bkhd->bqhd", score_gradient, key), dtype),
+                tf.cast(product("bhqk,bqhd->bkhd", score_gradient, query), dtype),
+                tf.cast(product("bhqk,bqhd->bkhd", shares, upstream), dtype),
+                *(_bias_gradient(score_gradient, bias) for bias in biases),
+            )
+
+        return attended, gradient
+
+    return run(query, key, value, *([] if bias is None else [bias]))
+
+
+def _bias_gradient(score_gradient: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    if bias.shape.rank == 3:  # one bias for all rows
+        score_gradient = tf.reduce_sum(tf.cast(score_gradient, tf.float32), axis=0)
+    return tf.cast(score_gradient, bias.dtype)
+
+
+def _rounded(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Return x in a dtype, stored: XLA would compute the gradients of scores again for the sum that makes a bias's gradient.
+
+    In bfloat16 it is for programs of XLA alone.
+    """
+    return x if dtype == tf.float32 else xla.optimization_barrier(tf.cast(x, dtype))[0]
+
+
+def value_dropout(dropout: Dropout, rows: int, keys: int, heads: int, dtype: tf.DType, *, site: Any) -> Any:
+    """Return the mask by which `attend` drops values, or None.
+
+    One mask for all queries drops the probabilities of a key. Dropping its value is the same, with a smaller mask.
+    """
+    return dropout.mask([rows, keys, heads, 1], dtype, site=site)
+
+
+def attend_grouped(
+    x: tf.Tensor,
+    source: tf.Tensor,
+    matrices: Sequence[tf.Tensor],
+    *,
+    heads: int,
+    reach: Reach,
+    scale: float,
+    dropout: Dropout,
+    site: int | tf.Tensor,
+    bias: tf.Tensor | None = None,
+    norms: Sequence[tf.Tensor] = (),
+    epsilon: float = 0.0,
+    cap: float = 0.0,
+) -> tf.Tensor:
+    """Return attention of x over a source, as `join_heads` takes it; a head of keys may serve several of queries.
+
+    matrices: of queries, keys and values; norms: the scales of queries and of keys, if these are normed. Both are rotated where
+    `reach` has angles. scale: by which scores are multiplied; site: of the dropout of values; bias, cap: of `attend`.
+    """
+    query = split_heads(x, matrices[0], heads)
+    key_heads = heads * matrices[1].shape[1] // matrices[0].shape[1]
+    key, value = (split_heads(source, matrix, key_heads) for matrix in matrices[1:])
+    if norms:
+        query, key = (rms_norm(part, norm, epsilon=epsilon) for part, norm in zip((query, key), norms, strict=True))
+    if reach.of_queries is not None and reach.of_keys is not None:
+        query, key = rotate_heads(query, reach.of_queries), rotate_heads(key, reach.of_keys)
+    query = query if scale == 1.0 else query * tf.constant(scale, x.dtype)
+    dropped = value_dropout(dropout, x.shape[0], source.shape[1], heads, x.dtype, site=site)
+    key, value = repeat_heads(key, heads), repeat_heads(value, heads)
+    return attend(query, key, value, bias=bias, mask=reach.mask, dropped=dropped, cap=cap)

@@ -1,0 +1,118 @@
+"""Say what a DeBERTa-v3 is: what its `config.json` holds, and its weights with the names of their tensors.
+
+Its type is "deberta-v2": DeBERTa-v3 and mDeBERTa-v3 are of the same architecture without its convolution, pretrained otherwise.
+`deberta_layers` computes them. This module imports no TensorFlow, as `architecture` does not.
+"""
+
+import dataclasses
+import reprlib
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from t5prep.errors import UsageError
+from t5prep.training.model.architecture import ENCODER_ACTIVATIONS, NAMES, EncoderConfig
+from t5prep.training.model.entries import check_known, check_usual, fields_of, head_of
+from t5prep.training.model.weight_layout import Layouts, Names, WeightLayout, encoder_layouts
+
+LAYERS = "t5prep.training.model.deberta_layers"
+TENSORS = Names(
+    "encoder.layer.{}",
+    ("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj", "attention.output.dense"),
+    ("attention.output.LayerNorm", "output.LayerNorm"),
+    ("intermediate.dense", "output.dense"),
+    ("pooler.dense", "classifier"),
+)
+FIELDS = {name: own for name, own in NAMES.items() if name != "embedding_size"} | {"buckets": "position_buckets"}
+# What all published v3 have, and is computed only so.
+USUAL = (
+    ("relative_attention", True),
+    ("position_biased_input", False),
+    ("norm_rel_ebd", "layer_norm"),
+    ("share_att_key", True),
+    ("pooler_hidden_act", "gelu"),
+    ("conv_kernel_size", 0),
+)
+BOTH = ["c2p", "p2c"]  # what scores have besides content and content: content and position, each way
+
+
+@dataclasses.dataclass(frozen=True)
+class DebertaConfig(EncoderConfig):
+    """The numbers that define a DeBERTa-v3's weights and computation; the defaults are DeBERTa-v3 base's.
+
+    `buckets`: distances to either side have this many embeddings; half of them are of one distance each, the others of
+    distances up to `max_positions` in logarithmic steps.
+    """
+
+    fills_masks: ClassVar[bool] = False
+
+    vocab_size: int = 128100
+    segments: int = 0
+    layer_norm_epsilon: float = 1e-7
+    model_type: str = "deberta-v2"
+    buckets: int = 256
+
+    @property
+    def prefix(self) -> str:
+        """Return what the names of tensors of the pretrained model begin with."""
+        return "deberta."
+
+    @property
+    def score_scale(self) -> float:
+        """Return what the scores of attention are multiplied by: they are sums of three products."""
+        return float((3 * (self.d_model // self.num_heads)) ** -0.5)
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> "DebertaConfig":
+        """Return the config of a parsed `config.json`. Raises UsageError for a variant that is not computed here.
+
+        >>> DebertaConfig.from_json({"relative_attention": True, "position_biased_input": False, "norm_rel_ebd": "layer_norm",
+        ...     "share_att_key": True, "pos_att_type": "p2c|c2p", "hidden_size": 384, "num_attention_heads": 6}).d_model
+        384
+        """
+        check_usual({**dict.fromkeys(("relative_attention", "norm_rel_ebd", "share_att_key"), None), **config}, USUAL)
+        kinds = config.get("pos_att_type") or []
+        if sorted(kinds.split("|") if isinstance(kinds, str) else kinds) != BOTH:
+            raise UsageError(f"The model has pos_att_type {reprlib.repr(kinds)}, and only p2c|c2p is computed here.")
+        if config.get("max_relative_positions", -1) not in (-1, config.get("max_position_embeddings", 512)):
+            raise UsageError(
+                f"The model has max_relative_positions {reprlib.repr(config['max_relative_positions'])}, and only -1 is computed here."
+            )
+        if config.get("embedding_size", config.get("hidden_size")) != config.get("hidden_size"):
+            raise UsageError(
+                f"The model has embedding_size {reprlib.repr(config['embedding_size'])}, and only hidden_size is computed here."
+            )
+        made = cls(**fields_of(config, FIELDS), **head_of(config))
+        check_known(made, FIELDS, activation=ENCODER_ACTIVATIONS)
+        if made.d_model % made.num_heads or not 2 < made.buckets < 2 * made.max_positions:
+            raise ValueError(f"{made.num_heads} heads and {made.buckets} buckets")
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a `config.json` that `transformers` reads as this model, and `from_json` as this config."""
+        return {
+            "model_type": self.model_type,
+            **{name: getattr(self, field) for field, name in FIELDS.items()},
+            **{name: value for name, value in USUAL if name != "conv_kernel_size"},
+            "pos_att_type": BOTH[::-1],
+            "max_relative_positions": -1,
+            "attention_probs_dropout_prob": self.dropout_rate,
+            "pooler_dropout": 0,
+            "pooler_hidden_size": self.d_model,
+            **self.head_entries,
+        }
+
+
+Config = DebertaConfig
+
+
+def layouts(config: DebertaConfig) -> dict[str, WeightLayout]:
+    """Return every variable of the model, by name, in a fixed order.
+
+    >>> layouts(DebertaConfig())["distances"].shape
+    (512, 768)
+    """
+    made = Layouts(encoder_layouts(config, TENSORS))
+    del made["embeddings.position"]  # distances stand for places
+    made.table("distances", f"{config.prefix}encoder.rel_embeddings", 2 * config.buckets, config.d_model)
+    made.norms("distances.norm", (f"{config.prefix}encoder.LayerNorm",), config.d_model, bias=True)
+    return made

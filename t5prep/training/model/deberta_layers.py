@@ -1,0 +1,79 @@
+"""Compute a DeBERTa-v3 with a head, from weights and tokens to logits, in plain TensorFlow.
+
+It is a BERT whose scores have two more terms (He et al. 2021, section 3.1): each query times the key of the distance to each
+key, and each key times the query of that distance. A distance is one of some buckets, so both are products with a small
+table, of which each query takes for each key the bucket of their distance. A TPU takes single numbers out of an array
+one by one, for over a hundred times as long as all of a BERT's step. Here a product with zeros and ones takes them: of the
+table's few rows that a text of this length needs, in the same unit that computes all other products.
+"""
+
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.training.model import encoder
+from t5prep.training.model.deberta import DebertaConfig
+from t5prep.training.model.layers import How, layer_norm, product
+from t5prep.training.model.positions import in_buckets
+from t5prep.training.model.t5 import LayerWeights, Weights, key_mask
+
+DISTANCE_SITE = encoder.HEAD_SITE + 8  # of the dropout of distances, the first one of as many as there are layers
+
+
+head = encoder.head
+
+
+def encode(weights: Weights, config: DebertaConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+    """Return the encoder's output: dtype[batch, length, d_model]. Arguments as in `encoder.encode`; texts may have any length."""
+    texts = batch["attention_mask"]
+    x = encoder.embed(weights, config, batch["input_ids"], texts, how)
+    length = int(x.shape[1])
+    reach = np.arange(-length, length + 1)
+    rows = rows_of(reach, buckets=config.buckets, farthest=config.max_positions)
+    first, last = int(rows[1:-1].min()), int(rows[1:-1].max())
+    table = layer_norm(
+        tf.convert_to_tensor(weights["distances"]),
+        weights["distances.norm"],
+        weights["distances.norm_bias"],
+        epsilon=config.layer_norm_epsilon,
+    )
+    table = how.dropout(tf.cast(table[first : last + 1], how.dtype), site=DISTANCE_SITE)
+    bias = functools.partial(bias_of, length=length, reach=reach, rows=rows - first, scale=config.score_scale)
+    return encoder.run_layers(weights, config, x, table, mask=key_mask(texts), how=how, bias_of=bias)
+
+
+def rows_of(distances: np.ndarray, *, buckets: int, farthest: int) -> np.ndarray:
+    """Return the row of the table of each distance `key - query`, in float32 as transformers computes it.
+
+    >>> rows_of(np.array([-300, -2, 0, 1, 300]), buckets=256, farthest=512).tolist()
+    [463, 258, 256, 255, 49]
+    """
+    half = buckets // 2
+    far = np.maximum(np.abs(distances), half).astype(np.float32) / np.float32(half)
+    steps = np.log(far) / np.log(np.float32((farthest - 1) / half)) * np.float32(half - 1)
+    bucket = np.where(np.abs(distances) <= half, np.abs(distances), np.ceil(steps).astype(np.int64) + half)
+    return np.clip(buckets - np.sign(distances) * bucket, 0, 2 * buckets - 1)
+
+
+def bias_of(
+    query: tf.Tensor,
+    key: tf.Tensor,
+    w: LayerWeights,
+    table: tf.Tensor,
+    *,
+    length: int,
+    reach: np.ndarray,
+    rows: np.ndarray,
+    scale: float,
+) -> tf.Tensor:
+    """Return what distances add to the scores, [batch, heads, queries, keys]; `rows` are those of the table for each of `reach`."""
+    of_query, of_key = (
+        tf.reshape(tf.matmul(table, w[name]) + bias, [table.shape[0], query.shape[2], -1])
+        for name, bias in zip(("query", "key"), w["qkv_bias"], strict=False)
+    )
+    chosen = in_buckets(table[0, 0], reach, rows, buckets=int(table.shape[0]), queries=length, keys=length)
+    to_position = tf.cast(product("bqhd,rhd->bhqr", query, of_key), table.dtype)
+    from_position = tf.cast(product("bkhd,rhd->bhkr", key, of_query * tf.constant(scale, table.dtype)), table.dtype)
+    return tf.einsum("bhqr,rqk->bhqk", to_position, chosen) + tf.einsum("bhkr,rqk->bhqk", from_position, chosen)

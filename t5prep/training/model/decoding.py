@@ -1,0 +1,264 @@
+"""Run the decoder one step at a time, with the keys and values of earlier positions in a cache of static shape; choose tokens.
+
+    decoder = Decoder(weights, config, input_ids, attention_mask, max_length=target_length, beams=1, dtype=dtype)
+    cache, tokens = decoder.cache, tf.fill([batch, 1], config.decoder_start_token_id)
+    for position in range(target_length):  # a tf.while_loop in a compiled program: every shape stays as it is
+        logits, cache = decoder(tokens, cache, position)
+        tokens = tf.argmax(logits, axis=0, output_type=tf.int32)[:, None]
+
+After choosing beams, bring the cache into their order with `reorder_cache`.
+"""
+
+import functools
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t5prep.training.model.architecture import FEED_FORWARDS, ModelConfig, Traits
+from t5prep.training.model.attention import MASKED, soft_cap
+from t5prep.training.model.generation import Generation
+from t5prep.training.model.layers import How, feed_forward, product
+from t5prep.training.model.positions import relative_bias, rotate
+from t5prep.training.model.t5 import (
+    Weights,
+    angles_of,
+    around,
+    before_logits,
+    embed,
+    encode,
+    has_shared_bias,
+    key_mask,
+    norm_of,
+    output_table,
+    stacked_weights,
+    unstack_layers,
+)
+
+FORBIDDEN = -1e9  # far below any logit and finite, so that differences stay numbers
+SLICES = 128  # parts of the vocabulary that are compared with each other
+
+
+def most_likely(scores: tf.Tensor) -> tf.Tensor:
+    """Return the number of each column's highest score, int32[rows], or of one of equal ones.
+
+    scores: float32[vocabulary, rows]. For tf.argmax, XLA compares one score at a time on a CPU. Here the best of the
+    slices is computed for many places at once; then only these, and the slices at the best place, are searched so.
+
+    >>> most_likely(tf.constant([[0.0, 9.0], [2.0, 1.0], [1.0, 1.0]])).numpy().tolist()
+    [1, 0]
+    """
+    vocabulary, rows = scores.shape
+    if vocabulary % SLICES:
+        return tf.argmax(scores, axis=0, output_type=tf.int32)
+    slices = tf.reshape(scores, [SLICES, vocabulary // SLICES, rows])
+    place = tf.argmax(tf.reduce_max(slices, axis=0), axis=0, output_type=tf.int32)
+    slice_numbers = tf.repeat(tf.range(SLICES)[:, None], rows, axis=1)
+    places, columns = (tf.repeat(one[None], SLICES, axis=0) for one in (place, tf.range(rows)))
+    at_place = tf.gather_nd(slices, tf.stack([slice_numbers, places, columns], axis=-1))
+    return tf.argmax(at_place, axis=0, output_type=tf.int32) * (vocabulary // SLICES) + place
+
+
+def forbid(
+    scores: tf.Tensor, so_far: tf.Tensor, at: tf.Tensor, *, options: Generation, eos: int, start: int
+) -> tf.Tensor:
+    """Return the scores, with FORBIDDEN for EOS before the least length and for tokens that would repeat an n-gram.
+
+    scores: float32[vocabulary, rows]; so_far: int32[rows, length], the tokens so far, of which the first `at` are set.
+    The decoder's start token counts as the token before them, as in `transformers`.
+    """
+    if options.min_length > 1:
+        too_soon = (tf.range(scores.shape[0]) == eos) & (at + 1 < options.min_length)
+        scores = tf.where(too_soon[:, None], FORBIDDEN, scores)
+    size = options.no_repeat_ngram
+    if 0 < size <= so_far.shape[1] + 1:
+        before = tf.pad(so_far, [[0, 0], [1, 0]], constant_values=start)
+        repeats = _repeats(before, at + 1, size=size, vocabulary=scores.shape[0])
+        scores = tf.where(tf.transpose(repeats), FORBIDDEN, scores)
+    return scores
+
+
+def _repeats(so_far: tf.Tensor, at: tf.Tensor, *, size: int, vocabulary: int) -> tf.Tensor:
+    """Return which tokens would complete an n-gram of `size` tokens that occurred before: bool[rows, vocabulary]."""
+    rows, length = so_far.shape
+    begins = length - size + 1
+    # An n-gram that begins at i is complete if its last token, i + size - 1, is before `at`.
+    same = tf.tile((tf.range(begins) + size - 1 < at)[None], [rows, 1])
+    for ahead in range(size - 1):
+        last = tf.gather(so_far, tf.maximum(at - (size - 1) + ahead, 0), axis=1)
+        same &= so_far[:, ahead : ahead + begins] == last[:, None]
+    places = tf.stack([tf.tile(tf.range(rows)[:, None], [1, begins]), so_far[:, size - 1 :]], axis=-1)
+    return tf.scatter_nd(places, tf.cast(same, tf.float32), [rows, vocabulary]) > 0
+
+
+def draw(scores: tf.Tensor, uniform: tf.Tensor, *, options: Generation) -> tf.Tensor:
+    """Return a token for each row, int32[rows], drawn by the row's own number between 0 and 1: float32[rows].
+
+    scores: float32[rows, vocabulary].
+
+    First the temperature is applied, then the `top_k` most likely tokens are kept, then of these the fewest that have
+    `top_p` of the probability, as in `transformers`.
+    """
+    tokens = None
+    scores = scores / options.temperature
+    if options.top_k or options.top_p < 1:
+        scores, tokens = tf.math.top_k(scores, k=min(options.top_k or scores.shape[1], scores.shape[1]))
+    shares = tf.nn.softmax(scores)
+    if options.top_p < 1:
+        shares = tf.where(tf.cumsum(shares, axis=1, exclusive=True) < options.top_p, shares, 0.0)
+    sums = tf.cumsum(shares, axis=1)
+    total = sums[:, -1:]
+    reached = (sums > uniform[:, None] * total) | (sums >= total)
+    first = tf.argmax(tf.cast(reached, tf.int32), axis=1, output_type=tf.int32)
+    return first if tokens is None else tf.gather(tokens, first, batch_dims=1)
+
+
+class Cache(NamedTuple):
+    """Each decoder layer's keys and values of targets and of the input: dtype[batch, heads of keys, length, d_kv].
+
+    In this order a step multiplies them where they are: in the order of the projections, [batch, length, heads, d_kv],
+    a compiler copies each of them at every step.
+    """
+
+    keys: tuple[tf.Tensor, ...]
+    values: tuple[tf.Tensor, ...]
+    cross_keys: tuple[tf.Tensor, ...]
+    cross_values: tuple[tf.Tensor, ...]
+
+
+class Source(NamedTuple):
+    """Hold what a step attends to: [batch, heads, length, d_kv], a mask, and any bias of scores, float32[heads, 1, length]."""
+
+    keys: tf.Tensor
+    values: tf.Tensor
+    mask: tf.Tensor
+    bias: tf.Tensor | None = None
+
+
+class Decoder:
+    """Run decoder steps for all beams of a batch, whose inputs are encoded once.
+
+    `cache` has `max_length` empty target positions, and each layer's keys and values of the input.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        config: ModelConfig,
+        input_ids: tf.Tensor,
+        attention_mask: tf.Tensor,
+        *,
+        max_length: int,
+        beams: int,
+        dtype: tf.DType,
+    ) -> None:
+        self.weights, self.config, self.norm = weights, config, norm_of(config)
+        self.batch, self.beams, self.length = input_ids.shape[0], beams, max_length
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
+        encoded = tf.repeat(encode(weights, config, batch, How(dtype)), beams, axis=0)
+        self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
+        # Taken before the loop: inside it, every step would copy them.
+        self.table = tf.cast(output_table(weights, config), dtype)
+        self.layers = unstack_layers(stacked_weights(weights, config, "decoder", dtype=dtype))
+        number, name = config.sizes("decoder").kv_heads, "kv" if config.traits.merged else "cross_kv"
+        pairs = [[heads_first(tf.matmul(encoded, part), number) for part in w[name]] for w in self.layers]
+        if config.traits.merged:
+            pairs = [
+                [self.norm(key, w["head_norms"][1]), value] for w, (key, value) in zip(self.layers, pairs, strict=True)
+            ]
+        cross_keys, cross_values = zip(*pairs, strict=True)
+        rows, heads, _, width = cross_keys[0].shape
+        none = (tf.zeros([rows, heads, max_length, width], dtype),) * len(pairs)
+        self.cache = Cache(none, none, cross_keys, cross_values)
+
+    def __call__(self, tokens: tf.Tensor, cache: Cache, at: tf.Tensor | int) -> tuple[tf.Tensor, Cache]:
+        """Return the logits after `tokens`, float32[vocab_size, batch * beams], and the cache with these tokens in it.
+
+        tokens: int32[batch, beams], all at position `at`: the previous ones, or the start token at position 0.
+
+        The vocabulary comes first, because on a CPU XLA multiplies the table by a few columns three times as fast as a few
+        rows by the table's transpose. Work on the logits as they are: XLA turns a transpose that follows into that product.
+        """
+        weights, config, traits, norm = self.weights, self.config, self.config.traits, self.norm
+        dtype, offered = cache.keys[0].dtype, key_mask(self.attention_mask)
+        bias_of = functools.partial(
+            relative_bias,
+            queries=1,
+            keys=self.length,
+            first_query=at,
+            bidirectional=False,
+            max_distance=config.relative_attention_max_distance,
+        )
+        table = "decoder.relative_bias"
+        shared_bias = bias_of(tf.convert_to_tensor(weights[table])) if has_shared_bias(config) else None
+        places = tf.range(self.length)
+        here, seen = (places == at)[None, None, :, None], places <= at
+        # Of full layers, and of those that look back as far as the window.
+        masks = [mask[None, None, None] for mask in (seen, seen & (places >= at - traits.decoder_window[0]))]
+        angles = [[one[at][None] for one in kind] for kind in angles_of(config, self.length)]
+        x = embed(weights, config, "decoder", tf.reshape(tokens, [self.batch * self.beams])[:, None], dtype=dtype)
+        all_keys, all_values = [], []
+        for number, w in enumerate(self.layers):
+            before, after = around(w["norms"], config)
+            kind = 0 if traits.is_full(number) else 1
+            normed = norm(x, before[0])
+            query, key, value = (self._in_heads(tf.matmul(normed, matrix)) for matrix in (w["q"], *w["kv"]))
+            if "head_norms" in w:
+                query, key = (norm(one, own) for one, own in zip((query, key), w["head_norms"], strict=True))
+            if angles:
+                query, key = (rotate(one, *angles[kind], axis=3) for one in (query, key))
+            all_keys.append(tf.where(here, key, cache.keys[number]))
+            all_values.append(tf.where(here, value, cache.values[number]))
+            bias = bias_of(w["relative_bias"]) if config.bias_in_every_layer else shared_bias
+            of_targets = Source(all_keys[-1], all_values[-1], masks[kind], bias)
+            of_input = Source(cache.cross_keys[number], cache.cross_values[number], offered)
+            attended = attend_step(query, traits, of_targets, *([of_input] if traits.merged else []))
+            x += after[0](tf.matmul(attended, w["out"][0]))
+            if not traits.merged:
+                query = self._in_heads(tf.matmul(norm(x, before[1]), w["cross_q"]))
+                x += after[1](tf.matmul(attend_step(query, traits, of_input), w["out"][1]))
+            activation = FEED_FORWARDS[config.feed_forward_proj]
+            x += after[-1](feed_forward(norm(x, before[-1]), w["wi"], w["wo"], activation=activation))
+        x = before_logits(config, norm(x, weights["decoder.final_norm"])[:, 0])
+        written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
+        return soft_cap(product("vw,bw->vb", self.table, x), traits.logit_cap), written
+
+    def _in_heads(self, x: tf.Tensor) -> tf.Tensor:
+        """Return [batch, 1, heads of queries * d_kv] as [batch, heads of keys, those of queries that share one, d_kv]."""
+        return tf.reshape(x, [x.shape[0], self.config.sizes("decoder").kv_heads, -1, self.config.d_kv])
+
+
+def heads_first(x: tf.Tensor, heads: int) -> tf.Tensor:
+    """Return [batch, length, heads * d_kv] as [batch, heads, length, d_kv]."""
+    batch, length, inner = x.shape
+    return tf.transpose(tf.reshape(x, [batch, length, heads, inner // heads]), [0, 2, 1, 3])
+
+
+def attend_step(query: tf.Tensor, traits: Traits, *sources: Source) -> tf.Tensor:
+    """Return attention of one query of each row, [batch, 1, heads of queries * d_kv], over all sources at once.
+
+    query: of `Decoder._in_heads`.
+    """
+    query = query if traits.score_scale == 1.0 else query * tf.constant(traits.score_scale, query.dtype)
+    scores = []
+    for one in sources:
+        own = soft_cap(product("bkgd,bkld->bkgl", query, one.keys), traits.score_cap)
+        scores.append(tf.where(one.mask, own if one.bias is None else own + one.bias, MASKED))
+    whole = tf.concat(scores, axis=3) if len(scores) > 1 else scores[0]
+    raised = tf.exp(whole - tf.reduce_max(whole, axis=-1, keepdims=True))
+    shares = tf.cast(raised / tf.reduce_sum(raised, axis=-1, keepdims=True), query.dtype)
+    parts = tf.split(shares, [one.shape[3] for one in scores], axis=3) if len(scores) > 1 else [shares]
+    attended = tf.add_n(
+        [product("bkgl,bkld->bkgd", part, one.values) for part, one in zip(parts, sources, strict=True)]
+    )
+    return tf.reshape(tf.cast(attended, query.dtype), [query.shape[0], 1, -1])
+
+
+def reorder_cache(cache: Cache, rows: tf.Tensor) -> Cache:
+    """Return the cache with row rows[i] as its row i. rows: int32[batch].
+
+    Beams of one input have the same keys and values of the input, so these are not reordered.
+    """
+    return cache._replace(
+        keys=tuple(tf.gather(keys, rows) for keys in cache.keys),
+        values=tuple(tf.gather(values, rows) for values in cache.values),
+    )

@@ -1,0 +1,172 @@
+"""Compute an encoder with a classification head, from weights and tokens to logits, in plain TensorFlow.
+
+Weights are a dict by the names of `weight_layout`. With `dtype=tf.bfloat16`, matmuls, activations and the residual
+stream are bf16; norms, softmax, the head and the loss stay in float32, and so do the weights themselves. A TPU rounds both
+sides of the head's products, too, unless the dtype is float32 (`lowering.lower`).
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+from t5prep.errors import UsageError
+from t5prep.training.model.architecture import EncoderConfig
+from t5prep.training.model.attention import attend, join_heads, split_heads, value_dropout
+from t5prep.training.model.layers import (
+    ACTIVATIONS,
+    Dropout,
+    How,
+    cast_weight,
+    last_matrix,
+    layer_norm,
+    loop_over_layers,
+    project,
+    scores_by_table,
+)
+from t5prep.training.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
+from t5prep.training.model.weight_layout import MATRICES
+
+_BIASES, _NORMS = ("qkv_bias", "out_bias", "wide_bias", "narrow_bias"), ("norms", "norms_bias")
+_PARTS = frozenset({"qkv_bias", "norms", "norms_bias"})  # those that hold several of a layer
+# The first dropout site of the embeddings and of the head, beside SITES_PER_LAYER for each layer.
+EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER = 0, 1 << 16, 16
+
+# The activation between the two matrices of the head; those before which the first token's vector is dropped out too.
+_OF_HEAD = {
+    "bert": "tanh",
+    "albert": "tanh",
+    "roberta": "tanh",
+    "distilbert": "relu",
+}
+_DROPS_BEFORE_HEAD = ("roberta", "electra")
+
+
+def encode(weights: Weights, config: EncoderConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+    """Return the encoder's output: dtype[batch, length, d_model].
+
+    batch: `input_ids` and `attention_mask`, int32[batch, length]. The mask is 0 for padding, 1 for the tokens of the
+    first text and 2 for those of the second. Raises UsageError if the model has too few positions.
+    """
+    x = embed(weights, config, batch["input_ids"], batch["attention_mask"], how)
+    return run_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), how=how)
+
+
+def check_length(config: EncoderConfig, length: int) -> None:
+    """Raise UsageError if the model has too few positions for inputs of a length."""
+    if length > config.longest_input:
+        raise UsageError(
+            f"The model has positions for {config.longest_input} tokens, and the inputs have {length}: prepare them with"
+            f" --input-length {config.longest_input}"
+        )
+
+
+def embed(weights: Weights, config: EncoderConfig, ids: tf.Tensor, texts: tf.Tensor, how: How) -> tf.Tensor:
+    """Return the embeddings of ids, dtype[batch, length, d_model]; `texts` is the mask of `encode`."""
+    first, length = config.first_position, ids.shape[1]
+    x = tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids)
+    if "embeddings.position" in weights:
+        check_length(config, length)
+        x += tf.convert_to_tensor(weights["embeddings.position"])[first : first + length]
+    if config.segments:
+        number = tf.clip_by_value(texts - 1, 0, config.segments - 1)
+        table = tf.convert_to_tensor(weights["embeddings.token_type"])
+        x += tf.einsum("bls,sw->blw", tf.one_hot(number, config.segments), table)
+    x = layer_norm(x, weights["embeddings.norm"], weights["embeddings.norm_bias"], epsilon=config.layer_norm_epsilon)
+    x = how.dropout(tf.cast(x, how.dtype), site=EMBEDDING_SITE)
+    if config.projects:
+        matrix, bias = (tf.cast(weights[f"embeddings.projection{end}"], how.dtype) for end in ("", "_bias"))
+        x = project(x, matrix) + bias
+    return x
+
+
+# What is added to a layer's scores: (query, key, the layer's weights, *shared) → [batch, heads, queries, keys].
+Bias = Callable[..., tf.Tensor]
+
+
+def run_layers(
+    weights: Weights,
+    config: EncoderConfig,
+    x: tf.Tensor,
+    *shared: tf.Tensor,
+    mask: tf.Tensor,
+    how: How,
+    bias_of: Bias | None = None,
+) -> tf.Tensor:
+    """Apply all layers to x, [batch, length, d_model]; `shared` is what every layer's bias of scores is made of."""
+    layer = functools.partial(run_layer, config=config, mask=mask, dropout=how.dropout, bias_of=bias_of)
+    layers = range(config.own_layers)
+    stacked = {name: cast_weight(weights[f"layers.{name}"], x.dtype) for name in _BIASES}
+    stacked |= {name: tf.convert_to_tensor(weights[f"layers.{name}"]) for name in _NORMS}
+    matrices = {name: [cast_weight(weights[f"layers.{n}.{name}"], x.dtype) for n in layers] for name in MATRICES}
+    repeats = config.num_layers // config.own_layers  # ALBERT's layers are the same one, again and again
+    if how.remat:
+        stacked |= {name: tf.stack(own) for name, own in matrices.items()}
+        repeated = {name: tf.repeat(value, repeats, axis=0) for name, value in stacked.items()}
+
+        def run(x: tf.Tensor, some: Sequence[tf.Tensor], w: Mapping[str, tf.Tensor], number: tf.Tensor) -> tf.Tensor:
+            own = {name: tf.unstack(value) if name in _PARTS else value for name, value in w.items()}
+            return layer(x, (own, some), number=number)
+
+        return loop_over_layers(run, x, list(shared), repeated)
+    for number, w in enumerate(unstack_layers(stacked, parts=_PARTS) * repeats):
+        own_matrices = {name: own[number % config.own_layers] for name, own in matrices.items()}
+        x = layer(x, ({**w, **own_matrices}, list(shared)), number=number)
+    return x
+
+
+def run_layer(
+    x: tf.Tensor,
+    given: tuple[LayerWeights, Sequence[tf.Tensor]],
+    *,
+    config: EncoderConfig,
+    mask: tf.Tensor,
+    dropout: Dropout,
+    bias_of: Bias | None,
+    number: int | tf.Tensor,
+) -> tf.Tensor:
+    """Apply one layer to x, [batch, length, d_model]: each of its two sums is normed after it is made."""
+    w, shared = given
+    site = (number + 1) * SITES_PER_LAYER
+    heads = config.num_heads
+    query, key, value = (
+        split_heads(x, w[name], heads, bias)
+        for name, bias in zip(("query", "key", "value"), w["qkv_bias"], strict=True)
+    )
+    query *= tf.constant(config.score_scale, x.dtype)
+    bias = bias_of(query, key, w, *shared) if bias_of else None
+    dropped = value_dropout(dropout, x.shape[0], x.shape[1], heads, x.dtype, site=site)
+    out = join_heads(attend(query, key, value, bias=bias, mask=mask, dropped=dropped), w["attended"]) + w["out_bias"]
+    epsilon = config.layer_norm_epsilon
+    x = layer_norm(x + dropout(out, site=site + 1), w["norms"][0], w["norms_bias"][0], epsilon=epsilon)
+    hidden = ACTIVATIONS[config.activation](project(x, w["wide"]) + w["wide_bias"])
+    out = project(hidden, w["narrow"]) + w["narrow_bias"]
+    return layer_norm(x + dropout(out, site=site + 2), w["norms"][1], w["norms_bias"][1], epsilon=epsilon)
+
+
+def head(weights: Weights, config: EncoderConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
+    """Return the logits of the classes, float32[batch, 1, classes], from the first token's vector; of tags, at each token."""
+    if config.target == "tags":
+        return last_matrix(weights, dropout(tf.cast(x, tf.float32), site=HEAD_SITE))
+    first = tf.cast(x[:, :1], tf.float32)
+    if config.family in _DROPS_BEFORE_HEAD:
+        first = dropout(first, site=HEAD_SITE)
+    dense, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("dense", "dense_bias"))
+    hidden = ACTIVATIONS[_OF_HEAD.get(config.family, "gelu")](tf.matmul(first, dense) + bias)
+    return last_matrix(weights, dropout(hidden, site=HEAD_SITE + 1))
+
+
+def fill(weights: Weights, config: EncoderConfig, x: tf.Tensor) -> tf.Tensor:
+    """Return the scores of the vocabulary at each position: float32[batch, length, vocab_size]."""
+    dense, bias, scale, norm_bias = (
+        tf.convert_to_tensor(weights[f"masked.{name}"]) for name in ("dense", "dense_bias", "norm", "norm_bias")
+    )
+    activation = "gelu" if config.family in ("roberta", "electra") else config.activation
+    hidden = ACTIVATIONS[activation](tf.matmul(tf.cast(x, tf.float32), dense) + bias)
+    hidden = layer_norm(hidden, scale, norm_bias, epsilon=config.layer_norm_epsilon)
+    return vocabulary_scores(weights, tf.cast(hidden, x.dtype))
+
+
+def vocabulary_scores(weights: Weights, hidden: tf.Tensor) -> tf.Tensor:
+    """Return the scores of the vocabulary, float32[..., vocab_size], by the table of the embeddings."""
+    return scores_by_table(hidden, *(tf.convert_to_tensor(weights[one]) for one in ("embeddings.word", "masked.bias")))

@@ -1,0 +1,114 @@
+"""Say what a EuroBERT is: what its `config.json` holds, and its weights with the names of their tensors.
+
+It is a Llama whose tokens attend to all others. `pre_norm` computes it. This module imports no TensorFlow, as `architecture`
+does not.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from t5prep.training.model.architecture import SIZES
+from t5prep.training.model.entries import check_known, check_usual, fields_of, head_of, rotation_of
+from t5prep.training.model.modernbert import ACTIVATIONS, ModernBertConfig, add_layers
+from t5prep.training.model.weight_layout import Layouts, WeightLayout
+
+LAYERS = "t5prep.training.model.pre_norm"
+# Field → its name in a config.json.
+NAMES = SIZES | {
+    "key_heads": "num_key_value_heads",
+    "activation": "hidden_act",
+    "layer_norm_epsilon": "rms_norm_eps",
+    "dropout_rate": "attention_dropout",
+    "pooling": "classifier_pooling",
+}
+# What no published model has otherwise, and is computed only so.
+USUAL = (("attention_bias", False), ("mlp_bias", False))
+POOLINGS = ("late", "mean", "bos")
+# Each matrix of a layer → its tensor.
+MATRICES = {
+    **{
+        "query": "self_attn.q_proj",
+        "key": "self_attn.k_proj",
+        "value": "self_attn.v_proj",
+        "attended": "self_attn.o_proj",
+    },
+    **{"wide": "mlp.gate_proj", "gate": "mlp.up_proj", "narrow": "mlp.down_proj"},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class EuroBertConfig(ModernBertConfig):
+    """The numbers that define a EuroBERT's weights and computation; the defaults are those of its 210m.
+
+    `key_heads`: so many heads have keys and values of their own; each serves as many heads of queries as the others.
+    `pooling`: the head is computed for all tokens and averaged ("late"), or for the mean over them, or the first one ("bos").
+    """
+
+    fills_masks: ClassVar[bool] = False
+
+    vocab_size: int = 128256
+    d_ff: int = 3072
+    num_layers: int = 12
+    key_heads: int = 12
+    activation: str = "silu"
+    pad_token_id: int = 128001
+    model_type: str = "eurobert"
+    global_every: int = 1
+    global_theta: float = 250_000.0
+    pooling: str = "late"
+    norm: str = "rms"
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> "EuroBertConfig":
+        """Return the config of a parsed `config.json`, of transformers 5 or of the models' own code before it.
+
+        Raises UsageError for a variant that is not computed here.
+
+        >>> EuroBertConfig.from_json({"num_attention_heads": 12, "clf_pooling": "mean", "rope_theta": 10000}).pooling
+        'mean'
+        """
+        check_usual(config, USUAL)
+        values = {"pooling": config.get("clf_pooling") or "late", **fields_of(config, NAMES)}
+        values.setdefault("key_heads", values.get("num_heads", cls.num_heads))
+        rope, base = config.get("rope_parameters") or config.get("rope_scaling"), config.get("rope_theta")
+        theta, _ = rotation_of(rope, base or 10_000.0)  # the default of transformers
+        made = cls(**values, global_theta=theta, **head_of(config))
+        check_known(made, NAMES, activation=ACTIVATIONS, pooling=POOLINGS)
+        width, left = divmod(made.d_model, made.num_heads)
+        if left or width % 2 or made.num_heads % made.key_heads or config.get("head_dim") not in (None, width):
+            raise ValueError(
+                f"{made.d_model} values, {made.num_heads} heads and {made.key_heads} of keys do not go together"
+            )
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a `config.json` that `transformers` 5 reads as this model, and `from_json` as this config."""
+        return {
+            "model_type": self.model_type,
+            **{name: getattr(self, field) for field, name in NAMES.items()},
+            **dict(USUAL),
+            "head_dim": self.d_model // self.num_heads,
+            "rope_parameters": {"rope_type": "default", "rope_theta": self.global_theta},
+            **self.head_entries,
+        }
+
+
+Config = EuroBertConfig
+
+
+def layouts(config: EuroBertConfig) -> dict[str, WeightLayout]:
+    """Return every variable of the model, by name, in a fixed order.
+
+    >>> layouts(EuroBertConfig(key_heads=4))["layers.11.key"].shape
+    (768, 256)
+    """
+    made, width = Layouts(), config.d_model
+    made.table("embeddings.word", "model.embed_tokens", config.vocab_size, width)
+    whole = {name: (tensor, 0, 1) for name, tensor in MATRICES.items()}
+    add_layers(made, config, whole, norms=("input_layernorm", "post_attention_layernorm"))
+    made.norms("final_norm", ("model.norm",), width)
+    if config.target != "tags":
+        made.matrix("head.dense", "dense", width, width, bias=True)
+    made.matrix("head.classifier", "classifier", width, len(config.classes), bias=True)
+    return made

@@ -1,0 +1,104 @@
+"""Train two small matrices beside each large one (LoRA, Hu et al. 2021), for a model of any architecture.
+
+An adapter of the matrix W, [in, out], is A, [in, rank], and B, [rank, out]. The model computes with W + scale * A B and
+never sees the adapters; W itself stays as it is. Every linear layer gets one: those of attention and of feed-forward.
+A head for classes or masks is small and often new, so it is trained whole beside them.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.training.model.architecture import Config
+from t5prep.training.model.weight_layout import OF_HEADS, WeightLayout, of_head, weight_layouts
+from t5prep.training.published.stored import Index, LazyArray
+
+A, B = ".lora_a", ".lora_b"  # what is added to a variable's name
+# peft's names of the same matrices: `base_model.model.NAME_OF_THE_LAYER.lora_A.weight`.
+PREFIX, PEFT_A, PEFT_B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
+
+
+def adapter_layouts(config: Config) -> dict[str, WeightLayout]:
+    """Return the variables of the adapters, by name; none where `lora_rank` is 0.
+
+    A begins normal with the variance of peft's uniform one (1 / (3 * in)), B as zeros (Hu et al. 2021, section 4.1).
+    """
+    layouts = {}
+    for name, layout in weight_layouts(config).items() if config.lora_rank else ():
+        if not layout.transposed or name.startswith(OF_HEADS):  # an embedding, a norm, a bias, or a head's matrix
+            continue
+        *stack, inputs, outputs = layout.shape
+        stems = [PREFIX + tensor.removesuffix(".weight") for tensor in layout.tensors]
+        for suffix, shape, deviation, theirs in (
+            (A, (inputs, config.lora_rank), (3 * inputs) ** -0.5, PEFT_A),
+            (B, (config.lora_rank, outputs), 0.0, PEFT_B),
+        ):
+            tensors = tuple(stem + theirs for stem in stems)
+            layouts[name + suffix] = WeightLayout((*stack, *shape), layout.stacked_axes, deviation, tensors, True)
+    return layouts
+
+
+def variable_layouts(config: Config) -> dict[str, WeightLayout]:
+    """Return every variable that a device holds, by name: the model's and the adapters'."""
+    return weight_layouts(config) | adapter_layouts(config)
+
+
+def trained_layouts(config: Config) -> dict[str, WeightLayout]:
+    """Return the variables that training changes, by name: the adapters and the head, or without adapters all."""
+    return of_head(config) | adapter_layouts(config) if config.lora_rank else weight_layouts(config)
+
+
+def parameters(config: Config) -> str:
+    """Return how many parameters a model has and how many of them are trained, in words."""
+    whole, trained = (
+        sum(math.prod(own.shape) for own in layouts.values())
+        for layouts in (weight_layouts(config), trained_layouts(config))
+    )
+    head = " and a head" if of_head(config) else ""
+    return f"{trained:,} parameters in adapters{head} of {whole:,}" if config.lora_rank else f"{whole:,} parameters"
+
+
+def merged(weights: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    """Return the weights that the model computes with, by its own names; tensors of TensorFlow."""
+    if not config.lora_rank:
+        return dict(weights)
+    scale = config.lora_alpha / config.lora_rank
+    return {
+        name: _sum(weights[name], weights[name + A], weights[name + B], scale) if name + A in weights else weights[name]
+        for name in weight_layouts(config)
+    }
+
+
+def merge_arrays(weights: dict[str, Any], adapters: Mapping[str, np.ndarray], *, scale: float) -> None:
+    """Replace each weight of `weights` that has an adapter by its sum with scale * A B, made when a part is taken."""
+    for name in [name.removesuffix(A) for name in adapters if name.endswith(A)]:
+        weights[name] = _merged_array(weights[name], adapters[name + A], adapters[name + B], scale=scale)
+
+
+def _merged_array(whole: Any, a: np.ndarray, b: np.ndarray, *, scale: float) -> LazyArray:
+    def read(index: Index) -> np.ndarray:
+        *stack, rows, columns = index
+        product = a[(*stack, rows)] @ b[(*stack, slice(None), columns)]
+        product *= np.float32(scale)
+        product += whole[index]
+        return product
+
+    return LazyArray(whole.shape, read)
+
+
+def _sum(whole: tf.Tensor, a: tf.Tensor, b: tf.Tensor, scale: float) -> tf.Tensor:
+    """Return whole + scale * a b. The gradient may come in bfloat16, as the model gives it, and is widened here."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def add(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            wide = scale * tf.cast(upstream, tf.float32)
+            return tf.matmul(wide, b, transpose_b=True), tf.matmul(a, wide, transpose_a=True)
+
+        return whole + scale * tf.matmul(a, b), gradient
+
+    added: tf.Tensor = add(a, b)
+    return added

@@ -1,0 +1,190 @@
+"""Say what a ModernBERT is: what its `config.json` holds, and its weights with the names of their tensors.
+
+Ettin and mmBERT are ModernBERTs of other sizes, vocabularies and angles of rotation. `pre_norm` computes them. This module
+imports no TensorFlow, as `architecture` does not.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from t5prep.training.model.architecture import ENCODER_ACTIVATIONS, SIZES, EncoderConfig
+from t5prep.training.model.entries import (
+    FULL,
+    SLIDING,
+    check_known,
+    check_usual,
+    fields_of,
+    full_every,
+    head_of,
+    rotation_of,
+)
+from t5prep.training.model.weight_layout import STDDEV, Layouts, WeightLayout
+
+LAYERS = "t5prep.training.model.pre_norm"
+# Field → its name in a config.json.
+NAMES = SIZES | {
+    "activation": "hidden_activation",
+    "layer_norm_epsilon": "norm_eps",
+    "dropout_rate": "mlp_dropout",
+    "global_every": "global_attn_every_n_layers",
+    "window": "local_attention",
+    "global_theta": "global_rope_theta",
+    "local_theta": "local_rope_theta",
+    "pooling": "classifier_pooling",
+    "head_activation": "classifier_activation",
+}
+ACTIVATIONS = (*ENCODER_ACTIVATIONS, "silu")
+# What no published model has otherwise, and is computed only so.
+USUAL = tuple((f"{part}_bias", False) for part in ("attention", "mlp", "norm", "classifier"))
+# Each matrix of a layer → its tensor, which part of it, and of how many.
+MATRICES = {
+    **{name: ("attn.Wqkv", part, 3) for part, name in enumerate(("query", "key", "value"))},
+    "attended": ("attn.Wo", 0, 1),
+    **{name: ("mlp.Wi", part, 2) for part, name in enumerate(("wide", "gate"))},
+    "narrow": ("mlp.Wo", 0, 1),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModernBertConfig(EncoderConfig):
+    """The numbers that define a ModernBERT's weights and computation; the defaults are ModernBERT base's.
+
+    Every `global_every`-th layer, from the first on, attends to all tokens; the others to those at most `window // 2` away.
+    `global_theta` and `local_theta`: the bases of the angles by which the two kinds rotate queries and keys.
+    `pooling`: the head reads the mean over the tokens, or the first token ("cls").
+    """
+
+    vocab_size: int = 50368
+    d_ff: int = 1152
+    num_layers: int = 22
+    max_positions: int = 8192
+    segments: int = 0
+    layer_norm_epsilon: float = 1e-5
+    dropout_rate: float = 0.0
+    pad_token_id: int = 50283
+    model_type: str = "modernbert"
+    global_every: int = 3
+    window: int = 128
+    global_theta: float = 160_000.0
+    local_theta: float = 10_000.0
+    pooling: str = "mean"
+    head_activation: str = "gelu"
+    norm: str = "layer"  # what its layers norm by: with the mean taken off, or "rms"
+    key_heads: int = 0  # heads that have keys and values of their own; 0: all
+
+    @property
+    def split_sizes(self) -> dict[str, int]:
+        """Return what is dealt to devices in equal parts, as in `EncoderConfig`; heads are those of keys."""
+        return {**super().split_sizes, "heads": self.key_heads or self.num_heads}
+
+    @property
+    def key_width(self) -> int:
+        """Return the width of all keys of a token together."""
+        return self.d_model // self.num_heads * (self.key_heads or self.num_heads)
+
+    @property
+    def prefix(self) -> str:
+        """Return what the names of tensors of the pretrained model begin with."""
+        return "model."
+
+    @property
+    def wide_matrices(self) -> int:
+        """Return how many matrices a feed-forward part has before the last one: one is the gate."""
+        return 2
+
+    def attended_keys(self, layer: int, length: int) -> int:
+        """Return how many of `length` tokens each one attends to in a layer, at most."""
+        return length if layer % self.global_every == 0 else min(length, 2 * (self.window // 2) + 1)
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> "ModernBertConfig":
+        """Return the config of a parsed `config.json`, of transformers 4 or 5.
+
+        Raises UsageError for a variant that is not computed here.
+
+        >>> ModernBertConfig.from_json({"hidden_size": 384, "num_attention_heads": 6, "local_rope_theta": 160000}).local_theta
+        160000.0
+        """
+        check_usual(config, USUAL)
+        # "cls" is ModernBertConfig's own default, which no published model has.
+        values = {"pooling": "cls", **fields_of(config, NAMES)}
+        ropes = config.get("rope_parameters") or {}
+        rotation_of(config.get("rope_scaling"), 1.0)  # one is not computed
+        for kind, field in ((FULL, "global_theta"), (SLIDING, "local_theta")):
+            values[field], _ = rotation_of(ropes.get(kind), values.get(field, getattr(cls, field)))
+        if (kinds := config.get("layer_types")) is not None:
+            values["global_every"] = full_every(kinds)
+        made = cls(**values, **head_of(config))
+        check_known(made, NAMES, activation=ACTIVATIONS, head_activation=ACTIVATIONS, pooling=("mean", "cls"))
+        if made.d_model % (2 * made.num_heads):
+            raise ValueError(f"{made.d_model} values are not divisible by {made.num_heads} heads of pairs")
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
+        dropouts = ("embedding_dropout", "attention_dropout", "classifier_dropout")
+        return {
+            "model_type": self.model_type,
+            **{name: getattr(self, field) for field, name in NAMES.items()},
+            **dict.fromkeys(dropouts, self.dropout_rate),
+            **dict(USUAL),
+            **self.head_entries,
+        }
+
+
+Config = ModernBertConfig
+
+
+def layouts(config: ModernBertConfig) -> dict[str, WeightLayout]:
+    """Return every variable of the model, by name, in a fixed order.
+
+    Matrices that one tensor holds (`Wqkv`, `Wi`) are variables of their own, as those of other encoders.
+
+    >>> layouts(ModernBertConfig())["layers.21.key"].shape
+    (768, 768)
+    """
+    made, width, classes = Layouts(), config.d_model, len(config.classes)
+    late = STDDEV / math.sqrt(
+        2.0 * config.num_layers
+    )  # of what is added to the residual stream (ModernBertPreTrainedModel)
+    made.table("embeddings.word", "model.embeddings.tok_embeddings", config.vocab_size, width)
+    made.norms("embeddings.norm", ("model.embeddings.norm",), width)
+    # The embeddings are normed already, so the first layer's attention has no norm.
+    add_layers(made, config, MATRICES, norms=("attn_norm", "mlp_norm"), first_normed=1, late=late)
+    made.norms("final_norm", ("model.final_norm",), width)
+    head, stddev = ("masked", STDDEV) if config.masked else ("head", late)
+    made.matrix(f"{head}.dense", "head.dense", width, width, stddev=stddev)
+    made.norms(f"{head}.norm", ("head.norm",), width)
+    if config.masked:
+        made.biases("masked.bias", ("decoder",), config.vocab_size)
+    else:
+        made.matrix("head.classifier", "classifier", width, classes, stddev=width**-0.5, bias=True)
+    return made
+
+
+def add_layers(
+    made: Layouts,
+    config: ModernBertConfig,
+    matrices: Mapping[str, tuple[str, int, int]],
+    *,
+    norms: tuple[str, str],
+    first_normed: int = 0,
+    late: float = STDDEV,
+) -> None:
+    """Add the variables of all layers: matrices, norms before attention from layer `first_normed` on, and before feed-forward.
+
+    late: the deviation of the matrices whose products are added to the residual stream.
+    """
+    width, hidden, layers = config.d_model, config.d_ff, range(config.num_layers)
+    shapes = {"key": (width, config.key_width), "value": (width, config.key_width), "narrow": (hidden, width)}
+    shapes |= dict.fromkeys(("wide", "gate"), (width, hidden))
+    for number in layers:
+        for name, (tensor, part, parts) in matrices.items():
+            place, shape = f"model.layers.{number}.{tensor}", shapes.get(name, (width, width))
+            stddev = late if name in ("attended", "narrow") else STDDEV
+            made.matrix(f"layers.{number}.{name}", place, *shape, stddev=stddev, part=part, parts=parts)
+    for name, norm, first in zip(("attention", "feed_forward"), norms, (first_normed, 0), strict=True):
+        if own := [f"model.layers.{number}.{norm}" for number in layers[first:]]:
+            made.norms(f"layers.{name}_norms", own, width, stack=(len(own),))

@@ -1,0 +1,130 @@
+"""Compute a ModernBERT or a EuroBERT with a head, from weights and tokens to logits, in plain TensorFlow.
+
+Norms stand before attention and before the gated feed-forward part, and no layer has a bias. Dtypes are as in `encoder`.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+from t5prep.training.model.attention import attend_grouped, join_heads
+from t5prep.training.model.encoder import (
+    EMBEDDING_SITE,
+    HEAD_SITE,
+    SITES_PER_LAYER,
+    check_length,
+    vocabulary_scores,
+)
+from t5prep.training.model.layers import (
+    ACTIVATIONS,
+    Dropout,
+    How,
+    cast_weight,
+    feed_forward,
+    last_matrix,
+    layer_norm,
+    loop_over_layers,
+    mean_of_tokens,
+    rms_norm,
+)
+from t5prep.training.model.modernbert import MATRICES, ModernBertConfig
+from t5prep.training.model.positions import Reach, either, near, rotary_angles
+from t5prep.training.model.t5 import LayerWeights, Weights, key_mask
+
+
+def encode(weights: Weights, config: ModernBertConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+    """Return the encoder's output: dtype[batch, length, d_model]. Arguments and errors as in `encoder.encode`."""
+    ids = batch["input_ids"]
+    check_length(config, ids.shape[1])
+    norm = _norm(config)
+    x = tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids)
+    if "embeddings.norm" in weights:
+        x = norm(x, weights["embeddings.norm"])
+    x = how.dropout(tf.cast(x, how.dtype), site=EMBEDDING_SITE)
+    return norm(run_layers(weights, config, x, tokens=batch["attention_mask"], how=how), weights["final_norm"])
+
+
+def head(weights: Weights, config: ModernBertConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
+    """Return the logits of the classes, float32[batch, 1, classes]; of tags, at each token."""
+    pooling = "none" if config.target == "tags" else config.pooling
+    if pooling == "mean":
+        x = mean_of_tokens(x, tokens)[:, None]
+    elif pooling in ("cls", "bos"):
+        x = x[:, :1]
+    x = tf.cast(x, tf.float32)
+    if "head.dense" in weights:
+        x = tf.matmul(x, tf.convert_to_tensor(weights["head.dense"]))
+        x = x + tf.convert_to_tensor(weights["head.dense_bias"]) if "head.dense_bias" in weights else x
+        x = ACTIVATIONS[config.head_activation](x)
+    if "head.norm" in weights:
+        x = _norm(config)(x, weights["head.norm"])
+    if pooling == "late":  # the mean of all tokens' logits is the last matrix times this mean
+        x = mean_of_tokens(x, tokens)[:, None]
+    return last_matrix(weights, dropout(x, site=HEAD_SITE))
+
+
+def fill(weights: Weights, config: ModernBertConfig, x: tf.Tensor) -> tf.Tensor:
+    """Return the scores of the vocabulary at each position: float32[batch, length, vocab_size]."""
+    dense = tf.convert_to_tensor(weights["masked.dense"])
+    hidden = ACTIVATIONS[config.head_activation](tf.matmul(tf.cast(x, tf.float32), dense))
+    hidden = _norm(config)(hidden, weights["masked.norm"])
+    return vocabulary_scores(weights, tf.cast(hidden, x.dtype))
+
+
+def _norm(config: ModernBertConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    if config.norm == "rms":
+        return functools.partial(rms_norm, epsilon=config.layer_norm_epsilon)
+    return functools.partial(layer_norm, bias=None, epsilon=config.layer_norm_epsilon)
+
+
+def run_layers(weights: Weights, config: ModernBertConfig, x: tf.Tensor, *, tokens: tf.Tensor, how: How) -> tf.Tensor:
+    """Apply all layers to x, [batch, length, d_model]; `tokens` is the batch's attention mask."""
+    length, width, layers = x.shape[1], config.d_model // config.num_heads, range(config.num_layers)
+    mask = key_mask(tokens)
+    angles = [rotary_angles(length, width, theta=theta) for theta in (config.global_theta, config.local_theta)]
+    masks = (mask, mask & near(tokens, config.window // 2, config.window // 2))
+    reaches = [Reach(one, own, own) for one, own in zip(masks, angles, strict=True)]  # of full layers and of others
+    run = functools.partial(run_layer, config=config, dropout=how.dropout)
+    own = [{name: cast_weight(weights[f"layers.{number}.{name}"], x.dtype) for name in MATRICES} for number in layers]
+    for name in ("feed_forward_norm", "attention_norm"):
+        if f"layers.{name}s" in weights:
+            scales = tf.unstack(tf.convert_to_tensor(weights[f"layers.{name}s"]))
+            first = len(own) - len(scales)  # in a ModernBERT, the first layer's attention has none
+            own[first:] = [{**w, name: scale} for w, scale in zip(own[first:], scales, strict=True)]
+    in_turn = own[:1] if how.remat else own
+    for number, w in enumerate(in_turn):
+        reach = either(number % config.global_every == 0, *reaches)
+        x = run(x, w, reach=reach, number=number)
+    if len(in_turn) == len(own):
+        return x
+    stacked = {name: tf.stack([w[name] for w in own[1:]]) for name in own[1]}
+
+    def run_any(x: tf.Tensor, _: Sequence[tf.Tensor], w: Mapping[str, tf.Tensor], place: tf.Tensor) -> tf.Tensor:
+        number = place + 1
+        return run(x, dict(w), reach=either(number % config.global_every == 0, *reaches), number=number)
+
+    return loop_over_layers(run_any, x, [], stacked)
+
+
+def run_layer(
+    x: tf.Tensor, w: LayerWeights, *, config: ModernBertConfig, reach: Reach, dropout: Dropout, number: int | tf.Tensor
+) -> tf.Tensor:
+    """Apply one layer to x, [batch, length, d_model]; the first layer has no `attention_norm`."""
+    site = (number + 1) * SITES_PER_LAYER
+    norm = _norm(config)
+    normed = norm(x, w["attention_norm"]) if "attention_norm" in w else x
+    attended = attend_grouped(
+        normed,
+        normed,
+        (w["query"], w["key"], w["value"]),
+        heads=config.num_heads,
+        reach=reach,
+        scale=config.score_scale,
+        dropout=dropout,
+        site=site,
+    )
+    x += dropout(join_heads(attended, w["attended"]), site=site + 1)
+    mask = dropout.mask([x.shape[0], 1, config.d_ff], x.dtype, site=site + 2)
+    normed = norm(x, w["feed_forward_norm"])
+    return x + feed_forward(normed, (w["wide"], w["gate"]), w["narrow"], activation=config.activation, mask=mask)

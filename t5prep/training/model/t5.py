@@ -1,0 +1,316 @@
+"""Compute a T5's or a T5Gemma's forward pass from weights and tokens to logits, in plain TensorFlow.
+
+What is not in every T5 is in its config's `traits`: T5Gemma's queries and keys are rotated instead of having biases, some of
+its layers attend to a window, and its parts are normed before and after (Gemma 2, arXiv:2408.00118, section 2). In T5Gemma 2's
+decoder queries attend to the targets so far and to the input at once; keys of the input are not rotated.
+
+`head` makes T5's encoder one with a classification head: one matrix after the mean of the outputs of a text's tokens.
+`transformers`' T5ForTokenClassification has the same weights and gives logits for each token, whose mean over the tokens
+of a text are the logits here.
+
+Weights are a dict, name → tensor or variable, with the shapes in `weight_layout.weight_layouts`. All shapes are static.
+With `dtype=tf.bfloat16`, both sides of every product, activations and the residual stream are bf16; norms, softmax, logits and
+loss are float32, and so are the weights themselves. With float32 every product multiplies in float32 (`lowering.lower`).
+"""
+
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from t5prep.training.model.architecture import FEED_FORWARDS, ModelConfig
+from t5prep.training.model.attention import attend_grouped, join_heads, soft_cap
+from t5prep.training.model.layers import (
+    Dropout,
+    How,
+    cast_weight,
+    feed_forward,
+    last_matrix,
+    loop_over_layers,
+    masked,
+    mean_of_tokens,
+    rms_norm,
+    scores_by_table,
+)
+from t5prep.training.model.positions import Angles, Reach, either, near, relative_bias, rotary_angles
+from t5prep.training.model.weight_layout import PARTS
+
+Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
+LayerWeights = Mapping[str, Any]  # name → tf.Tensor, or the list of those in PARTS
+
+_NAMES = ("norms", "head_norms", "q", "kv", "out", "wi", "wo", "cross_q", "cross_kv")  # those of a layer that has them
+_WIDE = frozenset(
+    {"norms", "head_norms", "relative_bias"}
+)  # variables that are in float32 for any dtype of the matrices
+
+ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16  # the first dropout site of each stack
+
+
+def forward(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+    """Return the logits of every target position, as `forward.forward` does."""
+    encoded = encode(weights, config, batch, how)
+    segments, label_segments = batch.get("input_segment_ids"), batch.get("label_segment_ids")
+    ids = shift_right(batch["labels"], config, segment_ids=label_segments)
+    length, positions = ids.shape[1], None
+    own = (tf.range(length)[:, None] >= tf.range(length)[None, :])[None, None]
+    if config.traits.rotations:  # the program of a model for longer targets does not store the matrix
+        own = near(ids, length, 0)
+    if label_segments is not None:
+        own &= same_segment(label_segments, label_segments)
+    if config.traits.rotations and label_segments is not None:
+        earlier = own & near(ids, length, -1)
+        positions = tf.reduce_sum(tf.cast(earlier[:, 0], tf.int32), axis=-1)  # of each token in its own example
+    cross = token_mask(batch["attention_mask"], segments, queries=label_segments)
+    reaches = _reaches(config, ids, own, window=config.traits.decoder_window, positions=positions)
+    if config.traits.merged:
+        reaches = [_with_input(reach, cross, inputs=encoded.shape[1]) for reach in reaches]
+    x = embed(weights, config, "decoder", ids, dtype=how.dtype)
+    x = run_stack(weights, config, "decoder", x, reaches=reaches, encoded=encoded, cross=cross, how=how)
+    return soft_cap(logits(weights, config, x), config.traits.logit_cap)
+
+
+def encode(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+    """Return the encoder's output: dtype[batch, input_length, d_model]. Arguments as in `forward`."""
+    ids = batch["input_ids"]
+    mask = token_mask(batch["attention_mask"], batch.get("input_segment_ids"))
+    reaches = _reaches(config, ids, mask, window=config.traits.encoder_window)
+    x = embed(weights, config, "encoder", ids, dtype=how.dtype)
+    return run_stack(weights, config, "encoder", x, reaches=reaches, how=how)
+
+
+def angles_of(config: ModelConfig, length: int) -> list[Angles]:
+    """Return the angles by which full layers rotate queries and keys, and by which sliding ones do, if any do."""
+    return [rotary_angles(length, config.d_kv, theta=theta, factor=by) for theta, by in config.traits.rotations]
+
+
+def _reaches(
+    config: ModelConfig,
+    ids: tf.Tensor,
+    mask: tf.Tensor,
+    *,
+    window: tuple[int, int],
+    positions: tf.Tensor | None = None,
+) -> list[Reach]:
+    """Return what full layers attend to and how they rotate, and the same of sliding ones."""
+    angles: list[Any] = [*angles_of(config, ids.shape[1])] if config.traits.rotations else [None, None]
+    if positions is not None:
+        angles = [tuple(tf.gather(one, positions) for one in kind) for kind in angles]
+    masks = (mask, mask if config.traits.full_every == 1 else mask & near(ids, *window))
+    return [Reach(own, of, of) for own, of in zip(masks, angles, strict=True)]
+
+
+def _with_input(reach: Reach, cross: tf.Tensor, *, inputs: int) -> Reach:
+    """Return what the decoder's own tokens and the input together give: each query sees its input, whose keys stay unrotated."""
+    rows, queries = max(reach.mask.shape[0], cross.shape[0]), reach.mask.shape[2]
+    masks = (tf.broadcast_to(one, [rows, 1, queries, one.shape[3]]) for one in (reach.mask, cross))
+    assert reach.of_keys is not None
+    cosines, sines = reach.of_keys
+    still = [*cosines.shape[:-2], inputs, cosines.shape[-1]]
+    of_keys = (tf.concat([cosines, tf.ones(still)], axis=-2), tf.concat([sines, tf.zeros(still)], axis=-2))
+    return Reach(tf.concat([*masks], axis=3), reach.of_queries, of_keys)
+
+
+def norm_of(config: ModelConfig) -> Callable[[tf.Tensor, Any], tf.Tensor]:
+    """Return the norm of a model: of x by a scale."""
+    norm = functools.partial(rms_norm, epsilon=config.layer_norm_epsilon)
+    if not config.traits.normed_after:
+        return norm
+    return lambda x, scale: norm(x, 1.0 + tf.convert_to_tensor(scale))
+
+
+def around(scales: Sequence[tf.Tensor], config: ModelConfig) -> tuple[Sequence[tf.Tensor], list[Any]]:
+    """Return the scales of the norms before a layer's parts, and for each part what is applied to what it gives."""
+    if not config.traits.normed_after:
+        return scales, [lambda x: x] * len(scales)
+    norm = norm_of(config)
+    return scales[::2], [functools.partial(lambda scale, x: norm(x, scale), scale) for scale in scales[1::2]]
+
+
+def has_shared_bias(config: ModelConfig) -> bool:
+    """Check whether all layers of a stack add the same biases to their scores."""
+    return not (config.traits.rotations or config.bias_in_every_layer)
+
+
+def run_stack(
+    weights: Weights,
+    config: ModelConfig,
+    stack: str,
+    x: tf.Tensor,
+    *,
+    reaches: Sequence[Reach],
+    encoded: tf.Tensor | None = None,
+    cross: tf.Tensor | None = None,
+    how: How,
+) -> tf.Tensor:
+    """Apply all layers of the "encoder" or "decoder" (with `encoded`) to x, and the norm behind them.
+
+    `reaches`: of full layers and of sliding ones.
+    """
+    traits, size, norm = config.traits, config.sizes(stack), norm_of(config)
+    is_merged = traits.merged and encoded is not None
+    bias_of = functools.partial(
+        relative_bias,
+        queries=x.shape[1],
+        keys=x.shape[1],
+        bidirectional=stack == "encoder",
+        max_distance=config.relative_attention_max_distance,
+    )
+    biases = [bias_of(tf.convert_to_tensor(weights[f"{stack}.relative_bias"]))] if has_shared_bias(config) else []
+
+    def attend_to(
+        w: LayerWeights,
+        x: tf.Tensor,
+        source: tf.Tensor,
+        *,
+        reach: Reach,
+        bias: tf.Tensor | None,
+        site: int | tf.Tensor,
+        which: int = 0,
+    ) -> tf.Tensor:
+        """Return attention of x over the source; which: 0 for that of the stack itself, 1 across."""
+        prefix = ("", "cross_")[which]
+        attended = attend_grouped(
+            x,
+            source,
+            (w[f"{prefix}q"], *w[f"{prefix}kv"]),
+            heads=size.heads,
+            reach=reach,
+            scale=traits.score_scale,
+            dropout=how.dropout,
+            site=site,
+            bias=bias,
+            norms=[1.0 + scale for scale in w.get("head_norms", ())],
+            epsilon=config.layer_norm_epsilon,
+            cap=traits.score_cap,
+        )
+        return join_heads(attended, w["out"][which])
+
+    def run_layer(x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor) -> tf.Tensor:
+        """Return x after a layer; `shared` is what all layers share: the encoder's output, if any, and any biases."""
+        site = site_of(stack, number)
+        bias = shared[-1] if biases else bias_of(w["relative_bias"]) if "relative_bias" in w else None
+        before, after = around(w["norms"], config)
+        *outs, inner, last = how.dropout.masks(
+            x.shape[0], [size.width] * (len(before) - 1) + [size.hidden, size.width], x.dtype, site=site + 8
+        )
+        normed = norm(x, before[0])
+        source = tf.concat([normed, shared[0]], axis=1) if is_merged else normed
+        reach = either(traits.is_full(number), *reaches)
+        x += masked(after[0](attend_to(w, normed, source, reach=reach, bias=bias, site=site)), outs[0])
+        if encoded is not None and not is_merged:
+            across = attend_to(w, norm(x, before[1]), shared[0], reach=Reach(cross), bias=None, site=site + 4, which=1)
+            x += masked(after[1](across), outs[1])
+        activation = FEED_FORWARDS[config.feed_forward_proj]
+        hidden = feed_forward(norm(x, before[-1]), w["wi"], w["wo"], activation=activation, mask=inner)
+        return x + masked(after[-1](hidden), last)
+
+    shared = [*([] if encoded is None else [encoded]), *biases]
+    stacked = stacked_weights(weights, config, stack, dtype=x.dtype)
+    x = how.dropout(x, site=site_of(stack, -1))
+    if how.remat:
+        run = lambda x, shared, w, number: run_layer(x, shared, in_parts(w), number)  # noqa: E731
+        x = loop_over_layers(run, x, shared, stacked)
+    else:
+        for number, w in enumerate(unstack_layers(stacked, first=config.computed(stack))):
+            x = run_layer(x, shared, w, number)
+    return how.dropout(norm(x, weights[f"{stack}.final_norm"]), site=site_of(stack, -1) + 1)
+
+
+def site_of(stack: str, number: int | tf.Tensor) -> int | tf.Tensor:
+    """Return the first dropout site of a layer, or of a stack's own two, with -1."""
+    return (ENCODER_SITES if stack == "encoder" else DECODER_SITES) + (number + 1) * SITES_PER_LAYER
+
+
+def embed(weights: Weights, config: ModelConfig, stack: str, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
+    """Return the embeddings of ids, int32[batch, length], as dtype[batch, length, width of the stack]."""
+    table = tf.convert_to_tensor(weights[config.traits.table(stack)])
+    x = tf.gather(table, ids)
+    if config.traits.scales_embeddings:
+        x *= float(table.shape[1]) ** 0.5
+    if config.traits.eoi_token_id >= 0:
+        x = tf.where((ids == config.traits.eoi_token_id)[..., None], tf.convert_to_tensor(weights["eoi_embedding"]), x)
+    return tf.cast(x, dtype)
+
+
+def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
+    """Return scores of the whole vocabulary, float32[..., vocab_size], for decoder outputs dtype[..., d_model]."""
+    return scores_by_table(before_logits(config, decoded), output_table(weights, config))
+
+
+def before_logits(config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
+    """Return decoder outputs as they are multiplied by the output table: dtype[..., d_model]."""
+    if not config.scale_decoder_outputs:
+        return decoded
+    return tf.cast(tf.cast(decoded, tf.float32) * config.d_model**-0.5, decoded.dtype)
+
+
+def output_table(weights: Weights, config: ModelConfig) -> tf.Tensor:
+    """Return the table whose rows are multiplied with decoder outputs: float32[vocab_size, d_model]."""
+    return tf.convert_to_tensor(weights[config.output_table])
+
+
+def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
+    """Return all layers' weights by their names in a layer, matrices in `dtype`, norms and biases in float32."""
+    names = [*_NAMES, *(["relative_bias"] if config.bias_in_every_layer else [])]
+    whole = {name: weights[f"{stack}.{name}"] for name in names if f"{stack}.{name}" in weights}
+    return {
+        name: tf.convert_to_tensor(weight) if name in _WIDE else cast_weight(weight, dtype)
+        for name, weight in whole.items()
+    }
+
+
+def unstack_layers(
+    stacked: Mapping[str, tf.Tensor], *, parts: Collection[str] = PARTS, first: int = 0
+) -> list[LayerWeights]:
+    """Return each layer's own slices of `stacked_weights`, like `in_parts`; `parts` hold several weights of a layer.
+
+    first: how many layers, counted from the first; 0: all.
+    """
+    layers = zip(*(tf.unstack(stack) for stack in stacked.values()), strict=True)
+    return [in_parts(dict(zip(stacked, w, strict=True)), parts=parts) for w in layers][: first or None]
+
+
+def in_parts(w: Mapping[str, tf.Tensor], *, parts: Collection[str] = PARTS) -> LayerWeights:
+    """Return one layer's slices of `stacked_weights`, with a list for each variable that holds several weights."""
+    return {name: tf.unstack(value) if name in parts else value for name, value in w.items()}
+
+
+def shift_right(labels: tf.Tensor, config: ModelConfig, *, segment_ids: tf.Tensor | None = None) -> tf.Tensor:
+    """Return decoder inputs for labels: the previous target, or a segment's start token; -100 becomes padding."""
+    start = tf.fill([labels.shape[0], 1], tf.constant(config.decoder_start_token_id, labels.dtype))
+    shifted = tf.concat([start, labels[:, :-1]], axis=1)
+    if segment_ids is not None:
+        begins = tf.concat([segment_ids[:, :1] > 0, segment_ids[:, 1:] != segment_ids[:, :-1]], axis=1)
+        shifted = tf.where(begins, start, shifted)
+    return tf.where(shifted < 0, tf.constant(config.pad_token_id, labels.dtype), shifted)
+
+
+def token_mask(attention_mask: tf.Tensor, segments: tf.Tensor | None, *, queries: tf.Tensor | None = None) -> tf.Tensor:
+    """Return which keys each query may attend to: those of its segment in packed rows, and otherwise all that are no padding.
+
+    queries: the segments of the queries, if they are not those of the keys.
+    """
+    if segments is None:
+        return key_mask(attention_mask)
+    return same_segment(segments if queries is None else queries, segments)
+
+
+def key_mask(attention_mask: tf.Tensor) -> tf.Tensor:
+    """Return bool[batch, 1, 1, keys] from int32[batch, keys]: each query may attend to tokens that are not padding."""
+    return (attention_mask > 0)[:, None, None, :]
+
+
+def same_segment(queries: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+    """Return bool[batch, 1, queries, keys]: a token attends only to its own packed example, padding to padding."""
+    return queries[:, None, :, None] == keys[:, None, None, :]
+
+
+def head(weights: Weights, config: ModelConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
+    """Return the logits of the classes, float32[batch, 1, classes], from the encoder's output; of tags, at each token.
+
+    tokens: int32[batch, length], 0 for padding. Nothing is dropped here.
+    """
+    if config.target == "tags":
+        return last_matrix(weights, tf.cast(x, tf.float32))
+    return last_matrix(weights, mean_of_tokens(x, tokens))[:, None, :]

@@ -1,0 +1,311 @@
+"""Define the variables that hold a model's weights, and the place of each Hugging Face tensor in them.
+
+A T5's weights of one shape are stacked over the layers in one variable: `encoder.kv` is [layers, 2, d_model, inner]. So a
+t5-base has 19 variables instead of 282 tensors, and the work for each variable (Adafactor's means, an all-reduce, a
+slot, a checkpoint entry) is done 19 times. Matrices are stored as [in, out], the transpose of PyTorch's.
+
+Each matrix of an encoder's layer is a variable of its own, because with AdamW a TPU then updates it in the very product
+that makes its gradient; its biases and norms are stacked over the layers.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from t5prep.training.model.architecture import FAMILIES, Config, EncoderConfig, ModelConfig, family_module
+
+# What the names of a head's variables begin with: one for classes, or the one that fills masks.
+OF_HEADS = ("head.", "masked.")
+# What the tensors' names of an encoder with a head begin with.
+IN_CLASSIFIER = "transformer."
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightLayout:
+    """One variable: its shape, how many leading axes stack weights (the rest is one weight), and its tensors.
+
+    `stddev` is None for the scales of norms that begin as ones. `tensors` are the Hugging Face names of the slices in
+    the order of the stacked axes; `transposed` is true if PyTorch stores [out, in]. A tensor may hold `parts` weights of
+    one shape, one after the other along PyTorch's first axis (queries, keys and values): this variable is number `part`.
+    """
+
+    shape: tuple[int, ...]
+    stacked_axes: int
+    stddev: float | None
+    tensors: tuple[str, ...]
+    transposed: bool = False
+    part: int = 0
+    parts: int = 1
+
+    @property
+    def decays(self) -> bool:
+        """Check whether weight decay applies: not to norms, nor to biases."""
+        return self.stddev is not None and not any(part in self.tensors[0] for part in ("bias", "norm"))
+
+
+STDDEV = 0.02  # of an encoder's matrices and embeddings at the beginning (Devlin et al. 2019; transformers, initializer_range)
+# Variables of a stack of a model that writes texts that hold several weights of each layer.
+PARTS = frozenset({"norms", "head_norms", "kv", "cross_kv", "out", "wi"})
+
+
+class Layouts(dict[str, WeightLayout]):
+    """Collect the variables of a model, by name, in the order in which they are added."""
+
+    def table(self, name: str, tensor: str, rows: int, columns: int, *, stddev: float = STDDEV) -> None:
+        """Add embeddings."""
+        self[name] = WeightLayout((rows, columns), 0, stddev, (f"{tensor}.weight",))
+
+    def matrix(
+        self,
+        name: str,
+        tensor: str,
+        rows: int,
+        columns: int,
+        *,
+        stddev: float = STDDEV,
+        part: int = 0,
+        parts: int = 1,
+        bias: bool = False,
+    ) -> None:
+        """Add a matrix, and its bias, if it has one."""
+        self[name] = WeightLayout((rows, columns), 0, stddev, (f"{tensor}.weight",), True, part, parts)
+        if bias:
+            self.biases(f"{name}_bias", (tensor,), columns)
+
+    def biases(self, name: str, tensors: Sequence[str], size: int, *, stack: tuple[int, ...] = ()) -> None:
+        """Add biases, stacked over some axes."""
+        self[name] = WeightLayout((*stack, size), len(stack), 0.0, tuple(f"{one}.bias" for one in tensors))
+
+    def norms(
+        self, name: str, tensors: Sequence[str], size: int, *, stack: tuple[int, ...] = (), bias: bool = False
+    ) -> None:
+        """Add the scales of norms, stacked over some axes, and their biases, if they have any."""
+        self[name] = WeightLayout((*stack, size), len(stack), None, tuple(f"{one}.weight" for one in tensors))
+        if bias:
+            self.biases(f"{name}_bias", tensors, size, stack=stack)
+
+    def stack(
+        self,
+        config: ModelConfig,
+        stack: str,
+        tensors: str,
+        *,
+        final_norm: str,
+        norms: Sequence[str],
+        attentions: Sequence[str],
+        projections: Sequence[str],
+        wide: Sequence[str],
+        narrow: str,
+        deviations: Mapping[str, float | None],
+        biases: str = "",
+        head_norms: Sequence[str] = (),
+    ) -> None:
+        """Add the weights of the layers of the "encoder" or "decoder" of a model that writes texts, each stacked over all layers.
+
+        tensors: their names, with a place for the layer's number and for what each has of its own: the arguments after `final_norm`.
+        projections: of queries, keys, values and what they give, in each of `attentions`. deviations: by name of a variable, and
+        of "others".
+        """
+        size, d_kv = config.sizes(stack), config.d_kv
+        queries, keys = size.heads * d_kv, size.kv_heads * d_kv
+        q, k, v, out = ([f"{one}.{name}" for one in attentions] for name in projections)
+        own: list[tuple[str, Sequence[str], tuple[int, ...]]] = [
+            ("relative_bias", [biases] if biases else (), (config.relative_attention_num_buckets, size.heads)),
+            ("norms", norms, (size.width,)),
+            ("head_norms", head_norms, (d_kv,)),
+        ]
+        for place, prefix in zip(range(len(attentions)), ("", "cross_"), strict=False):
+            source = config.sizes("encoder").width if prefix else size.width
+            own += [
+                (f"{prefix}q", [q[place]], (size.width, queries)),
+                (f"{prefix}kv", [k[place], v[place]], (source, keys)),
+            ]
+        own += [
+            ("out", out, (queries, size.width)),
+            ("wi", wide, (size.width, size.hidden)),
+            ("wo", [narrow], (size.hidden, size.width)),
+        ]
+        for name, parts, shape in own:
+            several = (len(parts),) if name in PARTS else ()
+            names = tuple(tensors.format(layer, one) for layer in range(size.layers) for one in parts)
+            deviation = deviations[name] if name in deviations else deviations["others"]
+            is_matrix = len(shape) == 2 and name != "relative_bias"
+            if name == "norms":
+                self[f"{stack}.final_norm"] = WeightLayout((size.width,), 0, deviation, (f"{final_norm}.weight",))
+            if names:
+                self[f"{stack}.{name}"] = WeightLayout(
+                    (size.layers, *several, *shape), 1 + len(several), deviation, names, is_matrix
+                )
+
+
+def weight_layouts(config: Config) -> dict[str, WeightLayout]:
+    """Return every variable of the model, by name, in a fixed order."""
+    if config.model_type in FAMILIES:
+        made: dict[str, WeightLayout] = family_module(config.model_type).layouts(config)
+        return made
+    return encoder_layouts(config) if isinstance(config, EncoderConfig) else t5_layouts(config)
+
+
+def of_encoder(config: Config) -> dict[str, WeightLayout]:
+    """Return the variables of a model's encoder alone, without its head, its decoder and its output embeddings.
+
+    >>> list(of_encoder(ModelConfig(classes=("up", "down"))))[:2]
+    ['shared', 'encoder.relative_bias']
+    """
+    others = (*OF_HEADS, "decoder.", "lm_head")
+    return {name: layout for name, layout in weight_layouts(config).items() if not name.startswith(others)}
+
+
+def of_head(config: Config) -> dict[str, WeightLayout]:
+    """Return the variables of a model's head, for classes or for masks; none for a model that writes texts."""
+    return {name: layout for name, layout in weight_layouts(config).items() if name.startswith(OF_HEADS)}
+
+
+def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
+    """Return every variable of the model, by name, in a fixed order; an encoder with a head has T5ForTokenClassification's tensors.
+
+    Standard deviations are those of Mesh TensorFlow's T5, as in `transformers` (T5PreTrainedModel._init_weights),
+    except for `lm_head`: T5X's 1/sqrt(d_model), because 1.0 without scaled outputs begins at logits of +-sqrt(d_model).
+
+    >>> t5_layouts(ModelConfig())["encoder.kv"].shape
+    (6, 2, 512, 512)
+    """
+    made, width = Layouts(), config.d_model
+    inside = IN_CLASSIFIER if config.classes else ""
+    made.table("shared", f"{inside}shared", config.vocab_size, width, stddev=1.0)
+    if not config.tie_word_embeddings:
+        made.table("lm_head", "lm_head", config.vocab_size, width, stddev=width**-0.5)
+    _add_stack(made, config, "encoder", inside)
+    if config.classes:
+        made.matrix("head.classifier", "classifier", width, len(config.classes), stddev=width**-0.5, bias=True)
+    else:
+        _add_stack(made, config, "decoder", inside)
+    return made
+
+
+def _add_stack(made: Layouts, config: ModelConfig, stack: str, inside: str) -> None:
+    width, inner = config.d_model, config.num_heads * config.d_kv  # which need not be equal
+    own, cross = "0.SelfAttention", ("1.EncDecAttention",) if stack == "decoder" else ()
+    last = 1 + len(cross)
+    dense, biases = f"{last}.DenseReluDense", f"{own}.relative_attention_bias"
+    # Queries begin smaller by sqrt(d_kv), because T5 does not divide the products of queries and keys by it.
+    of_queries = (width * config.d_kv) ** -0.5
+    deviations = {"norms": None, "q": of_queries, "cross_q": of_queries, "out": inner**-0.5, "wo": config.d_ff**-0.5}
+    if not config.bias_in_every_layer:
+        first, buckets = f"{inside}{stack}.block.0.layer.{biases}", config.relative_attention_num_buckets
+        made.table(f"{stack}.relative_bias", first, buckets, config.num_heads, stddev=width**-0.5)
+    made.stack(
+        config,
+        stack,
+        f"{inside}{stack}.block.{{}}.layer.{{}}.weight",
+        final_norm=f"{inside}{stack}.final_layer_norm",
+        norms=[f"{sublayer}.layer_norm" for sublayer in range(last + 1)],
+        attentions=(own, *cross),
+        projections="qkvo",
+        wide=[f"{dense}.wi_0", f"{dense}.wi_1"] if config.gated else [f"{dense}.wi"],
+        narrow=f"{dense}.wo",
+        deviations={**deviations, "others": width**-0.5},
+        biases=biases if config.bias_in_every_layer else "",
+    )
+
+
+# The matrices of a layer, in the order of `Names`: of its attention, and of its feed-forward part.
+MATRICES = ("query", "key", "value", "attended", "wide", "narrow")
+
+
+class Names(NamedTuple):
+    """A model type's names of the tensors of a layer: after `layer`, which has the layer's number in it."""
+
+    layer: str
+    attention: tuple[str, str, str, str]  # query, key, value, out
+    norms: tuple[str, str]
+    feed_forward: tuple[str, str]
+    head: tuple[str, str] = ("", "")  # the dense layer and the last matrix of the head, if they are not those of HEADS
+
+
+BERT = Names(
+    "encoder.layer.{}",
+    ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"),
+    ("attention.output.LayerNorm", "output.LayerNorm"),
+    ("intermediate.dense", "output.dense"),
+)
+DISTILBERT = Names(
+    "transformer.layer.{}",
+    ("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin"),
+    ("sa_layer_norm", "output_layer_norm"),
+    ("ffn.lin1", "ffn.lin2"),
+)
+ALBERT = Names(
+    "encoder.albert_layer_groups.0.albert_layers.{}",
+    ("attention.query", "attention.key", "attention.value", "attention.dense"),
+    ("attention.LayerNorm", "full_layer_layer_norm"),
+    ("ffn", "ffn_output"),
+)
+NAMES = {"distilbert": DISTILBERT, "albert": ALBERT}
+PROJECTIONS = {"albert": "encoder.embedding_hidden_mapping_in", "electra": "embeddings_project"}
+# The dense layer of the head and the last matrix, which does not belong to the pretrained model in any of them.
+HEADS = {
+    "bert": ("bert.pooler.dense", "classifier"),
+    "albert": ("albert.pooler", "classifier"),
+    "distilbert": ("pre_classifier", "classifier"),
+    "roberta": ("classifier.dense", "classifier.out_proj"),
+    "electra": ("classifier.dense", "classifier.out_proj"),
+}
+# The dense layer, the norm and the bias of the head that fills masks; its last matrix is the embeddings.
+MASKED_HEADS = {
+    "bert": ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions"),
+    "albert": ("predictions.dense", "predictions.LayerNorm", "predictions"),
+    "distilbert": ("vocab_transform", "vocab_layer_norm", "vocab_projector"),
+    "roberta": ("lm_head.dense", "lm_head.layer_norm", "lm_head"),
+    "electra": ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head"),
+}
+
+
+def encoder_layouts(config: EncoderConfig, names: Names | None = None) -> dict[str, WeightLayout]:
+    """Return every variable of the model, by name, in a fixed order; `names` are its tensors', if its type is not of BERT's kind.
+
+    >>> layouts = encoder_layouts(EncoderConfig())
+    >>> layouts["layers.11.query"].shape, layouts["layers.qkv_bias"].shape
+    ((768, 768), (12, 3, 768))
+    """
+    family, prefix = config.family, config.prefix.removesuffix(".")
+    names = names or NAMES.get(family, BERT)
+    layers, width, hidden, narrow = config.own_layers, config.d_model, config.d_ff, config.embedding_width
+    made = Layouts()
+
+    def in_layers(*own: str) -> tuple[str, ...]:
+        return tuple(f"{prefix}.{names.layer.format(number)}.{one}" for number in range(layers) for one in own)
+
+    for name, rows in (
+        ("word", config.vocab_size),
+        ("position", config.max_positions),
+        ("token_type", config.segments),
+    ):
+        if rows:
+            made.table(f"embeddings.{name}", f"{prefix}.embeddings.{name}_embeddings", rows, narrow)
+    made.norms("embeddings.norm", (f"{prefix}.embeddings.LayerNorm",), narrow, bias=True)
+    if config.projects:
+        made.matrix("embeddings.projection", f"{prefix}.{PROJECTIONS[family]}", narrow, width, bias=True)
+    tensors = (*names.attention, *names.feed_forward)
+    shapes = [(width, width)] * 4 + [(width, hidden), (hidden, width)]
+    for number in range(layers):
+        for name, tensor, shape in zip(MATRICES, tensors, shapes, strict=True):
+            made.matrix(f"layers.{number}.{name}", f"{prefix}.{names.layer.format(number)}.{tensor}", *shape)
+    made.biases("layers.qkv_bias", in_layers(*names.attention[:3]), width, stack=(layers, 3))
+    made.biases("layers.out_bias", in_layers(names.attention[3]), width, stack=(layers,))
+    made.biases("layers.wide_bias", in_layers(names.feed_forward[0]), hidden, stack=(layers,))
+    made.biases("layers.narrow_bias", in_layers(names.feed_forward[1]), width, stack=(layers,))
+    made.norms("layers.norms", in_layers(*names.norms), width, stack=(layers, 2), bias=True)
+    if config.masked:
+        dense, norm, last = MASKED_HEADS[family]
+        made.matrix("masked.dense", dense, width, narrow, bias=True)
+        made.norms("masked.norm", (norm,), narrow, bias=True)
+        made.biases("masked.bias", (last,), config.vocab_size)
+        return made
+    dense, last = HEADS.get(family, names.head)
+    if config.target == "tags":  # one matrix for all tokens
+        last = "classifier"
+    else:
+        made.matrix("head.dense", dense, width, width, bias=True)
+    made.matrix("head.classifier", last, width, len(config.classes), bias=True)
+    return made

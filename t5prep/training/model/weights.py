@@ -1,0 +1,397 @@
+"""Read a published model's weights into our layout, write them as `model.safetensors`, or draw random ones.
+
+Values in float32 stay the same bit for bit: tensors are only stacked and transposed.
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t5prep.errors import UsageError
+from t5prep.io import atomic_files, model_files
+from t5prep.io.model_files import ModelFiles
+from t5prep.training.model.architecture import (
+    CLASS_NAMES,
+    FAMILIES,
+    Config,
+    EncoderConfig,
+    ModelConfig,
+    family_module,
+    filling_masks,
+    read_config,
+    with_classes,
+)
+from t5prep.training.model.entries import class_order, names_classes
+from t5prep.training.model.weight_layout import IN_CLASSIFIER, OF_HEADS, WeightLayout, of_encoder, weight_layouts
+from t5prep.training.published import choosing, safetensors_file, t5x_file
+from t5prep.training.published.stored import Index, LazyArray
+
+WEIGHTS_NAME = "model.safetensors"
+# Other names of the input embedding: files written from shared memory keep any one of them.
+EMBEDDING_ALIASES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+Array = np.ndarray | LazyArray
+# Rows of the embeddings that are compared at once, so that no whole copy is in memory.
+COMPARED_ROWS = 4096
+# Written by old versions of transformers; no T5 ever used it.
+UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+
+
+def load_config(model: str | Path | ModelFiles) -> Config:
+    """Return the config of a model: a directory, or a Hub name, of which nothing else is fetched.
+
+    A checkpoint of T5X has none: its tensors say the same. Raises UsageError if there is none or of another kind.
+    """
+    files = _files(model)
+    if "config.json" not in files.names and choosing.tells_shape(files):
+        return read_config(choosing.shape(files), where=f"{files.name}/{t5x_file.NAME}")
+    if "config.json" not in files.names:
+        if "manifest.json" in files.names:
+            raise UsageError(f"{files.name} is a prepared dataset. A model is a run, an exported model, or a Hub name.")
+        raise UsageError(f'"{files.name}" holds no config.json: pass a directory in Hugging Face layout.')
+    return read_config(files.read("config.json"), where=f"{files.name}/config.json")
+
+
+def load_weights(
+    model: str | Path | ModelFiles,
+    *,
+    encoder: bool = False,
+    masked: bool = False,
+    for_classes: bool = False,
+    head_seed: int | None = 0,
+    say: Callable[[str], object] = str,
+) -> tuple[Config, dict[str, Array]]:
+    """Return a model's config and its weights, float32, in our layout (`weight_layout`).
+
+    Values are read when a part of a weight is taken, one tensor after the other, so that a host which takes its part
+    holds no more than this part and one tensor. Of a T5, the file settles whether the embeddings are tied: they are
+    when it has no `lm_head.weight`. With `masked` an encoder's head is the one that fills masks. With `encoder`, of any model
+    only its encoder's weights are looked for; with `for_classes`, of a T5 that writes texts.
+
+    Tensors of a head that the checkpoint lacks are drawn from `head_seed`; with None they are an error. `say` is told
+    which tensors are drawn, and which ones of the checkpoint are not used. Raises UsageError when there are no weights, or
+    they are not a model of that config.
+    """
+    files = _files(model)
+    config = load_config(files)
+    stored = choosing.tensors(files)
+    if isinstance(config, EncoderConfig):
+        config = filling_masks(config) if masked else config
+        tensors = _of_encoder(config, stored, model=files.name)
+    elif config.model_type in FAMILIES:
+        tensors = family_module(config.model_type).named(config, stored)
+    else:
+        encoder = encoder or (for_classes and not config.classes)
+        config, tensors = _of_t5(config, stored, model=files.name, encoder=encoder)
+    layouts = of_encoder(config) if encoder else weight_layouts(config)
+    fresh = {
+        name: layout
+        for name, layout in layouts.items()
+        if name.startswith(OF_HEADS) and not tensors.keys() >= {*layout.tensors}
+    }
+    read = {name: layout for name, layout in layouts.items() if name not in fresh}
+    wanted = {tensor for layout in read.values() for tensor in layout.tensors}
+    _check_complete(config, tensors, wanted, model=files.name, encoder=encoder)
+    extra = {id(tensors[name]) for name in tensors.keys() - wanted} - {id(tensors[name]) for name in wanted}
+    if unused := sorted(name for name, tensor in stored.items() if id(tensor) in extra):  # by their names in the file
+        say(f"Not used of {files.name}: {_listed(unused)}.")
+    if fresh:
+        drawn = sorted({tensor for layout in fresh.values() for tensor in layout.tensors})
+        if head_seed is None:
+            raise UsageError(
+                f"{files.name} has no {drawn[0]}, so its head is not trained yet. Train the model first: "
+                f"t5prep train --model {files.name} --data DATA --out RUN"
+            )
+        say(f"Drawn with seed {head_seed}, because {files.name} lacks them: {_listed(drawn)}.")
+    weights: dict[str, Array] = {name: _stacked(layout, tensors, files.name) for name, layout in read.items()}
+    return config, {**weights, **draw(fresh, seed=head_seed or 0)}
+
+
+def for_classes(
+    config: Config,
+    weights: dict[str, Array],
+    classes: Sequence[str],
+    *,
+    seed: int,
+    target: str = "class",
+    say: Callable[[str], object] = str,
+) -> tuple[Config, dict[str, Array]]:
+    """Return a model with these classes and this target. Its head is drawn from `seed` if it had another number or target.
+
+    The columns of the head's last matrix go by the names of classes where both have the same ones, else by their numbers;
+    `say` is told which. A T5 that writes texts gives its encoder, and so does a model that fills masks.
+    """
+    changed = with_classes(config, classes, target)
+    layouts = weight_layouts(changed)
+    known = {name: weights[name] for name in layouts if name in weights}
+    last = [name for name in ("head.classifier", "head.classifier_bias") if name in known]
+    if (len(classes), target) != (len(config.classes), config.target):
+        for name in last:
+            del known[name]
+        if last and names_classes(config.classes):
+            say(
+                f"The head of {_listed(config.classes)} is replaced by one of {_listed(classes)}, drawn with seed {seed}."
+            )
+    elif (order := class_order(config.classes, classes)) is not None:
+        for name in last:
+            known[name] = np.asarray(known[name])[..., order]
+    elif last and names_classes(config.classes) and target != "number":
+        pairs = [f"{old} is {new}" for old, new in zip(config.classes, classes, strict=True)]
+        say(f"The model's classes have other names than the data's, so their numbers count: {_listed(pairs)}.")
+    return changed, known | draw({name: own for name, own in layouts.items() if name not in known}, seed=seed)
+
+
+# The names of a norm's weight and bias in checkpoints that were converted from TensorFlow.
+OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+T5_HEAD = ("classifier.weight", "classifier.bias")  # of a T5 with a head for classes
+# The ends of names of tensors that no model is trained by: numbers of positions, which every program computes itself.
+BUFFERS = ("position_ids", "token_type_ids", "num_batches_tracked", "inv_freq", "masked_bias")
+# A tensor of a layer, which has a number. One that is not used says that the config is of another model.
+IN_LAYER = re.compile(r"\b(layers?|block|albert_layers)\.\d+\.")
+# The ends of names of tensors by which a program keeps a matrix in fewer bits (GPTQ, AWQ, bitsandbytes, compressed-tensors, FP8).
+QUANTIZED = (
+    ".qweight",
+    ".qzeros",
+    ".scales",
+    ".SCB",
+    ".absmax",
+    ".quant_map",
+    ".weight_packed",
+    ".weight_scale",
+    "_scale_inv",
+)
+
+
+def _of_encoder(config: EncoderConfig, stored: Mapping[str, LazyArray], *, model: str) -> dict[str, LazyArray]:
+    """Return the tensors of an encoder's checkpoint by the names of `weight_layouts`, whatever they are below.
+
+    Raises UsageError if the matrix by which it fills masks is another one than its embeddings.
+    """
+    layouts = weight_layouts(config)
+    (table,) = layouts["embeddings.word"].tensors
+    head = {tensor for name, layout in layouts.items() if name.startswith(OF_HEADS) for tensor in layout.tensors}
+    prefix = _prefix(table.removeprefix(config.prefix), stored, model=model, usual=config.prefix)
+    found: dict[str, LazyArray] = {}
+    for name, tensor in stored.items():
+        for old, new in OLD_NAMES.items():
+            name = name.replace(old, new)
+        if name.startswith(prefix) and (prefix or name not in head):
+            name = f"{config.prefix}{name.removeprefix(prefix)}"
+        elif prefix.endswith(config.prefix):
+            name = name.removeprefix(prefix.removesuffix(config.prefix))
+        found[name] = tensor
+    if config.masked:
+        (bias,) = layouts["masked.bias"].tensors
+        root = bias.removesuffix(".bias")
+        outputs = [name for name in (f"{root}.decoder.weight", f"{root}.weight") if name in found]
+        if outputs and table in found and not _same(found, table, outputs[0]):
+            raise UsageError(
+                f"{model} fills masks by {outputs[0]}, which is not its embeddings, and only tied matrices are computed here: "
+                "take a model with tied ones."
+            )
+        if f"{root}.decoder.bias" in found:
+            found.setdefault(bias, found[f"{root}.decoder.bias"])
+    return found
+
+
+def _prefix(anchor: str, stored: Mapping[str, LazyArray], *, model: str, usual: str) -> str:
+    """Return what the names of a checkpoint's tensors have before those of the model, of which `anchor` is one.
+
+    It is the `usual` one if there are several. Raises UsageError if none of them is.
+    """
+    prefixes = sorted(name.removesuffix(anchor) for name in stored if f".{name}".endswith(f".{anchor}"))
+    if len(prefixes) > 1 and not {usual, ""} & {*prefixes}:
+        raise UsageError(f"{model} holds several models ({', '.join(prefixes)}): pass a checkpoint of one.")
+    return prefixes[0] if len(prefixes) == 1 else "" if "" in prefixes else usual
+
+
+def _of_t5(
+    config: ModelConfig, stored: Mapping[str, LazyArray], *, model: str, encoder: bool
+) -> tuple[ModelConfig, dict[str, LazyArray]]:
+    """Return a T5's config, whose embeddings are tied as the file has them, and its tensors, the input embedding by its name."""
+    inside = IN_CLASSIFIER if config.classes else ""
+    prefix = _prefix("encoder.block.0.layer.0.SelfAttention.q.weight", stored, model=model, usual=inside)
+    tensors = {
+        f"{inside}{name.removeprefix(prefix)}" if name.startswith(prefix) and name not in T5_HEAD else name: tensor
+        for name, tensor in stored.items()
+    }
+    shared = next((name for alias in EMBEDDING_ALIASES if (name := f"{inside}{alias}") in tensors), None)
+    copies = {f"{inside}{alias}" for alias in EMBEDDING_ALIASES}
+    if not (encoder or config.classes):
+        shared = shared or ("lm_head.weight" if "lm_head.weight" in tensors else None)
+        tied = "lm_head.weight" not in tensors or shared == "lm_head.weight"
+        tied = tied or (config.tie_word_embeddings and _same(tensors, str(shared), "lm_head.weight"))
+        copies |= {"lm_head.weight"} if tied else set()
+        config = dataclasses.replace(config, tie_word_embeddings=tied)
+    if shared:
+        table = tensors[shared]
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in copies}
+        tensors[f"{inside}shared.weight"] = table
+    return config, tensors
+
+
+def _check_complete(
+    config: Config, tensors: Mapping[str, LazyArray], wanted: Set[str], *, model: str, encoder: bool
+) -> None:
+    """Raise UsageError for weights that are missing or quantized, and for those of a layer that the config does not have."""
+    found = {name for name, tensor in tensors.items() if tensor.is_weight}
+    missing = sorted(wanted - found)
+    rounded = [name for name in missing if name in tensors] + [name for name in tensors if name.endswith(QUANTIZED)]
+    if missing and rounded:
+        raise UsageError(
+            f"{model} is quantized ({rounded[0]} is {tensors[rounded[0]].stored_dtype}): pass the checkpoint that it was made"
+            " from, in float32, float16 or bfloat16."
+        )
+    if missing:
+        raise UsageError(f'"{model}" lacks {missing[0]}: pass {_kind(config, encoder=encoder)}.')
+    alone = encoder or bool(config.classes)  # without a decoder
+    unused = (name for name in sorted(found - wanted - {UNUSED}) if not (alone and "decoder." in name))
+    for name in unused:
+        if IN_LAYER.search(name) and not name.endswith(BUFFERS) and np.asarray(tensors[name]).any():
+            raise UsageError(
+                f"{model} has {name}, which a model of its config.json does not have: they are not of one model, or its"
+                " adapters are not merged. Fetch both again, or merge the adapters."
+            )
+
+
+def _kind(config: Config, *, encoder: bool) -> str:
+    """Return what checkpoint a model of this config is read from, in words."""
+    if isinstance(config, EncoderConfig):
+        return f"a checkpoint of {CLASS_NAMES[config.model_type]}, pretrained or with a classification head"
+    if config.model_type in FAMILIES:
+        return f"a whole checkpoint of a {config.title} that writes texts"
+    if config.classes:
+        return "the whole model that t5prep exported"
+    if encoder:
+        return "a T5, or its encoder (T5EncoderModel)"
+    return "a checkpoint of T5ForConditionalGeneration, MT5ForConditionalGeneration or UMT5ForConditionalGeneration"
+
+
+LISTED = 6  # names in a sentence
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return f"{', '.join(names[:LISTED])}{more}"
+
+
+def random_weights(config: Config, *, seed: int = 0) -> dict[str, np.ndarray]:
+    """Return weights as a model begins, in our layout: normal, of each tensor's own deviation; the same for a seed."""
+    return draw(weight_layouts(config), seed=seed)
+
+
+def draw(layouts: Mapping[str, WeightLayout], *, seed: int) -> dict[str, np.ndarray]:
+    """Return random values for variables: normal, of each tensor's own deviation; ones for norms."""
+    weights = {}
+    for name, layout in layouts.items():
+        if layout.stddev is None:
+            weights[name] = np.ones(layout.shape, np.float32)
+            continue
+        drawn = np.empty((len(layout.tensors), *layout.shape[layout.stacked_axes :]), np.float32)
+        for tensor, values in zip(layout.tensors, drawn, strict=True):
+            # Each tensor has a stream of its own, so that a deeper model begins with the same lower layers.
+            part = [layout.part] if layout.parts > 1 else []
+            generator = np.random.default_rng([seed, *tensor.encode(), *part])
+            generator.standard_normal(dtype=np.float32, out=values)
+        weights[name] = (drawn * np.float32(layout.stddev)).reshape(layout.shape)
+    return weights
+
+
+def finite(weights: Mapping[str, Any], name: str) -> np.ndarray:
+    """Return the values of one weight. Raises UsageError if they are not finite: nobody could use the copy of such a model."""
+    values = np.asarray(weights[name])
+    if not np.isfinite(values).all():
+        raise UsageError(
+            f"the model has values that are not numbers (NaN, infinity) in {name}. Take another checkpoint (--checkpoint)."
+        )
+    return values
+
+
+def save_weights(directory: str | Path, config: Config, weights: Mapping[str, Any], *, dtype: str = "float32") -> Path:
+    """Write `model.safetensors` in Hugging Face names, whole or not at all, and return its path.
+
+    weights: arrays or variables in our layout; dtype: float32, bfloat16 or float16, to which values are rounded.
+    `config.json` is the exporter's: `config.to_json()`. Raises OutputError.
+    """
+    path = Path(directory) / WEIGHTS_NAME
+    write_layouts(path, weight_layouts(config), weights, dtype=dtype)
+    return path
+
+
+def write_layouts(
+    path: Path, layouts: Mapping[str, WeightLayout], weights: Mapping[str, Any], *, dtype: str = "float32"
+) -> None:
+    """Write variables of these layouts as safetensors, whole or not at all. Raises OutputError."""
+    shapes, values = _by_tensor(layouts, weights)
+    with atomic_files.whole(path) as file:
+        safetensors_file.write(file, shapes, values, dtype=dtype)
+
+
+def _by_tensor(
+    layouts: Mapping[str, WeightLayout], weights: Mapping[str, Any]
+) -> tuple[dict[str, tuple[int, ...]], Callable[[str], np.ndarray]]:
+    """Return the shape of each tensor that these variables are made of, by PyTorch's names, and what gives its values."""
+    places: dict[str, list[tuple[str, WeightLayout, int]]] = {}
+    for name, layout in layouts.items():
+        for row, tensor in enumerate(layout.tensors):
+            places.setdefault(tensor, []).append((name, layout, row))
+
+    def shape(layout: WeightLayout) -> tuple[int, ...]:
+        own = layout.shape[layout.stacked_axes :]
+        first, *others = own[::-1] if layout.transposed else own
+        return (layout.parts * first, *others)
+
+    @functools.lru_cache(maxsize=1)  # tensors are written variable by variable
+    def variable(name: str) -> np.ndarray:
+        return finite(weights, name).astype(np.float32, copy=False)
+
+    def values(tensor: str) -> np.ndarray:
+        own = [part_of(*place) for place in sorted(places[tensor], key=lambda place: place[1].part)]
+        return np.concatenate(own) if len(own) > 1 else own[0]
+
+    def part_of(name: str, layout: WeightLayout, row: int) -> np.ndarray:
+        value = variable(name).reshape(-1, *layout.shape[layout.stacked_axes :])[row]
+        return value.T if layout.transposed else value
+
+    return {tensor: shape(first[1]) for tensor, (first, *_) in places.items()}, values
+
+
+def _files(model: str | Path | ModelFiles) -> ModelFiles:
+    return model if isinstance(model, ModelFiles) else model_files.find(model)
+
+
+def _same(tensors: Mapping[str, LazyArray], table: str, output: str) -> bool:
+    """Check whether the output's matrix is equal to the embedding."""
+    one, other = tensors[table], tensors[output]
+    begins = range(0, one.shape[0], COMPARED_ROWS)
+    parts = ((slice(begin, begin + COMPARED_ROWS),) for begin in begins)
+    return one.shape == other.shape and all(np.array_equal(one.read(part), other.read(part)) for part in parts)
+
+
+def _stacked(layout: WeightLayout, tensors: Mapping[str, LazyArray], model: str) -> LazyArray:
+    """Return one variable, which reads from each tensor of its stack only what a part needs. Raises UsageError."""
+    axes = layout.stacked_axes
+    weight = layout.shape[axes:]
+    rows, *others = weight[::-1] if layout.transposed else weight
+    wanted = (layout.parts * rows, *others)
+    for tensor in layout.tensors:
+        if tensors[tensor].shape != wanted:
+            raise UsageError(
+                f"{model} has {tensor} of shape {tensors[tensor].shape}, and its config.json says {wanted}: they are not of"
+                " one model; fetch both again."
+            )
+
+    def read(index: Index) -> np.ndarray:
+        own = index[axes:]
+        chosen = np.arange(len(layout.tensors)).reshape(layout.shape[:axes])[index[:axes]]
+        part = np.empty((chosen.size, *(span.stop - span.start for span in own)), np.float32)
+        for row, number in zip(part, chosen.flat, strict=True):
+            stored = tensors[layout.tensors[number]].rows(layout.part * rows, rows)
+            row[...] = (stored.transposed if layout.transposed else stored).read(own)
+        return part.reshape(*chosen.shape, *part.shape[1:])
+
+    return LazyArray(layout.shape, read)

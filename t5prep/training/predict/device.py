@@ -1,0 +1,197 @@
+"""Run a model on the devices for prediction: token ids of inputs in, token ids and scores of answers out."""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tensorflow as tf
+
+from t5prep.errors import UsageError
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.training.model.architecture import Config, EncoderConfig, ModelConfig
+from t5prep.training.model.forward import forward, with_mask
+from t5prep.training.model.generation import Generation
+from t5prep.training.model.search import search
+from t5prep.training.run.run import Model, weight_bytes
+from t5prep.training.runtime.devices import open_layout
+from t5prep.training.runtime.layout import Layout
+from t5prep.training.runtime.rows import OnRows, on_rows
+from t5prep.training.runtime.state import put_weights
+from t5prep.training.settings.padding import OF_T5, Padding
+from t5prep.training.step.step import dtype_of
+
+
+class Device:
+    """Answers batches of `rows` inputs with one model.
+
+    Raises UsageError if the requested device does not exist, if it has too little memory for these options, or
+    if the model's weights are not numbers.
+    """
+
+    def __init__(
+        self,
+        opened: Model,
+        *,
+        generation: Generation,
+        rows: int,
+        tokenizer: Tokenizer,
+        tpu: str | None = None,
+        gpus: bool = False,
+    ) -> None:
+        layout = open_layout(tpu=tpu, gpus=gpus, shard=None, weight_bytes=weight_bytes(opened))
+        self.rows = -(-rows // layout.replicas) * layout.replicas
+        self._generation, self._tokenizer = generation, tokenizer
+        if 2 * generation.beams > opened.config.vocab_size:
+            most = opened.config.vocab_size // 2
+            raise UsageError(
+                f"--beams {generation.beams}: the model has {opened.config.vocab_size:,} tokens, at most {most:,} beams."
+            )
+        self._weights = put_weights(opened.weights, layout.weights(opened.config))
+        check_finite(self._weights, layout, name=opened.name)
+        dtype = dtype_of("auto", platform=layout.platform)
+        self._pairs = bool(opened.config.classes)
+        if isinstance(opened.config, EncoderConfig) or opened.config.classes:
+            classes = functools.partial(_classes, config=opened.config, options=generation, dtype=dtype)
+            self._answers = on_rows("generate", classes, shape=opened.config, layout=layout, dtype=dtype)
+        else:
+            self._answers = answers_on_rows(opened.config, generation, layout=layout, dtype=dtype)
+
+    def __call__(self, inputs: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return answers, int32[inputs, answers, max_length], and scores, float32[inputs, answers], best first.
+
+        Of tags, answers are int32[inputs, 1, length], and scores float32[inputs, 1, length], of each token by itself.
+
+        inputs: at most `rows` of int32[<= length]. The batch that the device gets is always [rows, length].
+        """
+        batch = batch_of(inputs, [self.rows, length], tokenizer=self._tokenizer, pairs=self._pairs)
+        if self._generation.sample:
+            batch["uniform"] = uniform(batch["input_ids"], self._generation, pad_id=self._tokenizer.pad_id)
+        with enough_memory(self.rows, beams=self._generation.beams):
+            answer = {name: np.asarray(value) for name, value in self._answers(self._weights, batch).items()}
+        return answer["ids"][: len(inputs)], answer["scores"][: len(inputs)]
+
+
+def check_generates(opened: Model, generation: Generation) -> None:
+    """Raise UsageError for options of generation that a model with classes or numbers does not obey."""
+    beams = 1 if generation.answers > 1 else generation.beams  # several answers are asked for by as many beams
+    chosen = dataclasses.replace(generation, max_length=0, scores=False, answers=1, beams=beams, length_penalty=0.6)
+    if (options := chosen.options()) and (isinstance(opened.config, EncoderConfig) or opened.config.classes):
+        raise UsageError(
+            f"{' '.join(options)}: {opened.name} answers with classes or numbers, which are not generated. Leave "
+            f"{'it' if len(options) == 1 else 'them'} out."
+        )
+
+
+def check_finite(weights: Mapping[str, Any], layout: Layout, *, name: str) -> None:
+    """Raise UsageError if weights on the devices, of the model `name`, are not numbers."""
+    for variable, weight in weights.items():
+        # Of a CPU's own memory, numpy needs no compilation. Each value is looked at: XLA's minimum passes over a NaN.
+        finite = np.isfinite(np.asarray(weight)) if layout.platform == "cpu" else jnp.isfinite(weight)
+        if not finite.all():
+            raise UsageError(
+                f"{name} has values that are not numbers (NaN, infinity) in {variable}, so it has no answers. Take another "
+                "checkpoint (--checkpoint), or export the model again."
+            )
+
+
+def batch_of(
+    inputs: Sequence[np.ndarray], shape: Sequence[int], *, tokenizer: Tokenizer, pairs: bool
+) -> dict[str, np.ndarray]:
+    """Return inputs, int32[<= length] each, as a batch of `shape`, [rows, length]; rows that are left over hold EOS alone."""
+    ids, mask = np.full(shape, tokenizer.pad_id, np.int32), np.zeros(shape, np.int32)
+    for row in range(len(ids)):
+        tokens = inputs[row] if row < len(inputs) else np.array([tokenizer.eos_id])
+        ids[row, : len(tokens)], mask[row, : len(tokens)] = tokens, 1
+        if pairs:  # as in the batches of training: 2 for the second text of a pair
+            mask[row, 1 : len(tokens)] += np.cumsum(tokens == tokenizer.eos_id)[:-1] > 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+@contextlib.contextmanager
+def enough_memory(rows: int, *, beams: int = 1) -> Iterator[None]:
+    """Raise UsageError if the devices have too little memory for what runs in this block on some rows at a time."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "out of memory" not in str(error).lower() and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        with_beams = f" with {beams} beams each" if beams > 1 else ""
+        raise UsageError(
+            f"The devices have too little memory for {rows} rows at a time{with_beams}: take a smaller --batch"
+            f"{' or fewer --beams' if with_beams else ''}."
+        ) from error
+
+
+def _classes(
+    weights: Mapping[str, tf.Tensor],
+    batch: Mapping[str, tf.Tensor],
+    *,
+    config: Config,
+    options: Generation,
+    dtype: Any,
+) -> dict[str, tf.Tensor]:
+    """Return the numbers of the likeliest classes, int32[rows, answers, 1], and the logarithms of their probabilities.
+
+    Of other targets there is one answer: int32[rows, 1, labels], as records have it, and the score of all of it.
+    """
+    logits = forward(weights, config, batch, dtype=dtype)
+    if config.target == "tags":
+        best = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        sure = tf.reduce_max(tf.nn.log_softmax(logits), axis=-1)
+        return {"ids": best[:, None], "scores": sure[:, None]}
+    scores = logits[:, 0]
+    if config.target == "labels":
+        likeliest = tf.cast(scores > 0, tf.int32)
+        return {
+            "ids": likeliest[:, None],
+            "scores": tf.reduce_sum(tf.math.log_sigmoid(tf.abs(scores)), axis=1)[:, None],
+        }
+    if config.target == "number":
+        return {"ids": tf.bitcast(scores, tf.int32)[:, None], "scores": tf.zeros_like(scores)}
+    scores = tf.nn.log_softmax(scores)
+    best = tf.math.top_k(scores, k=min(options.answers, len(config.classes)))
+    return {"ids": best.indices[..., None], "scores": best.values}
+
+
+def answers_on_rows(
+    config: ModelConfig,
+    options: Generation,
+    *,
+    layout: Layout,
+    dtype: tf.DType,
+    place: str = "",
+    padding: Padding = OF_T5,
+) -> OnRows:
+    """Return the function (weights, batch) → `ids`, int32[rows, answers, length], and `scores`, float32[rows, answers].
+
+    The batch has `input_ids`, and `uniform` if answers are drawn (see `generate.search`); it may have an
+    `attention_mask`, which is otherwise computed from `padding`.
+    """
+
+    def answers(weights: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        mask, numbers = with_mask(batch, padding)["attention_mask"], batch.get("uniform")
+        found = search(weights, config, batch["input_ids"], mask, options=options, uniform=numbers, dtype=dtype)
+        return dict(zip(("ids", "scores"), found, strict=True))
+
+    return on_rows("generate", answers, shape=config, layout=layout, dtype=dtype, place=place)
+
+
+def uniform(ids: np.ndarray, generation: Generation, *, pad_id: int) -> np.ndarray:
+    """Return random float32[rows, answers, max_length] between 0 and 1, from the seed and each row's own tokens.
+
+    So the draws of a row do not depend on the other rows or on the size of the batch. ids: int32[rows, length].
+    """
+    shape = (generation.answers, generation.max_length)
+    drawn = np.empty([len(ids), *shape], np.float32)
+    for row, row_ids in enumerate(ids):
+        tokens = row_ids[row_ids != pad_id].tobytes()
+        key = hashlib.blake2b(tokens, digest_size=16, key=generation.seed.to_bytes(8, "big")).digest()
+        generator = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big")))
+        drawn[row] = generator.random(shape, np.float32)
+    return drawn

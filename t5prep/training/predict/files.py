@@ -1,0 +1,215 @@
+"""Write answers as text, to streams and to files that a killed run continues."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO
+
+from t5prep.errors import OutputError, UsageError, did_you_mean
+from t5prep.io import atomic_files
+from t5prep.training.predict.predictor import Answer
+
+FORMATS = ("text", "jsonl", "csv", "tsv", "json")
+_SUFFIXES = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".json": "json"}
+# The columns of an answer in a table, after the columns of its row.
+_NEW = ("prediction", "reason", "tokens_lost")
+
+
+def of_name(name: str) -> str:
+    """Return the format that a file's name indicates; text for a name without an ending. Raises UsageError.
+
+    >>> of_name("answers.csv"), of_name("answers")
+    ('csv', 'text')
+    """
+    if not PurePath(name).suffix:
+        return "text"
+    found = next((kind for suffix, kind in _SUFFIXES.items() if name.lower().endswith(suffix)), "")
+    if not found:
+        raise UsageError(f"the name {name} does not say what to write. Say it: --to {'|'.join(FORMATS)}")
+    return found
+
+
+class Writer:
+    """Turn answers into text piece by piece: `begin`, `some` for each group, `end`.
+
+    `columns` are the input's, `scores` adds each answer's score. Raises UsageError for an unknown format.
+    """
+
+    def __init__(self, kind: str, *, columns: Sequence[str] = (), scores: bool = False) -> None:
+        if kind not in FORMATS:
+            raise UsageError(f'--to "{kind}": it is one of {", ".join(FORMATS)}.{did_you_mean(kind, FORMATS)}')
+        self.kind, self._scores, self._first = kind, scores, True
+        self._columns = tuple(columns)
+        self._new = tuple(_free(name, self._columns) for name in (*_NEW, *(("score",) if scores else ())))
+
+    def begin(self) -> str:
+        """Return the text before all answers."""
+        if self.kind == "json":
+            return '{"predictions": ['
+        return self._table([[*self._columns, *self._new]]) if self.kind in ("csv", "tsv") else ""
+
+    def some(self, answers: Sequence[Answer]) -> str:
+        """Return the text of some answers, in order."""
+        if self.kind in ("csv", "tsv"):
+            return self._table([self._cells(one) for one in answers])
+        if self.kind == "text":
+            return "".join(_line(one.prediction) + "\n" for one in answers)
+        lines = [json.dumps(as_dict(one, scores=self._scores), ensure_ascii=False) for one in answers]
+        if self.kind == "jsonl":
+            return "".join(line + "\n" for line in lines)
+        comma, self._first = "" if self._first else ",", self._first and not lines
+        return comma + ",".join(f"\n  {line}" for line in lines) if lines else ""
+
+    def going_on(self) -> None:
+        """Continue after answers that were written earlier."""
+        self._first = False
+
+    def end(self) -> str:
+        """Return the text after all answers."""
+        return "\n]}\n" if self.kind == "json" else ""
+
+    def _cells(self, one: Answer) -> list[str]:
+        fields = [one.prediction or "", one.reason, str(one.lost)] + ([f"{one.score:.6g}"] if self._scores else [])
+        return [*(_cell(one.row.get(column)) for column in self._columns), *fields]
+
+    def _table(self, rows: Sequence[Sequence[str]]) -> str:
+        if self.kind == "tsv":  # without quoting, as TSV is read here: a field holds no tabs and no newlines
+            return "".join("\t".join(_line(cell).replace("\t", " ") for cell in row) + "\n" for row in rows)
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        return text.getvalue()
+
+
+def as_dict(one: Answer, *, scores: bool = False) -> dict[str, Any]:
+    """Return an answer as a dict for JSON: id, input and prediction, and other fields that are set."""
+    fields: dict[str, Any] = {"id": one.id, "input": one.input, "prediction": one.prediction}
+    if one.reason:
+        fields["reason"] = one.reason
+    elif scores:
+        fields["score"] = round(one.score, 6)
+    if one.others:
+        best = {"prediction": one.prediction, "score": round(one.score, 6)}
+        fields["answers"] = [best, *({"prediction": text, "score": round(score, 6)} for text, score in one.others)]
+    if one.lost:
+        fields["tokens"], fields["tokens_lost"] = one.tokens, one.lost
+    if one.parts > 1:
+        fields["parts"] = one.parts
+    if one.unfinished:
+        fields["unfinished"] = True
+    return fields
+
+
+def _line(text: str | None) -> str:
+    r"""Return a text on one line, and "" for None.
+
+    >>> _line("a\r\nb")
+    'a b'
+    """
+    return " ".join((text or "").splitlines())
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _free(name: str, columns: Sequence[str]) -> str:
+    """Return the name, with a number after it if the input has a column of that name.
+
+    >>> _free("prediction", ["id", "prediction"])
+    'prediction_2'
+    """
+    return next(new for new in (name, *(f"{name}_{n}" for n in range(2, 1000))) if new not in columns)
+
+
+class AnswerFile:
+    """Append text piece by piece, and put each piece on disk before the next.
+
+    `identity` describes what the answers depend on. If a killed run with the same identity left a part, this run
+    continues it after `done` answers with their `counts`; `fresh` begins anew. Raises OutputError if the file cannot
+    be written, if it is there already, if another run is writing it, or if a run with another identity was
+    killed.
+    """
+
+    def __init__(self, path: Path, *, identity: Mapping[str, Any], fresh: bool = False) -> None:
+        self._path = path
+        if path.is_dir():
+            raise OutputError(f"{path} is a directory. Name a file in it: --out {path / 'answers.jsonl'}")
+        self._text = path.with_name(f"{atomic_files.UNFINISHED}{path.name}")
+        self._journal = path.with_name(f"{atomic_files.UNFINISHED}{path.name}.json")
+        self._identity = json.loads(json.dumps(identity))
+        with _explained(path):
+            if path.exists() and not fresh and not self._journal.exists():
+                raise OutputError(f"{path} is there already. Name another file, or --fresh to replace it.")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: BinaryIO = open(self._text, "ab")  # noqa: SIM115 - closed in `close`
+        busy = f"{path} is being written by another run. Wait for it, or choose another --out."
+        try:
+            atomic_files.lock(self._file.fileno(), busy=busy)
+            # Between opening and locking, the other run may have ended: the file opened here is then its answers.
+            if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._text)):
+                raise FileNotFoundError
+        except (FileNotFoundError, OutputError):
+            self._file.close()
+            raise OutputError(busy) from None
+        journal = {} if fresh else self._journal_before()
+        with _explained(path):
+            self._file.truncate(journal.get("bytes", 0))
+            self._file.seek(0, os.SEEK_END)
+        self.done, self.counts = journal.get("done", 0), dict(journal.get("counts", {}))
+
+    def _journal_before(self) -> dict[str, Any]:
+        """Return the journal of a killed run, or an empty dict."""
+        try:
+            journal = json.loads(self._journal.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        if self._file.tell() < journal["bytes"]:  # the text was removed, or cut by hand
+            return {}
+        if journal["identity"] != self._identity:
+            differs = [key for key in self._identity if journal["identity"].get(key) != self._identity[key]]
+            self._file.close()
+            raise OutputError(
+                f"{self._path} was begun with another {' and '.join(differs) or 'version'}. Give the same again to go on, or "
+                "--fresh to begin anew."
+            )
+        return dict(journal)
+
+    def add(self, text: str, *, done: int, counts: Mapping[str, Any]) -> None:
+        """Write some answers; `done` is the number written so far, with these, and `counts` are their counts."""
+        with _explained(self._path):
+            self._file.write(text.encode("utf-8", "backslashreplace"))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            journal = {"identity": self._identity, "done": done, "bytes": self._file.tell(), "counts": counts}
+            atomic_files.write_scratch(self._journal, json.dumps(journal).encode())
+
+    def finish(self, text: str) -> None:
+        """Write the end, and give the file its name."""
+        with _explained(self._path):
+            self._file.write(text.encode("utf-8", "backslashreplace"))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            os.replace(self._text, self._path)
+            self._journal.unlink(missing_ok=True)
+        self._file.close()
+
+    def close(self) -> None:
+        """Close an unfinished file; its text stays on disk, unless it is empty."""
+        if not self._file.closed:
+            if self._file.tell() == 0:
+                self._text.unlink(missing_ok=True)  # while it is locked: afterwards another run may write it
+            self._file.close()
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Any:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(atomic_files.explain(error, path)) from error

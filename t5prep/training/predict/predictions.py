@@ -1,0 +1,198 @@
+"""Answer the rows of a source with a model, and write the answers as they come: what `t5prep.predict` returns."""
+
+import collections
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from t5prep import sources
+from t5prep.errors import UsageError
+from t5prep.io import signals
+from t5prep.io.progress import number_of
+from t5prep.sources import Resolved
+from t5prep.training.model.generation import Generation
+from t5prep.training.predict import rows
+from t5prep.training.predict.files import AnswerFile, Writer, of_name
+from t5prep.training.predict.predictor import Answer, Predictor
+from t5prep.training.predict.rows import Reading, Rows
+from t5prep.training.run import run
+
+
+@dataclasses.dataclass
+class Counts:
+    """Count the results of the rows: missing answers by reason, inputs that were cut, unfinished answers."""
+
+    rows: int = 0
+    missing: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    cut: int = 0
+    tokens: int = 0
+    tokens_lost: int = 0
+    split: int = 0
+    unfinished: int = 0
+
+    def add(self, answers: list[Answer]) -> None:
+        """Add the counts of these answers."""
+        for one in answers:
+            self.rows += 1
+            self.missing.update([one.reason.partition(":")[0]] if one.prediction is None else [])
+            self.cut += one.lost > 0
+            self.tokens += one.tokens if one.lost else 0
+            self.tokens_lost += one.lost
+            self.split += one.parts > 1
+            self.unfinished += one.unfinished
+
+    def saved(self) -> dict[str, Any]:
+        """Return the counts as values that JSON can hold."""
+        return {**vars(self), "missing": dict(self.missing)}
+
+    def lines(self, *, limit: int, longest: int, splits: bool) -> list[str]:
+        """Return a message for the user about each thing that was counted.
+
+        `limit` and `longest` are the largest numbers of tokens of an input and of an answer; `splits` says that inputs
+        could be split.
+        """
+        lines = []
+        if self.missing:
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.missing.most_common())
+            lines.append(f"{self.missing.total():,} of {self.rows:,} rows have no answer: {reasons}.")
+        if self.cut:
+            lines.append(
+                f"{number_of(self.cut, 'input')} longer than {limit} tokens, cut: {self.tokens_lost:,} of {self.tokens:,} "
+                f"tokens are lost. {'--long split answers such texts part by part, ' if splits else ''}"
+                "--long refuse leaves them out."
+            )
+        if self.split:
+            lines.append(f"{number_of(self.split, 'input')} too long, and answered part by part.")
+        if self.unfinished:
+            lines.append(
+                f"{number_of(self.unfinished, 'answer')} did not come to an end within {longest} tokens. Allow more with "
+                "--max-length."
+            )
+        return lines
+
+
+class Predictions:
+    """Answer the rows of a source, in order, while one iterates; the model is open already.
+
+        for answer in predictions: print(answer.id, answer.prediction)
+        predictions.write("answers.csv")
+
+    Nothing is kept of earlier answers, so a source of any size fits. `note` is a message for the user about how rows are
+    read ("" for none), `columns` are the input's, `bytes` is the size of its files, and `counts` are those of the answers
+    given so far. Raises T5prepError.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        source: str | Resolved,
+        *,
+        which: str = "best",
+        reading: Reading = Reading(),  # noqa: B008 - frozen
+        generation: Generation = Generation(),  # noqa: B008 - frozen
+        trust_code: bool = False,
+        **options: Any,
+    ) -> None:
+        if reading.limit is not None and reading.limit < 0:
+            raise UsageError(f"limit is {reading.limit}, and cannot be negative.")
+        # Look for files on this machine first: opening a model takes longer.
+        given = _found(source, include=()) if isinstance(source, str) and ":" not in source else source
+        self.opened = run.open_model(model, which=which)
+        manifest = rows.choose(self.opened.manifests, name=reading.task)
+        asking = rows.asking_of(self.opened, manifest, trust_code=trust_code, as_text=reading.as_text)
+        if isinstance(given, str) or Path(given.uri).is_dir():
+            given = _found(given if isinstance(given, str) else given.uri, include=asking.files)
+        self._reading = reading
+        self.rows = Rows(given, asking, reading=reading, trained=manifest.settings if manifest else None)
+        self.source = self.rows.source
+        self.note, self.columns, self.counts = self.rows.note, self.rows.columns, Counts()
+        self.bytes = sum(file.bytes for file in self.source.files)
+        self.predictor = Predictor(
+            self.opened, asking=self.rows.asking, manifest=manifest, generation=generation, **options
+        )
+
+    def __iter__(self) -> Iterator[Answer]:
+        """Yield the answer of each row."""
+        return itertools.chain.from_iterable(self.windows())
+
+    def windows(self, *, skip: int = 0) -> Iterator[list[Answer]]:
+        """Yield the answers of one window of rows after the other, after the first `skip` rows."""
+        for some in self.predictor.stream(itertools.islice(iter(self.rows), skip, self._reading.limit)):
+            signals.check()  # a library may have dropped the KeyboardInterrupt that Python raised in its call
+            self.counts.add(some)
+            yield some
+
+    def write(
+        self, out: str | Path, *, to: str = "", fresh: bool = False, watch: Callable[[list[Answer]], None] | None = None
+    ) -> int:
+        """Write all answers to a file, or continue a killed run's; return how many were in it already.
+
+        `to` is text, jsonl, csv, tsv or json; "": as the file is named, or text. `fresh` begins anew. `watch` is called
+        with each list of answers. Raises OutputError, and UsageError if the file is one of the input's.
+        """
+        path = Path(out)
+        for given in self.source.files:
+            if path.exists() and Path(given.path).exists() and path.samefile(given.path):
+                raise UsageError(f"--out {path} is the input itself. Name another file for the answers.")
+        to = to or of_name(path.name)
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device: nothing to continue
+            with open(path, "w", encoding="utf-8") as stream:
+                self.write_to(stream, to=to, watch=watch)
+            return 0
+        writer = Writer(to, columns=self.columns, scores=self.predictor.generation.scores)
+        with contextlib.closing(AnswerFile(path, identity=self.identity(to=to), fresh=fresh)) as file:
+            done = begun = file.done
+            if done:
+                self.counts = Counts(**{**file.counts, "missing": collections.Counter(file.counts["missing"])})
+                writer.going_on()
+            before = "" if done else writer.begin()
+            for answers in self.windows(skip=done):
+                done += len(answers)
+                file.add(before + writer.some(answers), done=done, counts=self.counts.saved())
+                before = ""
+                if watch:
+                    watch(answers)
+            file.finish(before + writer.end())
+        return begun
+
+    def write_to(self, stream: TextIO, *, to: str, watch: Callable[[list[Answer]], None] | None = None) -> None:
+        """Write all answers to a stream as they come."""
+        writer = Writer(to, columns=self.columns, scores=self.predictor.generation.scores)
+        stream.write(writer.begin())
+        for answers in self.windows():
+            stream.write(writer.some(answers))
+            stream.flush()
+            if watch:
+                watch(answers)
+        stream.write(writer.end())
+        stream.flush()
+
+    def sentences(self) -> list[str]:
+        """Return messages for the user about the answers given so far."""
+        predictor = self.predictor
+        longest = predictor.generation.max_length
+        return self.counts.lines(limit=predictor.limit, longest=longest, splits=predictor.writes_texts)
+
+    def identity(self, *, to: str) -> dict[str, Any]:
+        """Return what the bytes of the answers depend on, so that a killed run can be continued."""
+        files = [[file.name, file.bytes, sources.sha256(file)] for file in self.source.files]
+        return {
+            "model": [self.opened.name, self.opened.state.step if self.opened.state else 0],
+            "source": [self.source.revision, files],
+            "options": [
+                dataclasses.asdict(self._reading),
+                dataclasses.asdict(self.predictor.generation),
+                self.predictor.long,
+                self.predictor.rows,
+            ],
+            "format": to,
+        }
+
+
+def _found(source: str, *, include: tuple[str, ...]) -> Resolved:
+    """Return the files of a source: of a corpus or folder those that its task reads, of a glob all that match."""
+    glob = "://" not in source and any(character in source for character in "*?[")
+    return sources.resolve(source, include=() if glob else include)

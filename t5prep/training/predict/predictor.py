@@ -1,0 +1,252 @@
+"""Answer rows in order: tokenize and cut them as the run's data was, and batch rows of similar length."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from t5prep.dataset import targets
+from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.tfrecord import IGNORED_LABEL
+from t5prep.errors import Reject, UsageError, did_you_mean
+from t5prep.tasks.example import Example
+from t5prep.tokens import loading
+from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens.featurizer import OneInput
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.training.model.architecture import EncoderConfig
+from t5prep.training.model.generation import Generation
+from t5prep.training.predict import long_texts
+from t5prep.training.predict.device import Device, check_generates
+from t5prep.training.predict.long_texts import Parts
+from t5prep.training.predict.rows import Asking, Question
+from t5prep.training.run import run
+
+# Batches in a window. Its rows are sorted by length; its answers are written together, and a killed run resumes there.
+WINDOW = 16
+# Inputs are padded to one of these lengths: few programs are compiled, and at most a third of a batch is padding.
+BUCKETS = tuple(size for power in range(4, 20) for size in (1 << power, 3 << (power - 1)))
+_Item = TypeVar("_Item")
+LONG = ("cut", "split", "refuse")
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The model's answer to one row: `prediction`, or None and the `reason`.
+
+    `others` are further answers, best first. `tokens` counts the input before it was cut, `lost` the tokens cut off;
+    `parts` is the number of parts that it was split into; `unfinished` says that an answer reached the longest length.
+    """
+
+    id: str
+    input: str
+    prediction: str | None
+    reason: str = ""
+    score: float = 0.0
+    others: tuple[tuple[str, float], ...] = ()
+    tokens: int = 0
+    lost: int = 0
+    parts: int = 1
+    unfinished: bool = False
+    row: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """One question as it goes to the device: the ids of each of its parts, or the reason why there are none."""
+
+    question: Question
+    ids: tuple[np.ndarray, ...] = ()
+    words: np.ndarray | None = None  # of tags: where words begin (`OneInput.words`)
+    parts: Parts | None = None
+    tokens: int = 0
+    lost: int = 0
+    reason: str = ""
+
+
+class Predictor:
+    """Answer questions with one model, which is opened once.
+
+    `long` says what to do with inputs that are too long: "cut" as the data was, "split" or "refuse"; "" for what suits
+    the task. `batch` is the number of rows in a batch. `writes_texts`: whether answers can be joined. Raises UsageError,
+    OutputError or TokenizerError.
+    """
+
+    def __init__(
+        self,
+        opened: run.Model,
+        *,
+        asking: Asking,
+        manifest: Manifest | None = None,
+        generation: Generation = Generation(),  # noqa: B008 - frozen
+        long: str = "",
+        batch: int = 16,
+        tokenizer: str = "",
+        tpu: str | None = None,
+        gpus: bool = False,
+    ) -> None:
+        if isinstance(opened.config, EncoderConfig) and opened.config.masked:
+            raise UsageError(
+                f"{opened.name} fills masks, and has no answers: train it on classes (--model {opened.name}), or write its "
+                "vectors with t5prep embed."
+            )
+        check_generates(opened, generation)
+        if batch < 1:
+            raise UsageError(f"batch is {batch}, and must be at least 1.")
+        if long not in ("", *LONG):
+            raise UsageError(f'long is "{long}".{did_you_mean(long, LONG)} It can be {", ".join(LONG)}.')
+        self.tokenizer = (
+            opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
+        )
+        chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
+        self._classes, self._target = opened.config.classes, opened.config.target
+        self._keep_newlines = chosen.keep_newlines
+        self.limit = chosen.input_length
+        self._featurize = targets.featurizer_of(chosen, self.tokenizer, classes=self._classes)
+        length = generation.max_length or answer_length(chosen.target_length)
+        self.generation = dataclasses.replace(generation, max_length=length)
+        self.long = long or ("split" if asking.whole else "cut")
+        self.writes_texts = not (asking.classes or self._classes)
+        if self.long == "split" and not self.writes_texts:
+            name = asking.name or "this model"
+            raise UsageError(
+                f"--long split joins texts, and {name} answers with classes or numbers. Use --long cut or refuse."
+            )
+        if self.long == "split" and generation.answers > 1:
+            raise UsageError("--long split joins one answer of each part: leave --answers out, or use --long cut.")
+        # Answers about as long as their inputs (restored or translated texts) need room to become longer.
+        self._room = min(self.limit, length * 3 // 4) if 2 * length >= self.limit else self.limit
+        self.rows = batch
+        self._device = Device(
+            opened, generation=self.generation, rows=batch, tokenizer=self.tokenizer, tpu=tpu, gpus=gpus
+        )
+
+    def stream(self, questions: Iterable[Question]) -> Iterator[list[Answer]]:
+        """Yield the answers of one window of questions after the other, in order; memory holds one window."""
+        for window in _batched(questions, WINDOW * self.rows):
+            yield self.answer(window)
+
+    def answer(self, questions: Sequence[Question]) -> list[Answer]:
+        """Return an answer to each question, in order."""
+        asked = self._ask(questions)
+        ids = [part for one in asked for part in one.ids]
+        of = [one for one in asked for _ in one.ids]
+        found: list[_Generated] = [_Generated((), (), False)] * len(ids)
+        order = sorted(range(len(ids)), key=lambda at: len(ids[at]), reverse=True)
+        for some in _batched(order, self._device.rows):
+            length = bucket(len(ids[some[0]]), limit=self.limit)
+            tokens, scores = self._device([ids[at] for at in some], length)
+            for at, answer_ids, score in zip(some, tokens, scores, strict=True):
+                found[at] = self._read(answer_ids, score, of[at])
+        answers = iter(found)
+        return [self._answered(one, list(itertools.islice(answers, len(one.ids)))) for one in asked]
+
+    def _ask(self, questions: Sequence[Question]) -> list[_Asked]:
+        """Return the questions tokenized; those that are too long are treated as `long` says."""
+        encoded = iter(self._featurize.inputs_of([one.example for one in questions if one.example]))
+        return [
+            self._fitted(one, one.example, next(encoded)) if one.example else _Asked(one, reason=one.reason)
+            for one in questions
+        ]
+
+    def _fitted(self, question: Question, example: Example, features: OneInput | Reject) -> _Asked:
+        if isinstance(features, Reject):
+            return _Asked(question, reason=str(features))
+        ids = features.ids
+        too_long = features.tokens > self.limit
+        if self.long == "refuse" and too_long:
+            return _Asked(question, reason=f"too long: {features.tokens} tokens, the limit is {self.limit}")
+        if self.long == "split" and features.tokens > self._room:
+            return self._split(question, example, features.tokens)
+        markers = int((ids == self.tokenizer.sentinel(1)).sum())  # each marker replaces cut text; no text contains one
+        lost = features.tokens - len(ids) + markers if too_long else 0
+        return _Asked(question, (ids,), features.words, tokens=features.tokens, lost=lost)
+
+    def _split(self, question: Question, example: Example, tokens: int) -> _Asked:
+        try:
+            parts = long_texts.split(example, tokenizer=self.tokenizer, room=self._room, limit=self.limit)
+        except Reject as reject:
+            return _Asked(question, tokens=tokens, reason=str(reject))
+        features = self._featurize.inputs_of(parts.examples)
+        for one in features:
+            if isinstance(one, Reject) or one.tokens > self.limit:
+                return _Asked(question, tokens=tokens, reason=f"too long to split: {tokens} tokens")
+        ids = tuple(one.ids for one in features if isinstance(one, OneInput))
+        return _Asked(question, ids, parts=parts, tokens=tokens)
+
+    def _read(self, ids: np.ndarray, scores: np.ndarray, asked: _Asked) -> "_Generated":
+        """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers].
+
+        A word that was cut off, or has no token, has the tag O, if there is such a tag, else the first one.
+        """
+        if asked.words is not None and self._target == "tags":
+            first = np.flatnonzero(asked.words != IGNORED_LABEL)
+            outside = "O" if "O" in self._classes else self._classes[0]
+            tags = [outside] * len(asked.question.text.split(" "))
+            for place in first.tolist():
+                tags[asked.words[place]] = self._classes[ids[0, place]]
+            return _Generated((" ".join(tags),), (float(scores[0, first].sum()),), False)
+        if self._target in ("labels", "number"):
+            text = targets.text_of_numbers(ids[0], self._target, classes=self._classes)
+            return _Generated((text,), (float(scores[0]),), False)
+        if self._classes:
+            return _Generated(tuple(self._classes[number] for (number,) in ids), tuple(map(float, scores)), False)
+        unfinished = self.generation.max_length > 1 and bool((ids[0] != self.tokenizer.eos_id).all())
+        texts = tuple(answer(answer_ids, self.tokenizer, keep_newlines=self._keep_newlines) for answer_ids in ids)
+        return _Generated(texts, tuple(map(float, scores)), unfinished and bool(ids[0].any()))
+
+    def _answered(self, asked: _Asked, answers: "list[_Generated]") -> Answer:
+        question = asked.question
+        if asked.reason:
+            return Answer(question.id, question.text, None, asked.reason, tokens=asked.tokens, row=question.row)
+        texts = [one.texts[0] for one in answers]
+        return Answer(
+            question.id,
+            question.text,
+            asked.parts.join(texts) if asked.parts else texts[0],
+            score=sum(one.scores[0] for one in answers),
+            others=tuple(zip(answers[0].texts[1:], answers[0].scores[1:], strict=True)),
+            tokens=asked.tokens,
+            lost=asked.lost,
+            parts=len(answers),
+            unfinished=any(one.unfinished for one in answers),
+            row=question.row,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Generated:
+    """The answers to one part, best first, and whether the best one is unfinished."""
+
+    texts: tuple[str, ...]
+    scores: tuple[float, ...]
+    unfinished: bool
+
+
+def _batched(items: Iterable[_Item], count: int) -> Iterator[tuple[_Item, ...]]:
+    """Yield groups of `count` items, and at last the remaining ones."""
+    iterator = iter(items)
+    while some := tuple(itertools.islice(iterator, count)):
+        yield some
+
+
+def bucket(length: int, *, limit: int) -> int:
+    """Return the length that inputs of at most `length` tokens are padded to, never more than the limit.
+
+    >>> bucket(17, limit=512), bucket(400, limit=500)
+    (24, 500)
+    """
+    return min(limit, next(size for size in BUCKETS if size >= length))
+
+
+def answer_length(target_length: int) -> int:
+    """Return how many tokens to generate. For classes (a token and EOS) only the first is needed, as in evaluation."""
+    return 1 if target_length == 2 else target_length
+
+
+def answer(ids: Sequence[int] | np.ndarray, words: Tokenizer, *, keep_newlines: bool = False) -> str:
+    """Return the text of generated ids without EOS and padding; lines stay separate if the data kept newlines."""
+    plain = [int(token) for token in ids if token not in (words.eos_id, words.pad_id)]
+    return newlines.decode(plain, tokenizer=words, keep_newlines=keep_newlines)

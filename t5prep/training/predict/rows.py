@@ -1,0 +1,375 @@
+"""Turn raw rows into inputs of the task that a run was trained on: the one file where training uses the tasks."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from t5prep import sources
+from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.settings import Settings
+from t5prep.errors import Reject, SourceError, T5prepError, UsageError
+from t5prep.io import trusted_code
+from t5prep.reading import blocks, column_checks, encodings, formats, rows, source_files
+from t5prep.reading.blocks import Block
+from t5prep.reading.file_options import FileOptions
+from t5prep.reading.rows import Column, Record, Row
+from t5prep.sources import RawFile, Resolved, unpacked_name
+from t5prep.tasks import registry
+from t5prep.tasks.example import EOS, Example, Part, Protected
+from t5prep.tasks.filters.chain import Chain
+from t5prep.tasks.task import ChosenTask
+
+if TYPE_CHECKING:  # `t5prep.training.api` reads this file, and starts without TensorFlow
+    from t5prep.training.run.run import Model
+
+EMPTY = "empty row"
+# The column of a table that holds complete inputs, and the column of lines of text.
+INPUT, LINE = "input", "text"
+# The name of standard input; the ids of its rows are only their numbers.
+STDIN = "standard input"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """The way rows are read: their task (of several), whether as plain texts, what is said of the files, how many, of which split.
+
+    An encoding, delimiter, escape character or names of columns that are "" are those of the model's data.
+    """
+
+    task: str = ""
+    as_text: bool = False
+    files: FileOptions = FileOptions(encoding="")  # noqa: RUF009 - frozen
+    limit: int | None = None
+    split: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """One row to answer: its id, its input without a target (or the reason why it has none), its columns."""
+
+    id: str
+    example: Example | None
+    reason: str = ""
+    row: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """Return the input as readable text, with a space between its fields."""
+        return text_of(self.example).strip() if self.example else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """The way rows become inputs: by a task (`name`), or unchanged (`name` is "").
+
+    A row must have the `columns`. `id_column` holds its id ("" if there is none), and a line of text becomes the
+    `line_column` ("" if several columns make an input). `whole`: an input that was cut has no correct answer.
+    `classes`: answers are one of a few words. `filters` change the text of an input as they changed those of training.
+    """
+
+    to_inputs: Callable[[Record], Example]
+    columns: tuple[Column, ...]
+    id_column: str
+    line_column: str
+    name: str = ""
+    files: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+    format: str = ""
+    whole: bool = False
+    classes: bool = False
+    filters: Chain | None = None
+
+    def question(self, record: Record, *, place: str) -> Question:
+        """Return the question of a row; its id is `place` if it has none of its own."""
+        names = rows.names_of(self.columns)
+        given = record.get(self.id_column) if self.id_column else None
+        id = place if given in (None, "") else str(given)
+        values = rows.with_paths(record, names)
+        if self.name and (reason := rows.not_text(values, names)):
+            return Question(id, None, reason, record)
+        try:
+            example = self.to_inputs(values)
+        except Reject as reject:
+            return Question(id, None, str(reject), record)
+        except KeyError as error:
+            if error.args[0] not in names:
+                raise
+            return Question(id, None, f"missing field: {error.args[0]}", record)
+        if self.filters is not None:
+            filtered = self.filters(example)
+            if filtered.reason:
+                return Question(example.id or id, None, filtered.reason, record)
+            example = filtered.example
+        return Question(example.id or id, example, row=record)
+
+
+def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
+    """Return the manifest whose task the rows are for; None if a model has none. Raises UsageError."""
+    names = list(dict.fromkeys(one.settings.task for one in manifests))
+    if name and name not in names:
+        known = f"it was trained on {', '.join(names)}" if names else "it comes without a manifest that names one"
+        raise UsageError(f"--task {name}: this model has no such task; {known}.")
+    if len(names) > 1 and not name:
+        raise UsageError(f"This model was trained on {', '.join(names)}. Say which rows these are: --task {names[0]}")
+    return next((one for one in manifests if one.settings.task == (name or names[0])), None)
+
+
+def asking_of(
+    opened: "Model", manifest: Manifest | None, *, trust_code: bool = False, as_text: bool = False, column: str = ""
+) -> Asking:
+    """Return how a model's manifest makes inputs of rows: by its task, and by the filters that changed texts.
+
+    Without such a task, with `as_text`, or with the name of a `column`, the task makes nothing: the filters alone are applied.
+    Code that came with the model is executed only if this user has run it before, or with `trust_code`. Raises UsageError
+    if neither is so, DatasetError for a file that is altered, TaskError.
+    """
+    filters = _filters(opened, manifest, trust_code=trust_code) if manifest else None
+    if column:
+        return as_they_stand(column, empty=True, filters=filters)
+    definition = None
+    if manifest is not None and not as_text:
+        definition = _definition(opened, manifest, trust_code=trust_code)
+    if manifest is None or definition is None:
+        return as_they_stand(filters=filters)
+    this = definition.choose(manifest.settings.options)
+    if this.spans:
+        return as_they_stand(filters=filters)
+    make, columns = _input_maker(this)
+    needed = [column for column in columns if isinstance(column, str) or "" not in column]
+    line = (needed[0] if isinstance(needed[0], str) else needed[0][-1]) if len(needed) == 1 else ""
+    return Asking(
+        to_inputs=make,
+        columns=columns,
+        id_column=this.columns.id_name,
+        line_column=line,
+        name=manifest.settings.task,
+        files=this.files,
+        pairs=this.pairs,
+        format=this.task.corpus.format,
+        whole=this.task.never_cut,
+        classes=bool(this.classes),
+        filters=filters,
+    )
+
+
+def _input_maker(this: ChosenTask) -> tuple[Callable[[Record], Example], tuple[Column, ...]]:
+    """Return what a task makes of a row without a target, and the columns that it needs for that."""
+    make = this.task.to_inputs or this.task.to_example
+    columns = tuple(this.columns.inputs) if this.task.to_inputs else this.columns.all
+    return lambda record: make(record, this.options), columns
+
+
+def _filters(opened: "Model", manifest: Manifest, *, trust_code: bool) -> Chain | None:
+    """Return the filters that changed the texts of a dataset; None if there are none.
+
+    Raises UsageError for one whose file the model does not carry, or whose code this user has not run.
+    """
+    copies = opened.filter_files.get(opened.manifests.index(manifest), {})
+    for file in manifest.filter_files:
+        if file not in copies:
+            raise UsageError(
+                f"{opened.name} was trained on texts that --filter changed by the file {file}, and does not hold a copy of that "
+                f"file. Copy it into the run's folder: {opened.copy_name(manifest, file)}"
+            )
+        copy = copies[file]
+        manifest.check_filter(copy.code, file=file, path=copy.path)
+        if file.endswith(".py"):
+            otherwise = "without it, the model would read other texts than in training."
+            use = "change texts as a filter did before training"
+            trusted_code.check(copy.code, path=copy.path, use=use, otherwise=otherwise, trusted=trust_code)
+    files = {file: copy.code for file, copy in copies.items()}
+    return Chain.changing_texts(manifest.settings.filter, files=files)
+
+
+def _definition(opened: "Model", manifest: Manifest, *, trust_code: bool) -> registry.Definition | None:
+    """Return the task that made a dataset, or None if it is not here."""
+    facts = manifest.task
+    if not facts.file:
+        return registry.named(manifest.settings.task) if manifest.settings.task in registry.names() else None
+    task = opened.own_tasks.get(opened.manifests.index(manifest))
+    if task is None:
+        return None
+    facts.check_code(task.code, path=task.path)
+    use = f"make the inputs of rows, for the task {manifest.settings.task}"
+    otherwise = "whole inputs need no code (--as-text)."
+    trusted_code.check(task.code, path=task.path, use=use, otherwise=otherwise, trusted=trust_code)
+    return registry.from_code(task.code, file=facts.file)
+
+
+def prompt_of(opened: "Model", manifest: Manifest) -> str:
+    """Return an input of a dataset with the names of its columns in braces, as in `question: {q}`; "" if its task is not known.
+
+    The tokenizer's own name of EOS stands between two fields. Code that came with the model is not executed.
+    """
+    try:
+        definition = None if manifest.task.file else _definition(opened, manifest, trust_code=False)
+        if definition is None or opened.tokenizer is None:
+            return ""
+        make, columns = _input_maker(definition.choose(manifest.settings.options))
+        example = make({name: f"{{{name}}}" for name in rows.names_of(columns)})
+    except (Reject, T5prepError, KeyError):
+        return ""
+    return text_of(example, eos=opened.tokenizer.piece(opened.tokenizer.eos_id))
+
+
+def as_they_stand(column: str = INPUT, *, empty: bool = False, filters: Chain | None = None) -> Asking:
+    """Return how rows are used unchanged as inputs: lines of text, or a column of a table (text or fields).
+
+    `empty`: a text without any letters is an input, too.
+    """
+    make = functools.partial(_as_it_stands, column=column, empty=empty)
+    return Asking(to_inputs=make, columns=(column,), id_column="id", line_column=column, format="text", filters=filters)
+
+
+def _as_it_stands(record: Record, *, column: str, empty: bool) -> Example:
+    given = record[column]
+    fields = [given] if isinstance(given, str) else given
+    if not isinstance(fields, list | tuple) or not all(isinstance(field, str) for field in fields):
+        raise Reject(f"no text: {column} is a text or a list of texts")
+    if not empty and not any(field.strip() for field in fields):
+        raise Reject("empty input")
+    between: list[Part] = [part for field in fields for part in (EOS, field)]
+    return Example(id=None, inputs=tuple(between[1:]), targets="")
+
+
+class Rows:
+    """Iterate over the questions of a source in order: one for each row, also for rows that have an error.
+
+    `trained` are the settings of the model's data, None if they are not known: what `reading` leaves open is read as that was.
+    `source`: with the files that are read; `asking`: how rows become inputs, as decided from the first rows; `columns`: the
+    names of the first file's; `note`: a message for the user about how rows are read ("" for none). `option` is what lets
+    inputs be whole ones.
+    Raises SourceError for a table without the needed columns and for `records` of a table, UsageError for an unknown
+    format.
+    """
+
+    def __init__(
+        self,
+        source: Resolved,
+        asking: Asking,
+        *,
+        reading: Reading = Reading(),
+        trained: Settings | None = None,
+        option: str = "--as-text",
+    ) -> None:
+        self._reading = dataclasses.replace(reading, files=formats.with_card(reading.files, source))
+        self._trained = trained
+        selected = source_files.select_split(
+            source,
+            reading.split,
+            kind=reading.files.format,
+            otherwise=source_files.ALL,
+            any_format=bool(asking.pairs),
+        )
+        self.source, messages = selected
+        # Left out are files that hold the correct answers by line: `test.target` beside `test.source`.
+        there = {unpacked_name(file.name) for file in self.source.files}
+        answers = {
+            name.removesuffix(left) + right for name in there for left, right in asking.pairs if name.endswith(left)
+        }
+        self._files = [file for file in self.source.files if unpacked_name(file.name) not in answers]
+        if not self._files:
+            raise SourceError(f"{source.uri} has no files that rows could be read from.")
+        self.asking = asking
+        self.columns: tuple[str, ...] = ()
+        self._names: list[str] = []  # of the columns of the model's data, where files do not begin with names
+        first = next(self._scan(self._files[0]), None)
+        lines = first is not None and first.format.kind == "text"
+        names = () if lines or first is None else blocks.column_names(first)
+        if trained and trained.columns and first and first.format.headed and not self._fits(names, lines=lines):
+            self._names = trained.file_options.names
+            first = next(self._scan(self._files[0]), None)
+            names = () if first is None else blocks.column_names(first)
+        if asking.name and first and not self._fits(names, lines=lines):
+            if not lines and INPUT not in names:
+                missing = self._missing(first, names)
+                raise SourceError(
+                    f"{self._files[0].name} has no column {missing}{self._divided(first)} The model's task, {asking.name}, needs "
+                    f"it; inputs as they stand are read from a column {INPUT}, or with {option}."
+                )
+            wanted = ", ".join(rows.names_of(asking.columns))
+            messages.append(
+                f"The inputs are answered as they stand, prefix and all: {asking.name} makes its own of rows with "
+                f"{wanted}, in a table (--format csv or jsonl). {option} says that this is meant."
+            )
+            self.asking = as_they_stand(filters=asking.filters)
+        elif not asking.name and first and not self._fits(names, lines=lines):
+            raise SourceError(f"{self._files[0].name} has no column {self._missing(first, names)}")
+        self.columns = (self.asking.line_column,) if lines else names
+        self.note = "\n".join(messages)
+
+    def __iter__(self) -> Iterator[Question]:
+        for file in self._files:
+            named = "" if unpacked_name(file.name) == STDIN else f"{file.name}:"
+            for block in self._scan(file):
+                for row in blocks.read(block):
+                    yield self._question(row, place=f"{named}{row.number}")
+
+    def _fits(self, names: Sequence[str], *, lines: bool) -> bool:
+        return bool(self.asking.line_column) if lines else not rows.missing(self.asking.columns, names)
+
+    def _missing(self, first: Block, names: Sequence[str]) -> str:
+        """Return the end of the sentence that names the first missing column, with what reads the file otherwise."""
+        columns = self.asking.columns
+        return rows.missing(columns, names, advice=column_checks.advice(first, columns))
+
+    def _scan(self, file: RawFile) -> Iterator[Block]:
+        named = unpacked_name(file.name).lower()
+        of_pair = any(named.endswith(ending) for pair in self.asking.pairs for ending in pair)
+        says = named.endswith(tuple(formats.SUFFIXES))
+        given, trained = self._reading.files, self._trained
+        kind = given.format or ("" if says else "text" if of_pair or named == STDIN else self.asking.format)
+        form = formats.detect(file.name, dataclasses.replace(given, format=kind))
+        if self._names and form.headed:
+            form = dataclasses.replace(form, columns=tuple(self._names))
+        if form.kind == "csv" and trained:
+            delimiter, escape = form.delimiter or trained.delimiter, form.escape or trained.escape
+            form = dataclasses.replace(form, delimiter=delimiter, escape=escape)
+        encoding = "utf-8" if form.kind == "parquet" else self._encoding_of(file)
+        yield from blocks.scan(file, dataclasses.replace(form, encoding=encoding))
+
+    def _encoding_of(self, file: RawFile) -> str:
+        """Return the encoding of a text file: the one that was named, else that of the model's data.
+
+        Raises SourceError for a file that could be either the latter or UTF-8.
+        """
+        trained = self._trained.encoding if self._trained else "utf-8"
+        if self._reading.files.encoding or trained == "utf-8":
+            return self._reading.files.encoding or trained
+        with sources.open_stream(file) as stream:
+            head = stream.read(blocks.SNIFFED_BYTES)
+        if encodings.reads_as_utf8_too(head, trained):
+            raise SourceError(
+                f"{file.name} can be read as UTF-8 and as {trained}, the encoding of the model's data, and they differ. Say which "
+                f"it is: --encoding utf-8 or --encoding {trained}"
+            )
+        return trained
+
+    def _divided(self, block: Block) -> str:
+        """Return what divides the columns of a table, for an error, where the model's data says it."""
+        if (
+            block.format.kind != "csv"
+            or self._reading.files.delimiter
+            or not self._trained
+            or not self._trained.delimiter
+        ):
+            return ""
+        return (
+            f' Its columns are divided at "{self._trained.delimiter}", as those of the model\'s data were; say what divides '
+            'them here: --delimiter ","'
+        )
+
+    def _question(self, row: Row, *, place: str) -> Question:
+        if row.record is None:
+            return Question(place, None, row.reason or EMPTY)
+        record = row.record
+        if tuple(record) == (LINE,) and self.columns == (self.asking.line_column,):
+            record = {self.asking.line_column: record[LINE]}
+        return self.asking.question(record, place=place)
+
+
+def text_of(example: Example, *, eos: str = " ") -> str:
+    """Return an example's input as readable text: its parts in order, with `eos` for each EOS."""
+    parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+    return "".join(eos if part is EOS else part.text if isinstance(part, Protected) else str(part) for part in parts)

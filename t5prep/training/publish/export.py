@@ -1,0 +1,219 @@
+"""Export a run for other software: a Hugging Face directory that transformers loads in PyTorch, or a SavedModel.
+
+The best checkpoint is exported unless another is named. The directory appears complete or not at all."""
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from t5prep.dataset.settings import Settings
+from t5prep.errors import UsageError
+from t5prep.io import atomic_files
+from t5prep.io.installation import python
+from t5prep.tasks.filters import chain
+from t5prep.tokens import featurizer, huggingface_files
+from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.training.model.architecture import ModelConfig
+from t5prep.training.model.search import generate
+from t5prep.training.model.weight_layout import of_head
+from t5prep.training.model.weights import finite, save_weights
+from t5prep.training.predict.predictor import answer_length
+from t5prep.training.publish import card
+from t5prep.training.run import adapters, run
+
+# Rows that a SavedModel generates in one batch.
+ROWS = 8
+
+
+def export_hf(
+    model: str,
+    *,
+    out: str,
+    which: str = "best",
+    dtype: str = "float32",
+    licence: str = "",
+    merge: bool = False,
+) -> str:
+    """Write config, safetensors, tokenizer, generation config, model card and manifests; return the checkpoint's name.
+
+    A run with adapters (LoRA) gives adapters in the layout of peft, or with `merge` a whole model. With a head for classes or
+    masks it gives a whole model, because the head is trained, too.
+    dtype: float32, bfloat16 or float16, to which the weights are rounded; licence: see `card.model_card`.
+    Raises OutputError, UsageError.
+    """
+    opened = run.open_model(model, which=which)
+    if merge and not opened.adapter:
+        raise UsageError(f"{model} was not trained with adapters, so nothing is to be merged: leave --merge out.")
+    opened = dataclasses.replace(opened, adapter=None if merge or of_head(opened.config) else opened.adapter)
+    if opened.adapter:
+        base = _base_for_others(opened)
+    with atomic_files.whole_directory(Path(out)) as place:
+        shape = opened.config.to_json() | {"dtype": dtype, "torch_dtype": dtype}  # the names in transformers 5 and 4
+        if opened.tokenizer:
+            if isinstance(opened.tokenizer, EncoderTokenizer):
+                huggingface_files.write_encoders(place, opened.tokenizer, config=shape)
+            else:
+                huggingface_files.write(place, opened.tokenizer, config=shape)
+        if isinstance(opened.config, ModelConfig) and not opened.config.classes:
+            generation = {
+                "decoder_start_token_id": opened.config.decoder_start_token_id,
+                "eos_token_id": opened.config.eos_token_id,
+                "pad_token_id": opened.config.pad_token_id,
+                "max_new_tokens": answer_length(opened.settings.target_length),
+            }
+            _write_json(place / "generation_config.json", generation)
+        for number, made in enumerate(opened.manifests):
+            atomic_files.write_whole(place / f"manifest-{number}.json", made.dumps().encode())
+        for copy, content in run.copies_of(opened):
+            atomic_files.write_whole(place / copy, content)
+        readme = card.model_card(opened, name=Path(out).absolute().name, licence=licence)
+        atomic_files.write_whole(place / "README.md", readme.encode())
+        if opened.adapter:
+            adapters.write(place, opened.adapter, base=base, dtype=dtype)
+        else:
+            _write_json(place / "config.json", shape)
+            save_weights(place, opened.config, opened.weights, dtype=dtype)
+    return opened.name
+
+
+def export_saved_model(
+    model: str, *, out: str, which: str = "best", beams: int = 1, rows: int = ROWS, text: bool = False
+) -> str:
+    """Write a TensorFlow SavedModel from ids to ids: `input_ids` int32[any, input_length] → `output_ids`.
+
+    It generates `rows` of them in one batch. The model itself masks padding (0). With `text`, `serving_default` takes
+    whole inputs, `input` string[any], and gives `prediction` beside `output_ids`; the signature `ids` takes ids. A
+    program that loads it imports tensorflow_text first. Raises OutputError, UsageError.
+    """
+    opened = run.open_model(model, which=which)
+    config = opened.config
+    if not isinstance(config, ModelConfig) or config.classes:
+        raise UsageError(f"{model} tells classes apart, and a SavedModel writes texts: export it with --format hf")
+    inputs, length = opened.settings.input_length, answer_length(opened.settings.target_length)
+    module = tf.Module()
+    module.weights = {
+        name: tf.Variable(finite(opened.weights, name), name=name.replace(".", "_")) for name in opened.weights
+    }
+
+    def group(ids: tf.Tensor) -> tf.Tensor:
+        ids = tf.ensure_shape(ids, [rows, inputs])
+        mask = tf.cast(ids != config.pad_token_id, tf.int32)
+        return generate(module.weights, config, ids, mask, max_length=length, beams=beams)
+
+    def serve(input_ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        given = tf.shape(input_ids)[0]
+        missing = -given % rows  # rows of padding fill up the last batch; their answers are dropped
+        filled = tf.pad(input_ids, [[0, missing], [0, 0]], constant_values=config.pad_token_id)
+        groups = tf.map_fn(group, tf.reshape(filled, [-1, rows, inputs]))
+        return {"output_ids": tf.reshape(groups, [-1, length])[:given]}
+
+    signature = [tf.TensorSpec([None, inputs], tf.int32, name="input_ids")]
+    serving = {"serving_default": tf.function(serve, input_signature=signature)}
+    if text:
+        if not opened.tokenizer:
+            raise UsageError(f"--text: {model} has no tokenizer in it.")
+        if changing := next(filter(chain.changes_texts, opened.settings.filter), ""):
+            raise UsageError(
+                f"--text: --filter {changing} changed the training texts, and a SavedModel cannot: leave --text out, and give it "
+                "ids of texts that the filter has changed."
+            )
+        texts = module.texts = TextSignature(opened.tokenizer, opened.settings)
+
+        def serve_texts(input: tf.Tensor) -> dict[str, tf.Tensor]:
+            answers = serve(texts.encode(input))
+            return {"prediction": texts.decode(answers["output_ids"]), **answers}
+
+        of_texts = tf.function(serve_texts, input_signature=[tf.TensorSpec([None], tf.string, name="input")])
+        serving = {"serving_default": of_texts, "ids": serving["serving_default"]}
+    with atomic_files.whole_directory(Path(out)) as place:
+        tf.saved_model.save(module, str(place), signatures=serving)
+        if opened.tokenizer:
+            named = "tokenizer.json" if isinstance(opened.tokenizer, EncoderTokenizer) else huggingface_files.MODEL_NAME
+            atomic_files.write_whole(place / "assets" / named, opened.tokenizer.model)
+    return opened.name
+
+
+def _base_for_others(opened: run.Model) -> str:
+    """Return the name under which others find the model that adapters belong to. Raises UsageError."""
+    settings = opened.state.config if opened.state else {}
+    base = opened.adapter.base if opened.adapter else ""
+    alone = "random weights, which nobody else has" if settings.get("weights") == "random" else ""
+    if run.is_run(base):
+        alone = f"the run {base}, which only t5prep reads"
+    if alone:
+        raise UsageError(f"The adapters of {opened.name} belong to {alone}: export a whole model with --merge.")
+    return str(Path(base).absolute()) if Path(base).exists() else card.base_model(opened) or base
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    atomic_files.write_whole(path, (json.dumps(value, indent=2) + "\n").encode())
+
+
+class TextSignature(tf.Module):
+    """Encode and decode texts with the SentencePiece of tensorflow_text: the ids are those of `predict --as-text`.
+
+    Inputs are cut as the run's data was. Raises UsageError where tensorflow_text is missing, or where it has no
+    equivalent of the tokenizer.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, settings: Settings) -> None:
+        super().__init__()
+        if not _installed():
+            release = tf.__version__.rpartition(".")[0]
+            command = f'{python()} -m pip install --no-deps "tensorflow-text=={release}.*"'
+            raise UsageError(f"--text needs tensorflow_text, whose own requirement is a second TensorFlow: {command}")
+        if isinstance(tokenizer, EncoderTokenizer):
+            raise UsageError(
+                f"--text: {tokenizer.name} is a tokenizer.json, and tensorflow_text has no such model: leave it out."
+            )
+        if tokenizer.is_bytes:
+            raise UsageError(
+                f"--text: {tokenizer.name} has a token for each byte, and tensorflow_text has no such model."
+            )
+        if settings.keep_newlines:
+            raise UsageError(
+                "--text: this run keeps newlines as tokens, which SentencePiece alone does not: leave it out."
+            )
+        import tensorflow_text
+
+        self._pieces = tensorflow_text.SentencepieceTokenizer(model=tokenizer.model)
+        self._eos, self._pad, self._known = tokenizer.eos_id, tokenizer.pad_id, tokenizer.vocab_size
+        self._controls = tf.constant(tokenizer.controls, tf.int32)
+        self._length = settings.input_length
+        self._marker = tokenizer.sentinel(1) if settings.marker != "none" else None
+        self._policy = settings.truncation
+
+    def encode(self, texts: tf.Tensor) -> tf.Tensor:
+        """Return the ids of texts, string[rows], with EOS, cut and padded: int32[rows, input_length]."""
+        ids = self._pieces.tokenize(texts)
+        spelled = tf.reduce_any(ids.flat_values[:, None] == self._controls[None, :], axis=1)
+        ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(~spelled))  # text never becomes a control token
+        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self._eos)], axis=1)
+        lengths = tf.cast(ids.row_lengths(), tf.int32)[:, None]
+        whole, places = ids.to_tensor(self._pad), tf.range(self._length)[None, :]
+        marked = self._marker is not None and self._policy == "head_tail"
+        head, _ = featurizer.ends(self._length, policy=self._policy, marked=marked)
+        is_cut = lengths > self._length
+        sources = tf.where(is_cut & (places >= head), lengths - self._length + places, places)
+        fitted = tf.gather(whole, tf.clip_by_value(sources, 0, tf.shape(whole)[1] - 1), batch_dims=1)
+        fitted = tf.where(places < lengths, fitted, self._pad)
+        return tf.where(is_cut & (places == head), self._marker, fitted) if marked else fitted
+
+    def decode(self, ids: tf.Tensor) -> tf.Tensor:
+        """Return the texts of generated ids, int32[rows, length], without control tokens: string[rows]."""
+        plain = (ids != self._eos) & (ids != self._pad) & (ids < self._known)
+        plain &= tf.reduce_all(ids[..., None] != self._controls, axis=-1)
+        return self._pieces.detokenize(tf.ragged.boolean_mask(ids, plain))
+
+
+def _installed() -> bool:
+    """Check whether tensorflow_text can be imported, without importing it."""
+    try:
+        return importlib.util.find_spec("tensorflow_text") is not None
+    except ValueError:  # a module that was imported without a spec
+        return False

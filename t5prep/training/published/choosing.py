@@ -1,0 +1,113 @@
+"""Choose which of a model's weight files to read, the first of four formats that it has, and read tensors by name."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from t5prep.errors import UsageError
+from t5prep.io.model_files import ModelFiles
+from t5prep.training.published import flax_file, safetensors_file, t5x_file, torch_file
+from t5prep.training.published.stored import Index, LazyArray, UnreadableError
+
+# File → reader, in order of preference: fast and safe first. Each may be in parts, listed by `FILE.index.json`.
+FORMATS: dict[str, Callable[[Path], dict[str, LazyArray]]] = {
+    "model.safetensors": safetensors_file.tensors,
+    "pytorch_model.bin": torch_file.tensors,
+    "flax_model.msgpack": flax_file.tensors,
+    t5x_file.NAME: t5x_file.tensors,
+}
+
+
+# Other formats, by the file that tells them, and the command that converts them once, by the libraries that write them.
+CONVERT = {
+    "tf_model.h5": (
+        'with transformers 4, which reads TensorFlow\'s weights (pip install "transformers<5" tensorflow tf-keras torch): '
+        'python -c "from transformers import AutoModelForSeq2SeqLM as M; '
+        "M.from_pretrained('{0}', from_tf=True).save_pretrained('CONVERTED')\""
+    ),
+    "_METADATA": (
+        "with the program that wrote Orbax's checkpoint (pip install orbax-checkpoint flax), into a folder with the model's "
+        'config.json: python -c "import os, orbax.checkpoint as o, flax.serialization as f; '
+        "open('flax_model.msgpack', 'wb').write(f.to_bytes(o.StandardCheckpointer().restore(os.path.abspath('{0}'))['params']))\""
+    ),
+}
+
+
+def tensors(model: ModelFiles) -> dict[str, LazyArray]:
+    """Return the tensors of a model by PyTorch's names; from the Hub only the files of the chosen format are fetched.
+
+    Raises UsageError, naming the model as the user did, when there are no weights or they cannot be read.
+    """
+    for whole, read in FORMATS.items():
+        if whole in model.names:
+            return _read(model, whole, read)
+        if f"{whole}.index.json" in model.names:
+            parts = _parts(model, f"{whole}.index.json")
+            return {
+                name: stored
+                for part in sorted(set(parts.values()))
+                for name, stored in _read(model, part, read).items()
+                if parts.get(name, part) == part  # a part may have a copy of a tensor that another one is named for
+            }
+    if name := _unread(model):
+        raise UsageError(
+            f"{model.name} has its weights in {name} alone, which is not read. Convert it once, "
+            f"{CONVERT[name].format(model.name)}"
+        )
+    raise UsageError(f'"{model.name}" holds no weights; one of {", ".join(FORMATS)} is looked for.')
+
+
+def tells_shape(model: ModelFiles) -> bool:
+    """Check whether the weights of a model tell its shape, or lie in a format that `tensors` refuses."""
+    return t5x_file.NAME in model.names or _unread(model) is not None
+
+
+def shape(model: ModelFiles) -> bytes:
+    """Return the config.json that a checkpoint of T5X lacks, from the shapes of its tensors. Raises UsageError."""
+    try:
+        return json.dumps(t5x_file.shape_of(tensors(model))).encode()
+    except UnreadableError as error:
+        raise UsageError(
+            f"{model.name} has no config.json, and its weights do not tell the shape, for {error}."
+        ) from error
+
+
+def _unread(model: ModelFiles) -> str | None:
+    """Return the weight file of a model in a format that is not read, if it has one."""
+    return next((name for name in CONVERT if {name, f"{name}.index.json"} & model.names), None)
+
+
+def _parts(model: ModelFiles, index: str) -> dict[str, str]:
+    """Return the file that an index names for each tensor. Raises UsageError if one is missing."""
+    try:
+        parts = {str(name): str(file) for name, file in json.loads(model.read(index))["weight_map"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{model.name}: {index} is damaged ({type(error).__name__}): fetch it again.") from error
+    if missing := sorted(set(parts.values()) - model.names):
+        raise UsageError(f"{model.name} lacks {missing[0]}, which {index} names: fetch it again.")
+    return parts
+
+
+def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, LazyArray]]) -> dict[str, LazyArray]:
+    path = model.path(file)
+    try:
+        tensors = read(path)
+    except UnreadableError as error:
+        raise UsageError(f"{model.name}: {file} cannot be read, for {error}.") from error
+    except OSError as error:
+        raise UsageError(f"{model.name}: {file} cannot be read ({error.strerror}).") from error
+    return {name: _named(model, file, stored) for name, stored in tensors.items()}
+
+
+def _named(model: ModelFiles, file: str, stored: LazyArray) -> LazyArray:
+    """Return the tensor with a `part` whose errors name the model, in case the file changes before it is read."""
+
+    def part(index: Index) -> np.ndarray:
+        try:
+            return stored.read(index)
+        except (UnreadableError, OSError) as error:
+            raise UsageError(f"{model.name}: {file} cannot be read, for {error}.") from error
+
+    return LazyArray(stored.shape, part, stored_dtype=stored.stored_dtype)

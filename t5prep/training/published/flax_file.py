@@ -1,0 +1,178 @@
+"""Read tensors of a `flax_model.msgpack`: nested maps of arrays, as flax.serialization writes them.
+
+An array is an extension of type 1 that holds [shape, dtype, bytes]; one of more than 1 GiB is a map of flat chunks.
+Flax keeps matrices as [in, out], the transpose of PyTorch's. MessagePack (github.com/msgpack/msgpack, spec.md) is read
+without copying its bytes.
+"""
+
+import dataclasses
+import mmap
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from t5prep.training.published.stored import LazyArray, UnreadableError, in_pieces
+
+# The maps of a model are nested nine deep; a file that nests much deeper is not a model.
+MOST_DEPTH = 40
+
+_FIXED = {0xC0: None, 0xC2: False, 0xC3: True}
+_NUMBERS = {0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q"}
+_NUMBERS |= {0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
+_FIXEXT = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bytes:
+    """Bytes of the file, from `offset` on; `kind` is an extension's type, or None for plain bytes."""
+
+    offset: int
+    length: int
+    kind: int | None = None
+
+
+def unpack(data: memoryview, offset: int = 0) -> Any:
+    """Return the value that begins at `offset`; bytes and extensions as `Bytes`. Raises UnreadableError."""
+    try:
+        value, _ = _value(data, offset, 0)
+    except (struct.error, IndexError, UnicodeDecodeError, TypeError) as error:
+        raise UnreadableError("it is cut short or damaged") from error
+    return value
+
+
+def _value(data: memoryview, at: int, depth: int) -> tuple[Any, int]:
+    """Return a value, and the offset of the next one."""
+    if depth > MOST_DEPTH:
+        raise UnreadableError("it is damaged")
+    tag = data[at]
+    if tag < 0x80:
+        return tag, at + 1
+    if tag >= 0xE0:
+        return tag - 256, at + 1
+    if tag in _FIXED:
+        return _FIXED[tag], at + 1
+    if tag in _NUMBERS:
+        return struct.unpack_from(_NUMBERS[tag], data, at + 1)[0], at + 1 + struct.calcsize(_NUMBERS[tag])
+    if tag < 0x90 or tag in (0xDE, 0xDF):
+        count, at = (tag & 0x0F, at + 1) if tag < 0x90 else _length(data, at + 1, 2 << (tag - 0xDE))
+        return _map(data, at, count, depth)
+    if tag < 0xA0 or tag in (0xDC, 0xDD):
+        count, at = (tag & 0x0F, at + 1) if tag < 0xA0 else _length(data, at + 1, 2 << (tag - 0xDC))
+        return _list(data, at, count, depth)
+    if tag < 0xC0 or tag in (0xD9, 0xDA, 0xDB):
+        size, at = (tag & 0x1F, at + 1) if tag < 0xC0 else _length(data, at + 1, 1 << (tag - 0xD9))
+        return str(_slice(data, at, size), "utf-8"), at + size
+    if tag in (0xC4, 0xC5, 0xC6):
+        size, at = _length(data, at + 1, 1 << (tag - 0xC4))
+        return _bytes(data, at, size, None)
+    if tag in _FIXEXT:
+        return _bytes(data, at + 2, _FIXEXT[tag], data[at + 1])
+    if tag in (0xC7, 0xC8, 0xC9):
+        size, at = _length(data, at + 1, 1 << (tag - 0xC7))
+        return _bytes(data, at + 1, size, data[at])
+    raise UnreadableError("it is damaged")
+
+
+def _map(data: memoryview, at: int, count: int, depth: int) -> tuple[dict[Any, Any], int]:
+    items = {}
+    for _ in range(count):
+        key, at = _value(data, at, depth + 1)
+        items[key], at = _value(data, at, depth + 1)
+    return items, at
+
+
+def _list(data: memoryview, at: int, count: int, depth: int) -> tuple[list[Any], int]:
+    items = []
+    for _ in range(count):
+        value, at = _value(data, at, depth + 1)
+        items.append(value)
+    return items, at
+
+
+def _length(data: memoryview, at: int, size: int) -> tuple[int, int]:
+    return int.from_bytes(_slice(data, at, size), "big"), at + size
+
+
+def _bytes(data: memoryview, at: int, size: int, kind: int | None) -> tuple[Bytes, int]:
+    _slice(data, at, size)
+    return Bytes(at, size, kind), at + size
+
+
+def _slice(data: memoryview, at: int, size: int) -> memoryview:
+    if at + size > len(data):
+        raise UnreadableError("it is cut short")
+    return data[at : at + size]
+
+
+ARRAY = 1  # flax.serialization's extension type for an ndarray
+CHUNKED = "__msgpack_chunked_array__"
+
+
+def tensors(path: Path) -> dict[str, LazyArray]:
+    """Return the tensors of a file by PyTorch's names. Raises UnreadableError."""
+    data = mapped(path)
+    return dict(_walk(path, data, unpack(data), ()))
+
+
+def mapped(path: Path) -> memoryview:
+    """Return the bytes of a file, which are not read before they are looked at. Raises UnreadableError for an empty one."""
+    if not path.stat().st_size:
+        raise UnreadableError("it is empty")
+    with path.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _walk(path: Path, data: memoryview, value: Any, names: tuple[str, ...]) -> Iterator[tuple[str, LazyArray]]:
+    if isinstance(value, dict) and CHUNKED not in value:
+        for name, one in value.items():
+            yield from _walk(path, data, one, (*names, str(name)))
+        return
+    stored = array_at(path, data, value)
+    name, transposed = pytorch_name(names, stored)
+    yield name, stored.transposed if transposed else stored
+
+
+def pytorch_name(names: tuple[str, ...], stored: LazyArray) -> tuple[str, bool]:
+    """Return PyTorch's name of a weight, and whether Flax keeps it transposed."""
+    *parts, last = names or ("",)
+    return ".".join([*parts, re.sub("^(kernel|embedding|scale)$", "weight", last)]), (
+        last == "kernel" and len(stored.shape) == 2
+    )
+
+
+def array_at(path: Path, data: memoryview, value: Any) -> LazyArray:
+    """Return the array that `unpack` gave as `value`: one extension, or the map of an array in chunks."""
+    if isinstance(value, dict):
+        shape, chunks = _listed(value.get("shape")), _listed(value.get("chunks"))
+    else:
+        chunks, shape = [value], None
+    described = [_described(data, chunk) for chunk in chunks]
+    dtypes = {dtype for _, dtype, _ in described}
+    if len(dtypes) != 1:
+        raise UnreadableError("an array of it has no values, or values of several types")
+    pieces = [(content.offset, content.length) for _, _, content in described]
+    return in_pieces(path, dtype=dtypes.pop(), shape=described[0][0] if shape is None else shape, pieces=pieces)
+
+
+def _described(data: memoryview, value: Any) -> tuple[list[int], str, Bytes]:
+    """Return an array's shape, dtype and bytes."""
+    if not isinstance(value, Bytes) or value.kind != ARRAY:
+        raise UnreadableError(f"it holds a {type(value).__name__} where an array should be")
+    try:
+        shape, dtype, content = unpack(data, value.offset)
+    except (TypeError, ValueError) as error:
+        raise UnreadableError("an array of it is damaged") from error
+    if isinstance(dtype, Bytes):  # versions before 2021 wrote the name as bytes
+        dtype = str(data[dtype.offset : dtype.offset + dtype.length], "ascii", "replace")
+    if not isinstance(content, Bytes) or not isinstance(shape, list):
+        raise UnreadableError("an array of it is damaged")
+    return shape, str(dtype), content
+
+
+def _listed(numbered: Any) -> list[Any]:
+    """Return the values of {"0": a, "1": b} in order."""
+    if not isinstance(numbered, dict):
+        raise UnreadableError("an array of it is damaged")
+    return [numbered[key] for key in sorted(numbered, key=lambda key: int(key) if str(key).isdecimal() else -1)]

@@ -1,0 +1,85 @@
+"""Read adapters (LoRA) that peft or this package wrote: `adapter_config.json` and `adapter_model.safetensors`."""
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+
+from t5prep.errors import UsageError
+from t5prep.io.model_files import ModelFiles
+from t5prep.training.model.architecture import Config
+from t5prep.training.model.lora import PEFT_A, adapter_layouts
+from t5prep.training.published import safetensors_file
+from t5prep.training.published.stored import UnreadableError
+
+CONFIG_NAME, WEIGHTS_NAME = "adapter_config.json", "adapter_model.safetensors"
+# Options of peft's LoraConfig that change what adapters mean; read is only what has none of them.
+PLAIN: dict[str, tuple[Any, ...]] = {
+    "use_dora": (False, None),
+    "use_rslora": (False, None),
+    "rank_pattern": ({}, None),
+    "alpha_pattern": ({}, None),
+    "bias": ("none", None),
+    "modules_to_save": ([], None),
+    "fan_in_fan_out": (False, None),
+}
+
+
+def base_of(files: ModelFiles) -> str:
+    """Return the name of the model that adapters belong to. Raises UsageError."""
+    base = _config(files).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise UsageError(f"{files.name}: {CONFIG_NAME} names no base model: write it there (base_model_name_or_path).")
+    return base
+
+
+def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]]:
+    """Return the base's shape with the adapters' rank, and the adapters in our layout; zeros if a layer has none.
+
+    Raises UsageError if they are of another kind than plain LoRA, damaged, or of another model.
+    """
+    said = _config(files)
+    odd = [key for key, plain in PLAIN.items() if said.get(key) not in plain]
+    rank, alpha = said.get("r"), said.get("lora_alpha")
+    if (
+        said.get("peft_type") != "LORA"
+        or odd
+        or type(rank) is not int
+        or rank < 1
+        or not isinstance(alpha, int | float)
+    ):
+        what = f"{odd[0]}={said[odd[0]]!r}" if odd else f"peft_type={said.get('peft_type')!r}, r={rank!r}"
+        raise UsageError(f"{files.name} holds adapters with {what}, and only plain LoRA is read: merge them with peft.")
+    shape = dataclasses.replace(base, lora_rank=rank, lora_alpha=float(alpha))
+    try:
+        tensors = safetensors_file.tensors(files.path(WEIGHTS_NAME))
+        layouts = adapter_layouts(shape)
+        known = {tensor for layout in layouts.values() for tensor in layout.tensors}
+        if strange := sorted(tensors.keys() - known):
+            raise UsageError(f"{files.name} holds {strange[0]}, which the model {base_of(files)} has no place for.")
+        adapters = {}
+        for name, layout in layouts.items():
+            weight = layout.shape[layout.stacked_axes :]
+            stack = np.zeros((len(layout.tensors), *weight), np.float32)
+            for row, tensor in zip(stack, layout.tensors, strict=True):
+                if tensor not in tensors:
+                    continue
+                if tensors[tensor].shape != weight[::-1]:
+                    which = "lora_A" if tensor.endswith(PEFT_A) else "lora_B"
+                    raise UsageError(
+                        f"{files.name} has a {which} of shape {tensors[tensor].shape}, and {base_of(files)} needs "
+                        f"{weight[::-1]}: they are adapters of another model."
+                    )
+                row[...] = tensors[tensor].read().T
+            adapters[name] = stack.reshape(layout.shape)
+    except (UnreadableError, OSError) as error:
+        raise UsageError(f"{files.name}: {WEIGHTS_NAME} cannot be read, for {error}.") from error
+    return shape, adapters
+
+
+def _config(files: ModelFiles) -> dict[str, Any]:
+    try:
+        return dict(json.loads(files.read(CONFIG_NAME)))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UsageError(f"{files.name}: {CONFIG_NAME} is damaged ({type(error).__name__}): fetch it again.") from error

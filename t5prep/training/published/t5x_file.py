@@ -1,0 +1,209 @@
+"""Read checkpoints of T5X: a folder with a `checkpoint`, in MessagePack, and a Zarr array beside it for each large tensor.
+
+The layout is that of google-research/t5x at cc342d4 (checkpoints.py, version 3). `checkpoint` is the tree that
+flax.serialization writes, {"version": 3, "optimizer": {"target": weights, "state": ...}}. A leaf is an array itself, or
+says where its array lies: TensorStore's spec, a map with `driver` and `kvstore`, or since T5X writes by Orbax the text
+`PLACEHOLDER://` and a name, below `target` without `optimizer`. An array is Zarr 2: `.zarray` says shape, dtype and
+chunks, and each chunk is a file, compressed by gzip.
+
+A checkpoint has no config.json: the model's shape is that of its tensors.
+"""
+
+import itertools
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t5prep.training.published.flax_file import CHUNKED, array_at, mapped, unpack
+from t5prep.training.published.stored import (
+    DTYPES,
+    MOST_DESCRIPTION_BYTES,
+    Index,
+    LazyArray,
+    UnreadableError,
+    read_small,
+    weight_size,
+)
+
+NAME = "checkpoint"
+MOST_NAME_BYTES = 255  # of a file name on Linux
+GZIP_OR_ZLIB = 47  # zlib's word for either header
+PLACEHOLDER = "PLACEHOLDER://"
+# T5X's names of a stack's parts → PyTorch's; of those below `layers_N`, after `block.N.layer.`.
+NORMS = {
+    "encoder": {"pre_attention_layer_norm": 0, "pre_mlp_layer_norm": 1},
+    "decoder": {"pre_self_attention_layer_norm": 0, "pre_cross_attention_layer_norm": 1, "pre_mlp_layer_norm": 2},
+}
+ATTENTIONS = {
+    "encoder": {"attention": "0.SelfAttention"},
+    "decoder": {"self_attention": "0.SelfAttention", "encoder_decoder_attention": "1.EncDecAttention"},
+}
+PROJECTIONS = {"query": "q", "key": "k", "value": "v", "out": "o"}
+# Zarr's names of types; T5X's TensorStore writes bfloat16 by its own name.
+ZARR_TYPES = {"<f4": "float32", "<f2": "float16", "<f8": "float64", "bfloat16": "bfloat16"}
+
+
+def tensors(path: Path) -> dict[str, LazyArray]:
+    """Return the weights of a checkpoint, of which `path` is the file in MessagePack, by PyTorch's names.
+
+    Raises UnreadableError.
+    """
+    data = mapped(path)
+    tree = unpack(data)
+    tree = tree.get("optimizer", tree) if isinstance(tree, dict) else {}
+    if not isinstance(tree.get("target"), dict):
+        raise UnreadableError("it has no optimizer/target, so it is no checkpoint of T5X")
+    found = {}
+    for names, leaf in _leaves(tree["target"], ()):
+        name, transposed = pytorch_name(names)
+        stored = _stored(path, data, leaf)
+        found[name] = stored.transposed if transposed else stored
+    return found
+
+
+def pytorch_name(names: tuple[str, ...]) -> tuple[str, bool]:
+    """Return PyTorch's name of a weight, and whether it is stored transposed. Raises UnreadableError for an unknown one.
+
+    >>> pytorch_name(("decoder", "layers_3", "encoder_decoder_attention", "out", "kernel"))
+    ('decoder.block.3.layer.1.EncDecAttention.o.weight', True)
+    >>> pytorch_name(("token_embedder", "embedding"))
+    ('shared.weight', False)
+    """
+    stack, *rest = names
+    of_layer = re.fullmatch(r"layers_(\d+)", rest[0]) if rest else None
+    block = f"{stack}.block.{of_layer[1] if of_layer else 0}.layer."
+    match rest[1:] if of_layer else rest:
+        case ["embedding"] if stack == "token_embedder":
+            return "shared.weight", False
+        case ["logits_dense", "kernel"] if stack == "decoder":
+            return "lm_head.weight", True
+        case [norm, "scale"] if not of_layer and norm == f"{stack}_norm":
+            return f"{stack}.final_layer_norm.weight", False
+        case ["relpos_bias", "rel_embedding"] if stack in NORMS:  # outside of a layer: one for all
+            return f"{block}0.SelfAttention.relative_attention_bias.weight", True
+        case [norm, "scale"] if norm in NORMS.get(stack, {}):
+            return f"{block}{NORMS[stack][norm]}.layer_norm.weight", False
+        case ["mlp", ("wi" | "wi_0" | "wi_1" | "wo") as matrix, "kernel"] if stack in NORMS:
+            return f"{block}{len(NORMS[stack]) - 1}.DenseReluDense.{matrix}.weight", True
+        case [attention, matrix, "kernel"] if attention in ATTENTIONS.get(stack, {}) and matrix in PROJECTIONS:
+            return f"{block}{ATTENTIONS[stack][attention]}.{PROJECTIONS[matrix]}.weight", True
+    raise UnreadableError(f"it has {'/'.join(names)}, which no T5 of T5X has")
+
+
+def shape_of(tensors: Mapping[str, LazyArray]) -> dict[str, Any]:
+    """Return the entries of a config.json for these tensors. Raises UnreadableError if they are no T5."""
+    first = {stack: f"{stack}.block.0.layer." for stack in NORMS}
+    try:
+        vocabulary, width = tensors["shared.weight"].shape
+        inner = tensors[f"{first['encoder']}0.SelfAttention.q.weight"].shape[0]
+        buckets, heads = tensors[f"{first['encoder']}0.SelfAttention.relative_attention_bias.weight"].shape
+        gated = f"{first['encoder']}1.DenseReluDense.wi_0.weight" in tensors
+        hidden = tensors[f"{first['encoder']}1.DenseReluDense.wo.weight"].shape[1]
+    except (KeyError, ValueError) as error:
+        raise UnreadableError(f"it is no whole T5 ({error})") from error
+    layers = {
+        stack: 1
+        + max((int(n[1]) for name in tensors if (n := re.match(rf"{stack}\.block\.(\d+)\.", name))), default=-1)
+        for stack in NORMS
+    }
+    biases = sum(name.startswith("encoder.") and "relative_attention_bias" in name for name in tensors)
+    return {
+        "model_type": "umt5" if biases > 1 else "t5",
+        "vocab_size": vocabulary,
+        "d_model": width,
+        "d_kv": inner // max(heads, 1),
+        "d_ff": hidden,
+        "num_layers": layers["encoder"],
+        "num_decoder_layers": layers["decoder"],
+        "num_heads": heads,
+        "relative_attention_num_buckets": buckets,
+        "feed_forward_proj": "gated-gelu" if gated else "relu",
+        "tie_word_embeddings": "lm_head.weight" not in tensors,
+    }
+
+
+def _leaves(tree: Mapping[Any, Any], names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in tree.items():
+        inner = (*names, str(name))
+        if isinstance(value, dict) and CHUNKED not in value and "kvstore" not in value:
+            yield from _leaves(value, inner)
+        else:
+            yield inner, value
+
+
+def _stored(path: Path, data: memoryview, leaf: Any) -> LazyArray:
+    if isinstance(leaf, str) and leaf.startswith(PLACEHOLDER):
+        return zarr_array(path.parent, leaf.removeprefix(PLACEHOLDER))
+    if isinstance(leaf, dict) and "kvstore" in leaf:
+        store = leaf["kvstore"]
+        name = store.get("path") if isinstance(store, dict) else None
+        if leaf.get("driver") != "zarr" or not isinstance(name, str):
+            raise UnreadableError(f"an array of it is kept by {leaf.get('driver')}, and only zarr is read")
+        return zarr_array(path.parent, name.strip("/"))
+    return array_at(path, data, leaf)
+
+
+def zarr_array(folder: Path, name: str) -> LazyArray:
+    """Return the array of that name in a folder, of Zarr 2. Raises UnreadableError."""
+    if "/" in name or name in ("", ".", "..") or len(name.encode(errors="replace")) > MOST_NAME_BYTES:
+        raise UnreadableError(f"it names the array {name!r:.80}, which is not beside it")
+    try:
+        about = json.loads(read_small(folder / name / ".zarray", MOST_DESCRIPTION_BYTES))
+        shape, chunk = (tuple(about[key]) for key in ("shape", "chunks"))
+        dtype, compressor = ZARR_TYPES.get(about["dtype"], str(about["dtype"])), about["compressor"]
+        kind = None if compressor is None else compressor["id"]
+        plain = about["order"] == "C" and not about.get("filters") and about.get("zarr_format") == 2
+        separator = str(about.get("dimension_separator", "."))
+    except FileNotFoundError as error:
+        raise UnreadableError(f"the array {name} is missing") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UnreadableError(f"{name}/.zarray is damaged") from error
+    weight_size(dtype, shape)
+    whole = weight_size(dtype, chunk)
+    if separator not in (".", "/"):  # any other one could name a file elsewhere
+        raise UnreadableError(
+            f"the array {name} separates the numbers of its chunks by {separator!r:.20}, and not by . or /"
+        )
+    if not plain or kind not in (None, "gzip", "zlib") or len(shape) != len(chunk) or not all(chunk):
+        raise UnreadableError(f"the array {name} is of a kind that T5X does not write ({kind})")
+    # A chunk is unpacked whole: one larger than its array would take memory that the shape does not tell.
+    if any(one > max(length, 1) for one, length in zip(chunk, shape, strict=True)):
+        raise UnreadableError(f"the array {name} has chunks that are larger than itself")
+
+    def values(place: tuple[int, ...]) -> np.ndarray:
+        file = folder / name / (separator.join(map(str, place)) or "0")
+        try:
+            raw = read_small(file, whole + whole // 8 + 1024)  # what cannot be compressed becomes a little larger
+            if kind is not None:  # at most one byte too many: what is larger than its chunk is not unpacked
+                raw = zlib.decompressobj(GZIP_OR_ZLIB).decompress(raw, whole + 1)
+            return np.frombuffer(raw, DTYPES[dtype]).reshape(chunk)
+        except FileNotFoundError as error:
+            raise UnreadableError(f"the array {name} lacks {file.name}") from error
+        except (OSError, ValueError, zlib.error) as error:
+            raise UnreadableError(f"{name}/{file.name} is damaged") from error
+
+    def part(index: Index) -> np.ndarray:
+        out = np.empty([span.stop - span.start for span in index], np.float32)
+        needed = [
+            range(span.start // size, -(-span.stop // size)) if span.stop > span.start else range(0)
+            for span, size in zip(index, chunk, strict=True)
+        ]
+        for place in itertools.product(*needed):
+            begins = [number * size for number, size in zip(place, chunk, strict=True)]
+            spans = [
+                (max(span.start, begin), min(span.stop, begin + size))
+                for span, begin, size in zip(index, begins, chunk, strict=True)
+            ]
+            here = tuple(slice(low - begin, high - begin) for (low, high), begin in zip(spans, begins, strict=True))
+            there = tuple(
+                slice(low - span.start, high - span.start) for (low, high), span in zip(spans, index, strict=True)
+            )
+            out[there] = values(place)[here]
+        return out
+
+    return LazyArray(shape, part)

@@ -1,0 +1,296 @@
+"""Read tensors of a `pytorch_model.bin`: PyTorch's zip archive since 1.6, and the older file of pickles.
+
+Of a pickle only dicts, lists, numbers, text and tensors can be built, nothing else. Python's own unpickler calls
+whatever a pickle names. So its instructions are read first, and may be only those that tensors need; and it finds three
+functions of this file and PyTorch's storages by name, any other name is an error.
+"""
+
+import dataclasses
+import os
+import pickle
+import pickletools
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from t5prep.training.published.stored import DTYPES, Index, LazyArray, UnreadableError, in_file, size_of, without_values
+
+# PyTorch's storages by the dtype of their values. Weights have floats; buffers such as `position_ids`, whole numbers.
+STORAGES = {
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
+}
+# A model has some hundred tensors; a pickle with far more values is not a model.
+MOST_INSTRUCTIONS = 5_000_000
+# A tensor has four tuples, and none comes twice. The hash of one that is nested 200,000 times deep overflows the stack of C, and
+# that of ((a, a), (a, a)), where each pair is one tuple twice, takes twice as long with each pair more.
+MOST_TUPLES, MOST_REPEATED = 40_000, 16
+INSTRUCTIONS = frozenset(
+    (
+        *("PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BINPUT", "LONG_BINPUT", "MEMOIZE"),
+        *("EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "BINGET", "LONG_BINGET"),
+        *("APPEND", "APPENDS", "SETITEM", "SETITEMS", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "BINPERSID"),
+        *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "SHORT_BINSTRING"),
+    )
+)
+
+
+class _Fixed:
+    """Refuse to be changed by the pickle that made it: its instruction BUILD would else write into any attribute, unchecked."""
+
+    def __setstate__(self, _: Any) -> None:
+        raise UnreadableError("it sets the state of something that is not a dict; nothing of it was run")
+
+
+@dataclasses.dataclass(frozen=True)
+class Storage(_Fixed):
+    """A storage: a run of values that tensors are parts of; `key` is its place in the archive.
+
+    `begin` counts in values.
+    """
+
+    key: str
+    dtype: str
+    size: int
+    begin: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut(_Fixed):
+    """A tensor as a part of a storage; offset and strides count in values."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def load_pickle(file: BinaryIO) -> Any:
+    """Return the value of the pickle at the file's position, and leave the position after the pickle.
+
+    Raises UnreadableError when it names anything but a tensor's parts, or is damaged. Nothing it names is called.
+    """
+    begin = file.tell()
+    try:
+        _check_instructions(file)
+        file.seek(begin)
+        return _Unpickler(file, encoding="latin1").load()
+    except (
+        *(ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError, EOFError),
+        *(pickle.UnpicklingError, RecursionError),
+    ) as error:
+        raise UnreadableError(f"its pickle is damaged or cut short ({type(error).__name__})") from error
+
+
+def _check_instructions(file: BinaryIO) -> None:
+    """Raise UnreadableError if the pickle at the file's position says more, or other things, than tensors need."""
+    tuples, repeated, last = 0, 0, ""
+    kept: dict[int, bool] = {}  # whether what has a number is a tuple
+    for number, (instruction, argument, _) in enumerate(pickletools.genops(file)):
+        name = instruction.name
+        tuples += name.startswith("TUPLE")
+        if name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            kept[len(kept) if argument is None else argument] = last.startswith("TUPLE")
+        repeated += name.endswith("BINGET") and kept.get(argument or 0, False)
+        last = name
+        if number > MOST_INSTRUCTIONS or tuples > MOST_TUPLES or repeated > MOST_REPEATED:
+            raise UnreadableError("it holds far more than tensors")
+        if name not in INSTRUCTIONS:
+            raise UnreadableError(f"it wants to do what no tensor needs ({name})")
+        if name == "LONG_BINPUT" and int(argument or 0) > MOST_INSTRUCTIONS:
+            raise IndexError  # the unpickler would make room for as many values
+
+
+class _Unpickler(pickle.Unpickler):
+    """Build dicts, lists, numbers, text and tensors of a pickle, in place of PyTorch's classes `Storage` and `Cut`."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what stands for a name: the dtype of a storage, or a function of this file. Nothing is imported."""
+        if module == "torch" and name in STORAGES:
+            return STORAGES[name]
+        named = f"{module}.{name}"
+        if (call := _CALLS.get(named)) is None:
+            kind = "holds other values than floats" if named.startswith("torch.") else "wants to run code"
+            raise UnreadableError(f"it {kind} ({named[:60]}), and only tensors are read; nothing of it was run")
+        return _Call(call)
+
+    def persistent_load(self, pid: Any) -> Storage:
+        """Return the storage that a persistent id names: `("storage", type, key, device, size[, view])`."""
+        kind, dtype, key, _, size, *view = pid
+        if kind != "storage" or dtype not in STORAGES.values() or not isinstance(key, str | int):
+            shown = repr(kind[:40]) if isinstance(kind, str) else type(kind).__name__
+            raise UnreadableError(f"it has a part that is not a storage of tensors ({shown})")
+        begin = int(view[0][1]) if view and view[0] else 0
+        return Storage(str(key), dtype, int(view[0][2] if begin else size), begin)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call(_Fixed):
+    """A function of this file, which a pickle may call."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return what the function makes of the arguments."""
+        return self.function(*arguments)
+
+
+class _Dict(dict[str, Any]):
+    """A dict of a pickle, without the state that it may have: transformers' `_metadata` does not affect the weights."""
+
+    def __init__(self, items: Any = ()) -> None:
+        items = list(items)
+        if not all(isinstance(key, str | int) for key, _ in items):
+            raise TypeError
+        super().__init__((str(key), value) for key, value in items)
+
+    def __setstate__(self, _: Any) -> None:
+        pass
+
+
+def _rebuilt(storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any) -> Cut:
+    if not isinstance(storage, Storage) or len(shape) != len(strides):
+        raise TypeError
+    return Cut(storage, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "torch._utils._rebuild_tensor_v2": _rebuilt,
+    "torch._utils._rebuild_tensor": _rebuilt,
+    "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
+    "collections.OrderedDict": _Dict,
+}
+
+
+# The first two pickles of the older format (torch/serialization.py).
+MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+MOST_BYTEORDER = 16  # bytes that are read of the entry that says "little" or "big"
+LOCAL_HEADER = 30  # bytes of a zip entry's local header before its name
+
+# The byte at which a storage's values begin, and the number of its values in the archive.
+Place = Callable[[Storage], tuple[int, int]]
+
+
+def tensors(path: Path) -> dict[str, LazyArray]:
+    """Return the tensors of a file by name. Raises UnreadableError; nothing that the file names is called."""
+    with path.open("rb") as file:
+        state, place = _zip(file) if file.read(2) == b"PK" else _legacy(file)
+    if not isinstance(state, dict):
+        raise UnreadableError("it holds no dict of tensors")
+    tensors = {name: _tensor(path, cut, place) for name, cut in state.items() if isinstance(cut, Cut)}
+    if not tensors:
+        raise UnreadableError("it holds no tensors by name")
+    return tensors
+
+
+def _zip(file: BinaryIO) -> tuple[Any, Place]:
+    """Return the state and the place of each storage: entry `NAME/data/KEY` beside `NAME/data.pkl`."""
+    try:
+        archive = zipfile.ZipFile(file)
+        entries = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+        if "byteorder" in entries:
+            _begin(file, entries["byteorder"])  # refuses a compressed one, which could unpack to any size
+            with archive.open(entries["byteorder"]) as content:
+                if content.read(MOST_BYTEORDER) != b"little":
+                    raise UnreadableError("its numbers are big-endian")
+        _begin(file, entries["data.pkl"])
+        with archive.open(entries["data.pkl"]) as content:
+            state = load_pickle(content)  # type: ignore[arg-type]
+    except (zipfile.BadZipFile, KeyError, EOFError, OSError) as error:
+        raise UnreadableError("it is cut short or no PyTorch archive") from error
+    begins = {name: _begin(file, info) for name, info in entries.items() if name.startswith("data/")}
+
+    def place(storage: Storage) -> tuple[int, int]:
+        name = f"data/{storage.key}"
+        if name not in begins:
+            raise UnreadableError("its archive lacks a storage")
+        return begins[name], entries[name].file_size // size_of(storage.dtype, ())
+
+    return state, place
+
+
+def _begin(file: BinaryIO, info: zipfile.ZipInfo) -> int:
+    """Return the byte at which a zip entry's content begins."""
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise UnreadableError("its archive is compressed, and PyTorch writes none that is")
+    file.seek(info.header_offset)
+    header = file.read(LOCAL_HEADER)
+    if len(header) < LOCAL_HEADER:
+        raise UnreadableError("it is cut short")
+    name, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
+    return info.header_offset + LOCAL_HEADER + name + extra
+
+
+def _legacy(file: BinaryIO) -> tuple[Any, Place]:
+    """Return the state and the place of each storage: after five pickles, each with its number of values before it."""
+    file.seek(0)
+    if load_pickle(file) != MAGIC or load_pickle(file) != PROTOCOL:
+        raise UnreadableError("it is not a file of PyTorch's")
+    system = load_pickle(file)
+    if not isinstance(system, dict) or system.get("little_endian") is not True:
+        raise UnreadableError("its numbers are big-endian")
+    state, keys = load_pickle(file), load_pickle(file)
+    cuts = [cut for cut in state.values() if isinstance(cut, Cut)] if isinstance(state, dict) else []
+    itemsizes = {cut.storage.key: size_of(cut.storage.dtype, ()) for cut in cuts}
+    begins, end = {}, os.fstat(file.fileno()).st_size
+    if not isinstance(keys, list) or not all(isinstance(key, str | int) for key in keys):
+        raise UnreadableError("it does not list its storages")
+    for key in keys:
+        count = int.from_bytes(file.read(8), "little", signed=True)
+        if str(key) not in itemsizes or not 0 <= count * itemsizes[str(key)] <= end:
+            raise UnreadableError("it is cut short")
+        begins[str(key)] = (file.tell(), count)
+        file.seek(count * itemsizes[str(key)], 1)
+
+    def place(storage: Storage) -> tuple[int, int]:
+        if storage.key not in begins:
+            raise UnreadableError("it lacks a storage")
+        return begins[storage.key]
+
+    return state, place
+
+
+def _tensor(path: Path, cut: Cut, place: Place) -> LazyArray:
+    begin, count = place(cut.storage)
+    size_of(cut.storage.dtype, cut.shape)
+    first = cut.storage.begin + cut.offset
+    last = first + sum((length - 1) * stride for length, stride in zip(cut.shape, cut.strides, strict=True))
+    if first < 0 or min(cut.strides, default=0) < 0 or (0 not in cut.shape and last >= count):
+        raise UnreadableError("a tensor reaches beyond its storage")
+    if cut.storage.dtype not in DTYPES:
+        return without_values(dtype=cut.storage.dtype, shape=cut.shape)
+    offset = begin + first * DTYPES[cut.storage.dtype].itemsize
+    if cut.strides == _contiguous(cut.shape):
+        return in_file(path, dtype=cut.storage.dtype, shape=cut.shape, offset=offset)
+    flat = in_file(path, dtype=cut.storage.dtype, shape=[last + 1 - first], offset=offset)
+
+    def part(index: Index) -> np.ndarray:
+        strides = [stride * 4 for stride in cut.strides]
+        return np.lib.stride_tricks.as_strided(flat.read(), cut.shape, strides, writeable=False)[index]
+
+    return LazyArray(cut.shape, part, stored_dtype=cut.storage.dtype)
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a tensor without gaps.
+
+    >>> _contiguous((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides = [1]
+    for length in shape[:0:-1]:
+        strides.append(strides[-1] * max(1, length))
+    return tuple(strides[::-1]) if shape else ()

@@ -1,0 +1,105 @@
+"""Read a run's adapters (LoRA), and write them in the layout of Hugging Face's peft.
+
+A checkpoint holds only the adapters and the head; the weights beside which they were trained are those of the run's `model`.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from t5prep.errors import OutputError
+from t5prep.io import atomic_files
+from t5prep.training.model import lora
+from t5prep.training.model.architecture import Config, ModelConfig
+from t5prep.training.model.weight_layout import OF_HEADS, of_head
+from t5prep.training.model.weights import Array, write_layouts
+from t5prep.training.published.peft_file import CONFIG_NAME, WEIGHTS_NAME
+from t5prep.training.run import checkpoint_tensors
+from t5prep.training.run.checkpoint import State
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapter:
+    """Adapters apart from their base: the shape with their rank, and their matrices by our names."""
+
+    base: str  # the model that they belong to, as the user named it
+    config: Config
+    weights: dict[str, np.ndarray]
+
+
+def digest(weights: Mapping[str, Array]) -> str:
+    """Return a digest of a model's weights without its head, by which a changed base is noticed.
+
+    It is fast, because every reader computes it.
+    """
+    sums = {name: _checksum(array) for name, array in weights.items() if not name.startswith(OF_HEADS)}
+    return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
+
+
+def _checksum(array: Array) -> int:
+    """Return the CRC-32C of an array, of which one matrix is in memory at a time, and copied a part at a time."""
+    checksum, size = 0, 1 << 22
+    for index in np.ndindex(array.shape[:-2]):
+        values = np.ascontiguousarray(array[index]).reshape(-1)
+        for begin in range(0, len(values), size):
+            checksum = google_crc32c.extend(checksum, values[begin : begin + size].tobytes())
+    return checksum
+
+
+def read(path: str, state: State, config: Config, weights: dict[str, Array]) -> Adapter:
+    """Return a checkpoint's adapters, and add them to the weights, whose head becomes that of the checkpoint.
+
+    `config` and `weights` are of the base. Raises OutputError if it is not the one that they were trained beside.
+    """
+    if state.base != digest(weights):
+        raise OutputError(
+            f"{state.config['model']} holds other weights than those that the adapters in {path} were trained beside. "
+            "Bring those back, or train the adapters anew: t5prep train --set lora=8 ..."
+        )
+    shape = dataclasses.replace(config, lora_rank=state.config["lora"], lora_alpha=state.config["lora_alpha"])
+    lazy = checkpoint_tensors.read_weights(path, lora.adapter_layouts(shape))
+    matrices = {name: np.asarray(array) for name, array in lazy.items()}
+    lora.merge_arrays(weights, matrices, scale=shape.lora_alpha / shape.lora_rank)
+    weights |= checkpoint_tensors.read_weights(path, of_head(shape))
+    return Adapter(str(state.config["model"]), shape, matrices)
+
+
+def write(place: Path, adapter: Adapter, *, base: str, dtype: str) -> None:
+    """Write `adapter_config.json` and `adapter_model.safetensors`, as `PeftModel.from_pretrained` loads them.
+
+    base: the model's name in the config. Raises OutputError.
+    """
+    layouts = lora.adapter_layouts(adapter.config)
+    write_layouts(place / WEIGHTS_NAME, layouts, adapter.weights, dtype=dtype)
+    content = json.dumps(peft_config(adapter.config, base=base), indent=2) + "\n"
+    atomic_files.write_whole(place / CONFIG_NAME, content.encode())
+
+
+def peft_config(config: Config, *, base: str) -> dict[str, Any]:
+    """Return what peft's LoraConfig needs to know of these adapters."""
+    tensors = [name for layout in lora.adapter_layouts(config).values() for name in layout.tensors]
+    modules = {name.removesuffix(lora.PEFT_A).removesuffix(lora.PEFT_B).rpartition(".")[2] for name in tensors}
+    # The vision tower of a T5Gemma 2 has modules of the same names.
+    others = (
+        {"exclude_modules": config.traits.left_out}
+        if isinstance(config, ModelConfig) and config.traits.left_out
+        else {}
+    )
+    return {
+        "peft_type": "LORA",
+        "task_type": "SEQ_2_SEQ_LM",
+        "base_model_name_or_path": base,
+        "r": config.lora_rank,
+        "lora_alpha": config.lora_alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": sorted(modules),
+        **others,
+        "inference_mode": True,
+    }

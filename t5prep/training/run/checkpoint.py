@@ -1,0 +1,393 @@
+"""Write and find the checkpoints of a run, local or gs://: each complete or absent; the last few and the best are kept.
+
+RUN/checkpoints/00001200/
+  state.index, state.data-...   TensorFlow's own checkpoint: trained weights, optimizer, step (`checkpoint_tensors`)
+  checkpoint.json               written last, so a directory without it is not a checkpoint: what a restart must know
+
+The step is also the position in the data: the reader's order is a pure function of (seed, step), so nothing else is
+stored. A checkpoint of another run is never overwritten or resumed.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import cattrs
+import tensorflow as tf
+
+from t5prep.dataset import manifest_checks
+from t5prep.errors import DatasetError, OutputError, UsageError
+from t5prep.io import atomic_files, byte_sizes, paths
+from t5prep.training.evaluate.metrics import lower_is_better
+from t5prep.training.runtime import hosts
+from t5prep.training.settings import config as configs
+from t5prep.version import __version__
+
+SCHEMA = 1
+MARKER = "checkpoint.json"
+TENSORS = "state"  # the prefix of the tensors' file names
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """The content of a checkpoint's `checkpoint.json`. `metric` and `value` decide which checkpoint is the best."""
+
+    step: int
+    config: dict[str, Any]
+    data: list[dict[str, Any]]  # {"uri", "task", "digest"} of every dataset
+    tokenizer: str  # SHA-256 of the SentencePiece model
+    metric: str
+    value: float | None = None  # None: saved between evaluations
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    best: float | None = None  # the best value so far
+    stale: int = 0  # evaluations since the best value
+    versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions())
+    processors: int = 0  # that a run on a CPU may use, which decide its last bits; 0: not known, or of no effect
+    files: dict[str, int] = dataclasses.field(default_factory=dict)  # name → bytes
+    schema: int = SCHEMA
+    base: str = ""  # digest of the weights that adapters were trained beside (`adapters.digest`); "": all are trained
+
+    def judge(self, value: float) -> tuple[bool, int]:
+        """Return whether `value` is better than all before, and the number of evaluations since the best one."""
+        if value != value:
+            return False, self.stale + 1
+        if self.best is None:
+            return True, 0
+        better = value < self.best if lower_is_better(self.metric) else value > self.best
+        return better, 0 if better else self.stale + 1
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what decides the arithmetic besides the configuration."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    jax = importlib.metadata.version("jax")
+    return {"t5prep": __version__, "tensorflow": tf.__version__, "jax": jax, "python": python}
+
+
+def usable_processors() -> int:
+    """Return how many processors this process may use, by which XLA divides its sums on a CPU."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def other_processors(state: State, processors: int) -> str:
+    """Return a warning if a run on a CPU began with another number of processors than it may use now, else ""."""
+    if 0 in (state.processors, processors) or state.processors == processors:
+        return ""
+    return (
+        f"The run began with {state.processors} processors, and now it may use {processors}: its losses may differ in their last"
+        f" bits from those of a run that was not stopped. For the same bits, give it {state.processors} processors."
+    )
+
+
+def folder(run: str) -> str:
+    """Return the folder of a run's checkpoints."""
+    return f"{run.rstrip('/')}/checkpoints"
+
+
+def found(run: str) -> list[tuple[str, State]]:
+    """Return every complete checkpoint of a run, `(path, state)`, oldest first. Damaged ones are left out."""
+    return [(path, state) for path, state in _all(run) if isinstance(state, State)]
+
+
+def _all(run: str) -> list[tuple[str, State | OutputError]]:
+    """Return every checkpoint of a run, oldest first.
+
+    In place of the state of one that was cut short, or comes from a newer version, stands the error that says so.
+    """
+    every: list[tuple[str, State | OutputError]] = []
+    for path in _places(run):
+        if not tf.io.gfile.exists(f"{path}/{MARKER}"):
+            continue
+        try:
+            every.append((path, _state(path)))
+        except OutputError as error:
+            every.append((path, error))
+    return every
+
+
+def _places(run: str) -> list[str]:
+    """Return the numbered folders among a run's checkpoints, oldest first; what the user put beside them is left out."""
+    if not tf.io.gfile.isdir(folder(run)):
+        return []
+    names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder(run)))
+    return [f"{folder(run)}/{name}" for name in names if name.isdigit()]
+
+
+def last(run: str) -> tuple[str, State] | None:
+    """Return the newest complete checkpoint, or None. Raises OutputError if the newest one is damaged."""
+    every = _all(run)
+    if not every:
+        return None
+    path, state = every[-1]
+    if isinstance(state, OutputError):
+        raise state
+    return path, state
+
+
+def best(run: str) -> tuple[str, State]:
+    """Return the checkpoint with the best metric (the earliest of equal ones); the newest if none was evaluated.
+
+    Only checkpoints are compared whose scores are of the same evaluation as the newest one's. As good is not better: so
+    `State.judge` counts for patience too. Raises UsageError if the run has no checkpoint, and OutputError if the best
+    one, or the only ones, are damaged; other damaged ones are passed over.
+    """
+    every = found(run)
+    damaged = [state for _, state in _all(run) if isinstance(state, OutputError)]
+    if damaged and not every:
+        raise damaged[-1]
+    if not every:
+        raise UsageError(
+            f"{run} has no checkpoint, so it is not a run, or stopped before its first. Start it again: t5prep train --out {run} ..."
+        )
+    asked = _of_scores(every[-1][1].config)
+    scored = [
+        (path, state)
+        for path, state in every
+        if state.value is not None and state.value == state.value and _of_scores(state.config) == asked
+    ]
+    if not scored:
+        return every[-1]
+    sign = 1 if lower_is_better(scored[0][1].metric) else -1
+    path, state = min(scored, key=lambda item: (sign * (item[1].value or 0.0), item[1].step))
+    newest = scored[-1][1].best  # the best value of the run when that one was written
+    if damaged and newest is not None and sign * newest < sign * (state.value or 0.0):
+        raise damaged[-1]
+    return path, state
+
+
+def _of_scores(config: Mapping[str, Any]) -> list[Any]:
+    """Return the settings that decide which numbers an evaluation has."""
+    return [config.get(key) for key in configs.OF_SCORES]
+
+
+def judged_anew(state: State, config: configs.TrainConfig) -> str:
+    """Return a sentence if the evaluations of a resumed run differ from those of its checkpoint, else "".
+
+    Their scores cannot be compared: the best value and patience begin anew.
+    """
+    now = dataclasses.asdict(config)
+    changed = [key for key in configs.OF_SCORES if state.config.get(key) != now[key]]
+    if not changed or (state.best is None and not state.metrics):
+        return ""
+    said = ", ".join(f"{key} was {state.config.get(key)} and is now {now[key]}" for key in changed)
+    return f"Evaluations are others than before ({said}): the best checkpoint and patience begin anew."
+
+
+def choose(run: str, *, which: str = "best") -> tuple[str, State]:
+    """Return the `best` checkpoint, the `last`, or that of a step's number. Raises UsageError that lists the steps."""
+    if which == "best":
+        return best(run)
+    if which == "last" and (newest := last(run)):
+        return newest
+    every = found(run)
+    for path, one in _all(run):
+        if which.isdigit() and int(path.rpartition("/")[2]) == int(which):
+            if isinstance(one, OutputError):
+                raise one
+            return path, one
+    there = ", ".join(str(state.step) for _, state in every) or "none"
+    raise UsageError(f'{run} has no checkpoint "{which}". There are: {there}; also "best" and "last".')
+
+
+def save(
+    run: str, write: Callable[[str], None], *, state: State, keep: int, in_use: Callable[[], Collection[int]] = tuple
+) -> str:
+    """Write one checkpoint, complete or not at all, then delete those that are neither best nor among the last `keep`.
+
+    `in_use` returns the steps of further ones that stay.
+
+    `write` gets a file name prefix and writes the tensors of this host under it. Every host calls this; the first one
+    makes the directory and writes `checkpoint.json` at the end. Raises OutputError when it cannot be written; earlier
+    checkpoints are then untouched.
+    """
+    path = f"{folder(run)}/{state.step:08d}"
+    try:
+        if hosts.writes():
+            if tf.io.gfile.exists(path):  # an incomplete one, from a run that was killed
+                remove(path)
+            tf.io.gfile.makedirs(path)
+        hosts.wait(f"{path} begun")
+        write(f"{path}/{TENSORS}")
+        if hosts.writes():
+            files = {name: tf.io.gfile.stat(f"{path}/{name}").length for name in sorted(tf.io.gfile.listdir(path))}
+            for name in files:
+                _to_disk(f"{path}/{name}")
+            _mark(path, dataclasses.replace(state, files=files))
+            prune(run, keep=keep, in_use=in_use)
+        hosts.wait(f"{path} written")
+    except (tf.errors.OpError, OSError) as error:
+        with contextlib.suppress(tf.errors.OpError, OSError):  # what is there of it would take the room of the next one
+            if hosts.writes() and tf.io.gfile.isdir(path):
+                remove(path)
+        raise OutputError(f"The checkpoint {path} cannot be written: {reason(error)}") from error
+    return path
+
+
+def describe(run: str, *, state: State, keep: int, in_use: Callable[[], Collection[int]] = tuple) -> None:
+    """Write a checkpoint's `checkpoint.json` again, after its evaluation. Then delete old checkpoints as `save` does.
+
+    Raises OutputError when it cannot be written.
+    """
+    path = f"{folder(run)}/{state.step:08d}"
+    try:
+        if hosts.writes():
+            _mark(path, dataclasses.replace(state, files=_state(path).files))
+            prune(run, keep=keep, in_use=in_use)
+        hosts.wait(f"{path} described")
+    except (tf.errors.OpError, OSError) as error:
+        raise OutputError(f"The checkpoint {path} cannot be written: {reason(error)}") from error
+
+
+def check(
+    path: str, state: State, *, config: configs.TrainConfig, data: list[dict[str, Any]], tokenizer: str, base: str = ""
+) -> None:
+    """Raise UsageError or DatasetError unless this checkpoint continues the same run: settings, data, versions."""
+    anew = start_anew(config)
+    different = configs.differing(config, state.config)
+    if different:
+        said = "; ".join(f"{key} was {was!r} and is now {now!r}" for key, (was, now) in sorted(different.items()))
+        raise UsageError(f"{path} belongs to a run with another configuration: {said}. Set it back, or {anew}.")
+    if [item["digest"] for item in state.data] != [item["digest"] for item in data]:
+        was, now = (
+            ", ".join(f"{item['uri']} ({item['digest'][:12]}…)" for item in items) for items in (state.data, data)
+        )
+        raise DatasetError(f"{path} was trained on {was}, which is not {now}. Give the same data, or {anew}.")
+    if state.tokenizer != tokenizer:
+        raise DatasetError(
+            f"{path} was trained with the tokenizer {state.tokenizer[:12]}…, the data is made with {tokenizer[:12]}…."
+        )
+    if state.base != base:
+        raise UsageError(
+            f"{path} has adapters of other weights than {config.model} holds now. Bring those back, or {anew}."
+        )
+    if state.versions != versions():
+        was, now = (
+            ", ".join(f"{name} {number}" for name, number in said.items()) for said in (state.versions, versions())
+        )
+        raise UsageError(f"{path} was written by {was}; this is {now}. Install those versions, or {anew}.")
+
+
+def start_anew(config: configs.TrainConfig) -> str:
+    """Return the advice for who wants to train on from a run's weights with other settings."""
+    weights = " --set weights=pretrained" if config.weights == "random" else ""
+    return f"start another run from its weights with --model RUN{weights} --out NEW"
+
+
+def check_space(run: str, *, size: int, keep: int) -> str:
+    """Return a sentence about the bytes that checkpoints will need. Raises OutputError when the disk is too small.
+
+    What a killed start left of a checkpoint is removed first. `size` is that of one checkpoint; the last `keep` stay, the
+    best, and the one that is being written.
+    """
+    need = (keep + 2) * size
+    said = f"Checkpoints take {byte_sizes.text(size)} each, {byte_sizes.text(need)} at most "
+    said += f"(the last {keep}, the best, one being written)"
+    if "://" in run:
+        return f"{said}, in {run}."
+    if hosts.writes():
+        remove_incomplete(run)
+    here = Path(run).absolute()
+    here = next(parent for parent in (here, *here.parents) if parent.exists())
+    free = shutil.disk_usage(here).free
+    held = sum(sum(state.files.values()) for _, state in found(run))
+    if need > free + held:
+        fewer = ", or keep fewer: --set keep=1" if keep > 1 else ""
+        raise OutputError(
+            f"{said}, but {here} has {byte_sizes.text(free)} free. Free some, or choose another --out{fewer}"
+        )
+    return f"{said}; {byte_sizes.text(free)} are free."
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a small file that appears complete or not at all, local or gs:// (where every object does so)."""
+    if "://" in path:
+        with tf.io.gfile.GFile(path, "w") as file:
+            file.write(text)
+        return
+    atomic_files.write_whole(Path(path), text.encode())
+    _to_disk(os.path.dirname(path))
+
+
+def remove(path: str) -> None:
+    """Delete a checkpoint; `checkpoint.json` goes first, so that a half-deleted one does not count as a checkpoint."""
+    if tf.io.gfile.exists(f"{path}/{MARKER}"):
+        tf.io.gfile.remove(f"{path}/{MARKER}")
+    tf.io.gfile.rmtree(path)
+
+
+def _mark(path: str, state: State) -> None:
+    write_text(f"{path}/{MARKER}", json.dumps(dataclasses.asdict(state), indent=2))
+
+
+def remove_incomplete(run: str) -> None:
+    """Delete the numbered folders without `checkpoint.json`: those that were being written when a run ended."""
+    for path in _places(run):
+        if not tf.io.gfile.exists(f"{path}/{MARKER}"):
+            remove(path)
+
+
+def prune(run: str, *, keep: int, in_use: Callable[[], Collection[int]] = tuple) -> None:
+    """Delete the checkpoints that are neither the best, nor among the last `keep`, nor in use."""
+    steps = set(in_use())
+    kept = {path for path, _ in found(run)[-keep:]}
+    kept |= {path for path in _places(run) if int(path.rpartition("/")[2]) in steps}
+    try:
+        kept.add(best(run)[0])
+    except OutputError:  # the best one is damaged: it may be repaired, and is no reason to lose this one
+        kept |= {path for path, _ in _all(run)}
+    for old in _places(run):
+        if old not in kept:
+            remove(old)
+
+
+_CONVERTER = cattrs.Converter(forbid_extra_keys=True)
+
+
+def _state(path: str) -> State:
+    try:
+        content = paths.read(f"{path}/{MARKER}")
+    except OutputError as error:  # it cannot be reached, which is no damage: nothing is removed for it
+        raise OSError(errno.EIO, str(error), f"{path}/{MARKER}") from error
+    try:
+        said = dict(json.loads(content))
+        schema = said.get("schema")
+        state = _CONVERTER.structure(said, State) if schema == SCHEMA else None
+    except cattrs.BaseValidationError as error:
+        problem = manifest_checks.reasons(error)
+        raise OutputError(f"{path}/{MARKER} is damaged ({problem}). Delete {path} and start again.") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise OutputError(f"{path}/{MARKER} is damaged ({error}). Delete {path} and start again.") from error
+    if state is None:
+        raise OutputError(f"{path} has schema {schema!r}; this t5prep reads {SCHEMA}: update it (git pull).")
+    for name, size in state.files.items():
+        there = tf.io.gfile.stat(f"{path}/{name}").length if tf.io.gfile.exists(f"{path}/{name}") else 0
+        if there != size:
+            raise OutputError(f"{path}/{name} has {there} bytes and should have {size}. Delete {path} and start again.")
+    return state
+
+
+def _to_disk(path: str) -> None:
+    if "://" in path:
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def reason(error: Exception) -> str:
+    """Return an error as the end of a sentence: the first line of its message, without TensorFlow's names of operations."""
+    said = str(getattr(error, "message", None) or error).splitlines()[0]
+    if "No space left on device" in said or getattr(error, "errno", None) == errno.ENOSPC:
+        return "the disk is full. Free some of it, and start the same command again."
+    return re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\]", "", said)[:300]

@@ -1,0 +1,245 @@
+"""Write and read a checkpoint's tensors: each host writes its own parts; any number of devices and hosts reads them.
+
+They are TensorFlow's own checkpoint (`tf.train.load_checkpoint` reads it), whose tensors may be stored in slices.
+"""
+
+import concurrent.futures
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import jax
+import numpy as np
+import tensorflow as tf
+
+from t5prep.errors import OutputError
+from t5prep.training.model.weight_layout import WeightLayout
+from t5prep.training.published.stored import LazyArray
+from t5prep.training.run import checkpoint as checkpoints
+from t5prep.training.run.checkpoint import TENSORS, State, reason
+from t5prep.training.runtime import hosts
+from t5prep.training.runtime.state import Index, Variables, place
+
+STEP = "step/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+Part = tuple[str, str, np.ndarray]  # a tensor's name, the slice of it that the values are, and the values
+
+
+def copied(variables: Variables) -> list[Part]:
+    """Return a copy, in this host's memory, of the parts that this host writes.
+
+    The next step may reuse the variables' memory, also if a CPU device shares it with numpy.
+    """
+    return [(name, spec, np.array(values)) for name, spec, values in _parts(variables)]
+
+
+def write(prefix: str, parts: Sequence[Part]) -> None:
+    """Write this host's parts of a run's variables; `prefix.index` appears when all hosts have written."""
+    part = prefix if hosts.count() == 1 else f"{prefix}-{jax.process_index():05d}"
+    if parts:  # empty if another host holds the first copy of every tensor
+        names, specs, values = map(list, zip(*parts, strict=True))
+        tf.raw_ops.SaveV2(prefix=part, tensor_names=names, shape_and_slices=specs, tensors=values)
+    if part == prefix:
+        return
+    hosts.wait(f"{prefix} parts")
+    if hosts.writes():
+        every = [f"{prefix}-{number:05d}" for number in range(hosts.count())]
+        every = [one for one in every if tf.io.gfile.exists(f"{one}.index")]
+        tf.raw_ops.MergeV2Checkpoints(
+            checkpoint_prefixes=every, destination_prefix=prefix, delete_old_dirs=False, allow_missing_files=False
+        )
+
+
+def restore(path: str, variables: Variables) -> Variables:
+    """Return a checkpoint's tensors, on the devices of `variables`: arrays, or shapes with a sharding; no copies.
+
+    Raises OutputError when names or shapes differ.
+    """
+    _check(path, variables)
+    arrays = iter([_read_array(path, name, array) for name, array in _named(variables)])
+    weights = variables.weights | {name: next(arrays) for name in variables.slots}
+    slots = {name: {slot: next(arrays) for slot in slots} for name, slots in variables.slots.items()}
+    return Variables(weights, slots, next(arrays))
+
+
+def restore_weights(path: str, variables: Variables) -> dict[str, Any]:
+    """Return a checkpoint's weights on the devices of `variables`, whose own trained values, slots and copies are deleted first.
+
+    So one copy of the weights is on the devices. Raises OutputError when names or shapes differ.
+    """
+    _check(path, variables)
+    for array in (*(array for _, array in _named(variables)), *variables.copies.values()):
+        array.delete()
+    trained = {name: _read_array(path, _key("weights", name), variables.weights[name]) for name in variables.slots}
+    return variables.weights | trained
+
+
+def _check(path: str, variables: Variables) -> None:
+    """Raise OutputError unless a checkpoint has exactly these variables."""
+    reader = _reader(path)
+    wanted = {name: tuple(array.shape) for name, array in _named(variables)}
+    there = {
+        name: tuple(shape)
+        for name, shape in reader.get_variable_to_shape_map().items()
+        if not name.startswith(("_CHECKPOINTABLE", "save_counter"))
+    }
+    if wanted != there:
+        odd = sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))[0]
+        raise OutputError(_other_shape(path, _plain(odd), there.get(odd, "missing"), wanted.get(odd, "missing")))
+
+
+def _other_shape(path: str, name: str, there: object, wanted: object) -> str:
+    return f"The checkpoint {path} does not fit this model: {name} is {there} in it, and should be {wanted}."
+
+
+def read_weights(path: str, layouts: Mapping[str, WeightLayout]) -> dict[str, LazyArray]:
+    """Return the weights of a checkpoint that a model has, whose values are read when a part is taken.
+
+    Raises OutputError if one is missing or has another shape.
+    """
+    shapes = _reader(path).get_variable_to_shape_map()
+
+    def lazy(name: str, shape: tuple[int, ...]) -> LazyArray:
+        key = _key("weights", name)
+        if key not in shapes:
+            raise OutputError(f"The weights of {path} cannot be read: {name} is missing.")
+        if tuple(shapes[key]) != shape:
+            raise OutputError(_other_shape(path, name, shapes[key], shape))
+        return LazyArray(shape, lambda index: _read_part(path, key, slice_spec(shape, index), tf.float32))
+
+    return {name: lazy(name, tuple(layout.shape)) for name, layout in layouts.items()}
+
+
+def has_weight(path: str, name: str) -> bool:
+    """Check whether a checkpoint holds the weight of that name. Raises OutputError."""
+    return bool(_reader(path).has_tensor(_key("weights", name)))
+
+
+def slice_spec(shape: tuple[int, ...], index: Index) -> str:
+    """Return a part of a tensor in the notation of TensorFlow's checkpoints; "" is the whole tensor.
+
+    >>> slice_spec((8, 6), (slice(0, 4), slice(None))), slice_spec((8, 6), (slice(None), slice(None)))
+    ('8 6 0,4:-', '')
+    """
+    spans = [part.indices(size) for part, size in zip(index, shape, strict=True)]
+    if all((begin, end) == (0, size) for (begin, end, _), size in zip(spans, shape, strict=True)):
+        return ""
+    parts = [
+        "-" if end - begin == size else f"{begin},{end - begin}"
+        for (begin, end, _), size in zip(spans, shape, strict=True)
+    ]
+    return f"{' '.join(map(str, shape))} {':'.join(parts)}"
+
+
+def _parts(variables: Variables) -> Iterator[Part]:
+    """Yield each part that this host writes. Of equal parts, one host writes the first copy."""
+    for name, array in _named(variables):
+        for shard in array.addressable_shards:
+            if shard.replica_id == 0:
+                yield name, slice_spec(array.shape, shard.index), np.asarray(shard.data)
+
+
+def _named(variables: Variables) -> Iterator[tuple[str, Any]]:
+    """Yield every tensor with its name in the checkpoint; weights without slots are not trained and not in it."""
+    for name in variables.slots:
+        yield _key("weights", name), variables.weights[name]
+    for name, slots in variables.slots.items():
+        for slot, array in slots.items():
+            yield _key("slots", name, slot), array
+    yield STEP, variables.step
+
+
+def _read_array(path: str, name: str, like: Any) -> Any:
+    def read(index: Index) -> np.ndarray:
+        return _read_part(path, name, slice_spec(like.shape, index) if index else "", tf.as_dtype(like.dtype))
+
+    return place(read, like)
+
+
+def _read_part(path: str, name: str, spec: str, dtype: tf.DType) -> np.ndarray:
+    """Return one part of a tensor of a checkpoint. Raises OutputError."""
+    try:
+        (value,) = tf.raw_ops.RestoreV2(
+            prefix=f"{path}/{TENSORS}", tensor_names=[name], shape_and_slices=[spec], dtypes=[dtype]
+        )
+    except tf.errors.OpError as error:
+        raise OutputError(f"The checkpoint {path} cannot be read: {reason(error)}") from error
+    return np.asarray(value)
+
+
+def _reader(path: str) -> Any:
+    try:
+        return tf.train.load_checkpoint(f"{path}/{TENSORS}")
+    except (tf.errors.OpError, ValueError) as error:
+        raise OutputError(f"The weights of {path} cannot be read: {reason(error)}") from error
+
+
+def _key(*names: str) -> str:
+    """Return the name in TensorFlow's checkpoint, which writes a dot as two dots."""
+    return "/".join(name.replace(".", "..") for name in names) + "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def _plain(key: str) -> str:
+    return key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE").replace("..", ".")
+
+
+class CheckpointWriter:
+    """Write the checkpoints of one run, one after the other. Used as a context: its end waits for the last one.
+
+    A run of several hosts writes at once and waits, because its hosts meet at the beginning and end of each checkpoint
+    by a computation on their devices, which must come in the same order on all of them.
+    """
+
+    def __init__(self, run: str, *, keep: int, in_use: Callable[[], Collection[int]] = tuple) -> None:
+        """Write checkpoints of which `keep` stay, and those of the steps that `in_use` returns."""
+        self._run, self._keep, self._in_use = run, keep, in_use
+        self._thread = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._writing: concurrent.futures.Future[str] | None = None
+        self.step = -1  # of the checkpoint that was saved last
+        self.written: concurrent.futures.Future[str] | None = None  # when it is complete; None: it is
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        """Wait for the checkpoint that is being written; its error is raised unless another one is on its way."""
+        try:
+            self.wait()
+        except Exception:
+            if kind is None:
+                raise
+        finally:
+            self._thread.shutdown()
+
+    def save(self, variables: Variables, *, state: State) -> None:
+        """Copy the variables and begin to write them as a checkpoint, after an earlier one is complete.
+
+        Raises OutputError if that one could not be written.
+        """
+        self.wait()
+        tensors = functools.partial(write, parts=copied(variables))
+        save = functools.partial(
+            checkpoints.save, self._run, tensors, state=state, keep=self._keep, in_use=self._in_use
+        )
+        self.step, self.written = state.step, None
+        if hosts.count() > 1:
+            save()
+        else:
+            self._writing = self.written = self._thread.submit(save)
+
+    def describe(self, state: State) -> None:
+        """Add an evaluation to the checkpoint of its step, which is complete then. Raises OutputError."""
+        self.wait()
+        checkpoints.describe(self._run, state=state, keep=self._keep, in_use=self._in_use)
+
+    def check(self) -> None:
+        """Raise OutputError if the last checkpoint could not be written; wait for nothing."""
+        if self._writing and self._writing.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is complete. Raises OutputError if it could not be written."""
+        writing, self._writing = self._writing, None
+        if writing:
+            writing.result()

@@ -1,0 +1,424 @@
+"""Write a run's directory, and open models from it, from a Hugging Face directory or from the Hub.
+
+RUN/train.json           every setting, resolved
+RUN/config.json          the model's shape, as Hugging Face writes it
+RUN/spiece.model         the tokenizer (an encoder's: tokenizer.json), so that predicting needs no other files
+RUN/manifest-0.json      the dataset it is trained on; one for each dataset of a mixture
+RUN/task-0.py            the user's own file that made that dataset, if one did
+RUN/filter-0-0.py        the first file of the user's that the filters of that dataset read
+RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t5prep.dataset import manifest
+from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.settings import Settings
+from t5prep.errors import OutputError, TokenizerError, UsageError
+from t5prep.io import atomic_files, gcs, model_files, paths
+from t5prep.io.model_files import ModelFiles
+from t5prep.tokens import loading
+from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
+from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
+from t5prep.training.log import say
+from t5prep.training.model import lora
+from t5prep.training.model.architecture import (
+    Config,
+    EncoderConfig,
+    ModelConfig,
+    filling_masks,
+    read_config,
+    with_classes,
+)
+from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.model.weights import Array, for_classes, load_config, load_weights, random_weights
+from t5prep.training.published import peft_file
+from t5prep.training.run import adapters, checkpoint_tensors
+from t5prep.training.run import checkpoint as checkpoints
+from t5prep.training.run.adapters import Adapter
+from t5prep.training.run.checkpoint import State, write_text
+from t5prep.training.runtime import hosts
+from t5prep.training.settings import config as configs
+from t5prep.training.settings.config import TrainConfig
+
+_MANIFEST = re.compile(r"manifest-\d+\.json")
+# How inputs are prepared for a model without a manifest.
+UNKNOWN_DATA = Settings("", {}, input_length=512, target_length=128, truncation="head", marker="none")
+# The most tokens of an input for a classifier without a manifest.
+MOST_TOKENS = 512
+SETTINGS, SHAPE = "train.json", "config.json"
+TOKENIZERS = (Tokenizer.file_name, EncoderTokenizer.file_name)
+_COPIES = ("manifest-", "task-", "filter-")  # beginnings of the names of what a run copies from its datasets
+
+# A small shape for the built-in sample: it trains from random weights on two CPU cores in minutes.
+TINY = ModelConfig(
+    d_model=64,
+    d_kv=16,
+    d_ff=128,
+    num_layers=1,
+    num_decoder_layers=1,
+    num_heads=4,
+    feed_forward_proj="gated-gelu",
+    tie_word_embeddings=False,
+    scale_decoder_outputs=False,
+)
+
+
+# The same for a dataset of classes.
+TINY_ENCODER = EncoderConfig(d_model=64, d_ff=128, num_layers=4, num_heads=4, max_positions=512)
+
+
+class TaskFile(NamedTuple):
+    """A run's copy of a file of the user's, of a task or a filter: its path and its bytes. It may be code, and nothing ran it."""
+
+    path: str
+    code: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A model to use: its shape and weights, and, if known, its tokenizer and what it was trained on."""
+
+    name: str  # the checkpoint's path, the directory, or the Hub's name
+    config: Config
+    weights: dict[str, Array]  # may be read only when parts are taken (`lazy_array`)
+    tokenizer: Tokenizer | None = None
+    manifests: tuple[Manifest, ...] = ()
+    state: State | None = None
+    adapter: Adapter | None = None  # already in the weights
+    own_tasks: Mapping[int, TaskFile] = dataclasses.field(default_factory=dict)  # by the number of the manifest
+    # By the number of the manifest, and by the path that the manifest names.
+    filter_files: Mapping[int, Mapping[str, TaskFile]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def settings(self) -> Settings:
+        """Return the settings of its training data; without a manifest, settings that suit any model."""
+        return self.manifests[0].settings if self.manifests else settings_without_data(self.config)
+
+    def copy_name(self, manifest: Manifest, file: str) -> str:
+        """Return the name, in the folder of a run or an exported model, of a file that a dataset's filters read."""
+        return _copy_name(self.manifests.index(manifest), manifest.filter_names[file])
+
+
+def settings_without_data(config: Config) -> Settings:
+    """Return how inputs are prepared for a model without a manifest."""
+    if not config.classes:
+        return UNKNOWN_DATA
+    length = MOST_TOKENS
+    if isinstance(config, EncoderConfig):
+        length = min(length, config.longest_input)
+    return dataclasses.replace(
+        UNKNOWN_DATA, target=config.target, input_length=length, target_length=length if config.target == "tags" else 1
+    )
+
+
+def is_run(name: str) -> bool:
+    """Check whether a place holds a run of t5prep. Raises UsageError for a gs:// address without a bucket, OutputError."""
+    if gcs.is_gs(name):
+        gcs.split(name)
+        gcs.check_tensorflow_reaches(name)
+    return tf.io.gfile.exists(f"{name.rstrip('/')}/{SETTINGS}")
+
+
+def files_of(name: str) -> ModelFiles | None:
+    """Return the files of a model in Hugging Face layout, None for a run. Raises UsageError where there is neither."""
+    return None if is_run(name) else model_files.find(name)
+
+
+def check_begin(out: str) -> None:
+    """Raise OutputError if the directory for a run holds files that are not a run's."""
+    there = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
+    ours = (SETTINGS, SHAPE, *TOKENIZERS, *_COPIES, "programs", atomic_files.UNFINISHED)
+    strange = [name for name in there if not name.startswith(ours)]
+    if strange:  # otherwise the files are the first ones of a run that was killed
+        raise OutputError(f"{out} holds something that is not a run ({strange[0]}). Choose another --out.")
+
+
+def begin(
+    out: str,
+    *,
+    config: TrainConfig,
+    shape: Config,
+    tokenizer: Tokenizer,
+    manifests: Sequence[Manifest],
+    goes_on: bool = False,
+) -> None:
+    """Write a run's files, or leave those of a run that `goes_on` from a checkpoint; of several hosts, one does.
+
+    What a start without a checkpoint left is replaced: it may have had other data or another model.
+    Raises OutputError if other files are there, or it cannot be written.
+    """
+    if hosts.writes() and not goes_on:
+        check_begin(out)
+        try:
+            tf.io.gfile.makedirs(out)
+            for name in tf.io.gfile.listdir(out):
+                if name in TOKENIZERS or name.startswith(_COPIES):
+                    tf.io.gfile.remove(f"{out}/{name}")
+            write_text(f"{out}/{SHAPE}", json.dumps(shape.to_json(), indent=2) + "\n")
+            with tf.io.gfile.GFile(f"{out}/{tokenizer.file_name}", "wb") as file:
+                file.write(tokenizer.model)
+            _copy_code(out, config.data, manifests)
+            for number, one in enumerate(manifests):
+                write_text(f"{out}/manifest-{number}.json", one.dumps())
+            write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last, because this file marks a run
+        except (OSError, tf.errors.OpError) as error:
+            raise OutputError(f"The run {out} cannot be written ({error}). Choose another --out.") from error
+    hosts.wait(f"{out} begun")
+
+
+def open_model(
+    model: str | ModelFiles,
+    *,
+    which: str = "best",
+    encoder: bool = False,
+    masked: bool = False,
+    for_classes: bool = False,
+    head_seed: int | None = None,
+    say: Callable[[str], object] = say,
+) -> Model:
+    """Open a run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
+
+    `model` is its name, or its files where they are found already. With `encoder`, a model in Hugging Face layout needs no
+    other weights than its encoder's; with `masked`, or where its manifests say that it was trained so, an encoder's head is
+    the one that fills masks. `for_classes`, `head_seed` and `say`: as for `load_weights`.
+    Raises UsageError, OutputError or TokenizerError.
+    """
+    name = model if isinstance(model, str) else model.name
+    files = files_of(model) if isinstance(model, str) else model
+    if files:
+        manifests = _manifests_of(files)
+        copies = _copies(files.names, files.read, where=name, manifests=manifests)
+        if peft_file.CONFIG_NAME in files.names:
+            base = open_model(peft_file.base_of(files))
+            shape, matrices = peft_file.load(files, base.config)
+            lora.merge_arrays(base.weights, matrices, scale=shape.lora_alpha / shape.lora_rank)
+            adapter = Adapter(peft_file.base_of(files), shape, matrices)
+            words = _tokenizer_in(files) or base.tokenizer
+            return Model(name, base.config, base.weights, words, manifests, None, adapter, *copies)
+        masked = masked or any(one.hides_tokens for one in manifests)
+        config, weights = load_weights(
+            files, encoder=encoder, masked=masked, for_classes=for_classes, head_seed=head_seed, say=say
+        )
+        return Model(name, config, weights, _tokenizer_in(files), manifests, None, None, *copies)
+    path, state = checkpoints.choose(name, which=which)
+    file = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
+    vocabulary = f"{name}/{file}"
+    tokenizer = loading.of_content(paths.read(vocabulary), name=vocabulary)
+    manifests = manifests_of_run(name)
+    place = name.rstrip("/")
+    copies = _copies(
+        tf.io.gfile.listdir(name), lambda file: paths.read(f"{place}/{file}"), where=place, manifests=manifests
+    )
+    if state.config.get("lora"):
+        config, weights = _base_of(name, state, masked=any(one.hides_tokens for one in manifests))
+        adapter = adapters.read(path, state, config, weights)
+        return Model(path, config, weights, tokenizer, manifests, state, adapter, *copies)
+    config = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
+    if isinstance(config, EncoderConfig) and any(one.hides_tokens for one in manifests):
+        config = filling_masks(config)
+    if isinstance(config, ModelConfig):
+        # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
+        tied = not checkpoint_tensors.has_weight(path, "lm_head")
+        config = dataclasses.replace(config, tie_word_embeddings=tied)
+    kept: dict[str, Array] = {**checkpoint_tensors.read_weights(path, weight_layouts(config))}
+    return Model(path, config, kept, tokenizer, manifests, state, None, *copies)
+
+
+def _base_of(name: str, state: State, *, masked: bool) -> tuple[Config, dict[str, Array]]:
+    """Return the model that a run's adapters were trained beside. Raises UsageError, OutputError."""
+    config = configs.build(state.config)
+    shape = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
+    try:
+        base = start_from(
+            config, ids=shape.vocab_size, classes=shape.classes, target=shape.target, masked=masked, say=str
+        )
+        return base[:2]
+    except UsageError as error:
+        raise UsageError(f"{name} holds adapters of the model {config.model}, which it needs. {error}") from error
+
+
+def weight_bytes(model: Model) -> int:
+    """Return the size in bytes of a model's weights in float32."""
+    return 4 * sum(math.prod(layout.shape) for layout in weight_layouts(model.config).values())
+
+
+def start_from(
+    config: TrainConfig,
+    *,
+    ids: int,
+    needed: int | None = None,
+    classes: Sequence[str] = (),
+    target: str = "class",
+    masked: bool = False,
+    say: Callable[[str], object] = say,
+) -> tuple[Config, dict[str, Array], Tokenizer | None]:
+    """Return the model that a run starts from: its shape, weights, and its tokenizer if it has one.
+
+    `ids` is the number of ids of the data's tokenizer, of which the data has the first `needed` ones at most (None: all). A
+    trained model must have an embedding for each of these; a random one gets all, in a multiple of 128. `classes` are those
+    of a dataset whose targets (`target`) are numbers: a T5 gives its encoder, and the model's last matrix begins anew if it
+    has another number of them. `masked`: the data has hidden tokens for an encoder. `say`: as for `load_weights`. Raises
+    UsageError.
+    """
+    if config.weights == "random":
+        tiny = TINY_ENCODER if classes or masked else TINY
+        shape: Config = tiny if config.model == "tiny" else load_config(config.model)
+        if isinstance(shape, EncoderConfig) and masked:
+            shape = filling_masks(shape)
+        _check_target(config, shape, classes, masked=masked)
+        shape = dataclasses.replace(shape, vocab_size=-(-ids // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE)
+        if classes:
+            shape = with_classes(shape, classes, target)
+        return shape, {**random_weights(shape, seed=config.seed)}, None
+    if config.model == "tiny":
+        raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
+    model = open_model(config.model, masked=masked, for_classes=bool(classes), head_seed=config.seed, say=say)
+    if model.config.vocab_size < (needed or ids):
+        if model.tokenizer and model.tokenizer.vocab_size <= model.config.vocab_size and ids <= model.tokenizer.size:
+            raise UsageError(
+                f"{config.model} has {model.config.vocab_size:,} embeddings and none for sentinels, which the data has: prepare"
+                " it with --marker none and without --keep-newlines; spans cannot be hidden for it."
+            )
+        raise UsageError(
+            f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {ids:,} ids. "
+            f"Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer {config.model} ..."
+        )
+    _check_target(config, model.config, classes, masked=masked)
+    if classes:
+        begun = for_classes(model.config, model.weights, classes, seed=config.seed, target=target, say=say)
+        return *begun, model.tokenizer
+    return model.config, model.weights, model.tokenizer
+
+
+def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str], *, masked: bool) -> None:
+    """Raise UsageError if a model tells classes apart and the data has texts, or is a T5 and the data hides tokens."""
+    name = asked.model
+    if masked and not isinstance(config, EncoderConfig):
+        raise UsageError(
+            f"{name} is a T5, and the data has hidden tokens for an encoder: take an encoder, or prepare span_corruption"
+        )
+    if config.classes and not classes:
+        raise UsageError(
+            f"{name} is of type {config.model_type}, which tells classes apart, and the data's targets are texts: prepare "
+            f"it with the model's tokenizer, t5prep prepare TASK --target class --tokenizer {name} ..."
+        )
+
+
+def _tokenizer_in(files: ModelFiles) -> Tokenizer | None:
+    """Return a model's own tokenizer, or None if it has only weights: callers that need one raise the error."""
+    try:
+        return loading.load(files)
+    except TokenizerError:
+        return None
+
+
+def _manifests_of(files: ModelFiles) -> tuple[Manifest, ...]:
+    names = sorted((name for name in files.names if _MANIFEST.fullmatch(name)), key=_number_in)
+    return tuple(manifest.loads(files.read(name), where=f"{files.name}/{name}") for name in names)
+
+
+def manifests_of_run(place: str) -> tuple[Manifest, ...]:
+    """Return the manifests that a run keeps of the datasets it is trained on. Raises DatasetError."""
+    found = sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/manifest-*.json"), key=_number_in)
+    return tuple(manifest.loads(paths.read(path), where=path) for path in found)
+
+
+def _number_in(name: str) -> int:
+    """Return the number of a manifest's name, by which the tenth comes after the second."""
+    return int("".join(filter(str.isdigit, name.rpartition("/")[2])) or 0)
+
+
+def _copy_code(out: str, folders: Sequence[str], manifests: Sequence[Manifest]) -> None:
+    """Copy into a run the user's own files of tasks and filters beside its datasets. Raises DatasetError for an altered one."""
+    for number, (folder, dataset) in enumerate(zip(folders, manifests, strict=False)):
+        path = f"{folder.rstrip('/')}/{manifest.TASK_FILE}"
+        if dataset.task.file and tf.io.gfile.exists(path):
+            code = paths.read(path)
+            dataset.task.check_code(code, path=path)
+            write_text(f"{out}/task-{number}.py", code.decode())
+        for file, name in dataset.filter_names.items():
+            path = f"{folder.rstrip('/')}/{name}"
+            if tf.io.gfile.exists(path):
+                content = paths.read(path)
+                dataset.check_filter(content, file=file, path=path)
+                with tf.io.gfile.GFile(f"{out}/{_copy_name(number, name)}", "wb") as copy:
+                    copy.write(content)
+
+
+def _copy_name(number: int, filter_name: str) -> str:
+    """Return the name in a run of a filter's file of the dataset `number`.
+
+    >>> _copy_name(2, "filter-0.py")
+    'filter-2-0.py'
+    """
+    return filter_name.replace("-", f"-{number}-")
+
+
+def copies_of(model: Model) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each of the user's own files that a model carries."""
+    for number, task in model.own_tasks.items():
+        yield f"task-{number}.py", task.code
+    for number, files in model.filter_files.items():
+        for file, copy in files.items():
+            yield model.copy_name(model.manifests[number], file), copy.code
+
+
+def _copies(
+    names: Collection[str], read: Callable[[str], bytes], *, where: str, manifests: Sequence[Manifest]
+) -> tuple[dict[int, TaskFile], dict[int, dict[str, TaskFile]]]:
+    """Return the files of tasks, and those of filters, that a run or an exported model has beside its manifests."""
+    there = set(names)
+    tasks = {number: f"task-{number}.py" for number, dataset in enumerate(manifests) if dataset.task.file}
+    filters = {
+        number: {file: _copy_name(number, name) for file, name in dataset.filter_names.items()}
+        for number, dataset in enumerate(manifests)
+    }
+    return (
+        {number: TaskFile(f"{where}/{name}", read(name)) for number, name in tasks.items() if name in there},
+        {
+            number: {file: TaskFile(f"{where}/{name}", read(name)) for file, name in files.items() if name in there}
+            for number, files in filters.items()
+            if files
+        },
+    )
+
+
+@contextlib.contextmanager
+def held(out: str) -> Iterator[None]:
+    """Keep the directory of a run for this process during a `with`; make it if it is missing, remove it if it stays empty.
+
+    What a killed process left of the run's own files is removed first.
+    The system frees it when the process ends, however it ends. Directories on gs://, and on file systems without locks,
+    are not held; of several hosts the one that writes holds it.
+    Raises OutputError if another process holds it, or if it cannot be made.
+    """
+    if "://" in out or not hosts.writes():
+        yield
+        return
+    missing = not os.path.exists(out)
+    try:
+        os.makedirs(out, exist_ok=True)
+        handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise OutputError(f"The run {out} cannot be written ({error.strerror}). Choose another --out.") from error
+    try:
+        busy = f"{out} is being written by another process. Wait until it ends, or choose another --out."
+        atomic_files.lock(handle, busy=busy)
+        atomic_files.remove_left(Path(out), SETTINGS, SHAPE, *TOKENIZERS, "manifest-*", "metrics.jsonl")
+        yield
+    finally:
+        if missing:
+            with contextlib.suppress(OSError):  # it is not empty: the run has begun
+                os.rmdir(out)
+        os.close(handle)

@@ -1,0 +1,298 @@
+"""Compile the step of a run for the first layout that fits; keep compiled programs.
+
+A kept program is named by the digest of the program and of the compiler, its options and the devices.
+
+PLACE/DIGEST-ENVIRONMENT.executable   signed (`io.store`): one line of JSON with versions, options and devices in
+                                      words, then the compiled program, as jax writes it
+
+PLACE is the folder `programs` of the cache, or RUN/programs of a run on gs://. Loading a compiled program executes what is
+in it, and jax unpickles a part of it. So only what this user signed is loaded; anything else is compiled again.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.experimental import serialize_executable
+
+from t5prep.errors import OutputError, T5prepError, UsageError
+from t5prep.io import signed_files, store
+from t5prep.io.progress import duration
+from t5prep.training.log import say
+from t5prep.training.model.architecture import Config
+from t5prep.training.runtime import hosts
+from t5prep.training.runtime.layout import Layout, arrange
+from t5prep.training.runtime.programs import Program, step_program
+from t5prep.training.runtime.state import Variables
+from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.padding import Padding
+from t5prep.training.step import memory
+
+MOST_KEPT = 64  # programs in the cache's folder; the oldest are deleted first
+_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+# Options of the compiler by platform; the names are those of XLA's flags.
+OPTIONS: dict[str, dict[str, Any]] = {
+    # No fusions of YNNPACK, which jaxlib 0.10.2 makes by default: with them a step of T5 takes twice the processor time
+    # (`bench_step`), and some programs hang (github.com/jax-ml/jax/issues/39257).
+    "cpu": {"xla_cpu_experimental_ynn_fusion_type": ""},
+    "cuda": {
+        # Triton's products: 2 + 2 layers of T5-base compiled in 56 s and took 32.7 ms a step; without them the whole run of 60
+        # steps took 19 s, at 19.4 ms a step (H200, docs/gpus.md).
+        "xla_gpu_enable_triton_gemm": False,
+        # One product for queries, keys and values has slow transposes behind it (6.1 of 75.8 ms), and trying kernels for every
+        # fusion compiles long: with neither, a step of T5-base (32 × (512 + 114), H200) compiles in 29.7 s rather than 65.2 s
+        # and takes 59.9 ms rather than 75.8. What each of the two does alone was not measured.
+        "xla_gpu_dot_merger_threshold_mb": 0,
+        "xla_gpu_experimental_enable_fusion_autotuner": False,
+    },
+}
+
+Say = Callable[[str], None]
+
+
+def place_of(out: str = "") -> str:
+    """Return the folder for the programs of a run: beside it on gs://, otherwise in the cache."""
+    return f"{out.rstrip('/')}/programs" if "://" in out else str(store.root() / "programs")
+
+
+def compile_program(program: Program, *, place: str = "", say: Say | None = None) -> Any:
+    """Return the program compiled for the devices of its layout: loaded if it is kept, otherwise compiled and kept.
+
+    Raises T5prepError if it does not compile, DoesNotFitError if that is for lack of memory.
+    """
+    place = place or place_of()
+    programs, name = _programs(place), _name(program)
+    if (content := programs.get(name)) is not None and (loaded := _loaded(_parted(content)[1], program)) is not None:
+        return loaded
+    earlier = sorted(one for one in programs.names() if one.startswith(program.digest[:32])) if say else []
+    if say and name in earlier:
+        say(
+            f"{program.name} is kept at {programs.path(name)}, and the file is damaged or was not signed with this user's key "
+            f"({signed_files.key_path()}): compiling it again."
+        )
+    elif say and (content := next(filter(None, map(programs.get, earlier)), None)):
+        before, now = _words(_parted(content)[0]), _words(environment(program))
+        say(f"{program.name} was compiled before by {before}; compiling it again by {now}.")
+    compiled = compile_now(program, place=place)
+    if hosts.writes():
+        save(compiled, program, place)
+    return compiled
+
+
+def compile_now(program: Program, *, place: str = "") -> Any:
+    """Return the program compiled. Raises T5prepError, or DoesNotFitError.
+
+    What XLA measured to choose a GPU's kernels is kept in the folder of programs, `place`, for other programs.
+    """
+    platform = program.layout.platform
+    options = dict(OPTIONS.get(platform, {}))
+    if platform == "cuda" and place and "://" not in place:
+        with contextlib.suppress(OSError):
+            Path(place, "autotuning").mkdir(parents=True, exist_ok=True)
+            options["xla_gpu_per_fusion_autotune_cache_dir"] = str(Path(place, "autotuning"))
+    try:
+        return program.lowered.compile(compiler_options=options)
+    except jax.errors.JaxRuntimeError as error:
+        reason = " ".join(str(error).split("\n")[0].split())[:300]
+        if "RESOURCE_EXHAUSTED" in reason:
+            raise DoesNotFitError(reason) from error
+        raise T5prepError(f"{program.name} does not compile for {program.layout.platform}: {reason}.") from error
+
+
+class DoesNotFitError(T5prepError):
+    """A program needs more memory than a device has."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason  # the compiler's own words
+        super().__init__(
+            f"The program does not fit into the memory of a device ({reason}). Split the model over several: "
+            "--set shard=auto; or see what else would fit: t5prep plan"
+        )
+
+
+def save(compiled: Any, program: Program, place: str) -> str:
+    """Store a compiled program, and return its path; "" if it cannot be kept."""
+    try:
+        content, _, _ = serialize_executable.serialize(compiled)
+    except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
+        return ""
+    facts = {"program": program.name, "digest": program.digest, **environment(program)}
+    programs, name = _programs(place), _name(program)
+    try:
+        stored = programs.put(name, json.dumps(facts).encode() + b"\n" + content)
+    except OutputError:
+        return ""  # with a full disk or a read-only bucket, the next start compiles again: no other harm
+    programs.trim(MOST_KEPT, weigh=lambda _: 1)
+    return programs.path(name) if stored else ""
+
+
+def _programs(place: str) -> store.Store:
+    return store.Store(place, ".executable")
+
+
+def _name(program: Program) -> str:
+    facts = hashlib.sha256(json.dumps(environment(program), sort_keys=True).encode()).hexdigest()
+    return f"{program.digest[:32]}-{facts[:16]}"
+
+
+def environment(program: Program) -> dict[str, Any]:
+    """Return what decides a compiled program besides the program: versions, options, and the devices it is for."""
+    devices = program.layout.devices
+    facts: dict[str, Any] = {
+        "jax": jax.__version__,
+        "jaxlib": importlib.metadata.version("jaxlib"),
+        "platform": program.layout.platform,
+        "devices": sorted({str(device.device_kind) for device in devices}),
+        "order": [[int(device.id), int(device.process_index)] for device in devices],
+        "options": OPTIONS.get(program.layout.platform, {})
+        | {name: os.environ[name] for name in _FLAGS if name in os.environ},
+    }
+    if program.layout.platform == "tpu":
+        facts["libtpu"] = importlib.metadata.version("libtpu")
+    if program.layout.platform == "cpu":
+        facts["processor"] = _processor()
+    return facts
+
+
+def _parted(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return the facts and the program that are stored together."""
+    facts, _, executable = content.partition(b"\n")
+    return json.loads(facts), executable
+
+
+def _loaded(executable: bytes, program: Program) -> Any | None:
+    """Return a compiled program that this user kept; None if the runtime cannot read it."""
+    in_tree, out_tree = jax.tree.structure((program.arguments, {})), program.lowered.out_tree
+    try:
+        return serialize_executable.deserialize_and_load(
+            executable, in_tree, out_tree, execution_devices=program.layout.devices
+        )
+    except (ValueError, TypeError, EOFError, pickle.UnpicklingError, jax.errors.JaxRuntimeError):
+        return None
+
+
+def _words(facts: dict[str, Any]) -> str:
+    versions = [f"{name} {facts[name]}" for name in ("jax", "libtpu") if name in facts]
+    return f"{' with '.join(versions)} for {len(facts.get('order', []))} × {', '.join(facts.get('devices', []))}"
+
+
+def _processor() -> str:
+    """Return a digest of this processor's features: a program for another one may use instructions that it lacks."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return "unknown"
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return hashlib.sha256(flags.encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledStep:
+    """A step that can be run, and the specs of its variables."""
+
+    run: Callable[..., tuple[Any, ...]]
+    variables: Variables
+
+
+def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator[Layout]:
+    """Yield the layouts of the devices to try: the one of `config.shard`, or with `auto` each wider than the last.
+
+    Raises UsageError if a batch cannot be divided for one.
+    """
+    given = 1 if config.shard == "auto" else int(config.shard)
+    layout = open_layout(shard=given)
+    while True:
+        check_batch(config, layout.replicas)
+        yield layout
+        if config.shard != "auto" or len(layout.devices) % (2 * layout.shard):
+            return
+        layout = arrange(layout.devices, shard=2 * layout.shard)
+
+
+def check_batch(config: TrainConfig, replicas: int) -> None:
+    """Raise UsageError if a batch cannot be divided into equal parts, or is too large for any program."""
+    if config.batch >= 2**31:
+        raise UsageError(f"The batch is {config.batch:,}, and no program takes more than {2**31 - 1:,} rows.")
+    if config.batch % (replicas * config.accumulate):
+        raise UsageError(
+            f"A batch of {config.batch} cannot be cut into {replicas} replicas × accumulate={config.accumulate}."
+        )
+    if config.eval_batch % replicas:
+        raise UsageError(
+            f"eval_batch is {config.eval_batch}, and cannot be cut into {replicas} replicas: take a multiple of {replicas}."
+        )
+
+
+# T5-small has 136,000 tokens on a v5e whose memory it fills.
+MANY_TOKENS = 1 << 20
+
+
+def large_step(config: TrainConfig, replicas: int, lengths: tuple[int, int]) -> str:
+    """Return a sentence about a step of more than MANY_TOKENS on a device, before it takes its memory; else nothing."""
+    tokens = config.batch // (replicas * config.accumulate) * sum(lengths)
+    if tokens <= MANY_TOKENS:
+        return ""
+    return (
+        f"A step of {config.batch:,} rows has {tokens:,} tokens on a device, which may take very much memory and time:"
+        " t5prep plan says how much; a smaller batch or --set accumulate=N takes less."
+    )
+
+
+def compile_step(
+    shape: Config,
+    config: TrainConfig,
+    layouts: Iterable[Layout],
+    lengths: Sequence[tuple[int, int]],
+    *,
+    packed: bool,
+    padding: Padding,
+    place: str,
+) -> tuple[CompiledStep, Layout]:
+    """Return a step for batches of several (input, target) lengths, the longest first, and the first layout that it fits.
+
+    Each pair of lengths has a program of its own. Raises T5prepError if it fits none of the layouts.
+    """
+    refusal, narrower = "", None
+    for layout in layouts:
+        if narrower:
+            say(f"It does not fit {narrower.words}: trying {layout.words}.")
+        if sentence := large_step(config, layout.replicas, lengths[0]):
+            say(sentence)
+        programs: dict[tuple[int, int], Callable[..., tuple[Any, ...]]] = {}
+        for inputs, targets in lengths:
+            since = time.monotonic()
+            lowered = step_program(
+                shape, config, layout=layout, input_length=inputs, target_length=targets, packed=packed, padding=padding
+            )
+            say(f"Compiling the step for {layout.device_words}, since {time.strftime('%H:%M:%S')}.")
+            try:
+                programs[inputs, targets] = compile_program(lowered.program, place=place, say=say)
+            except DoesNotFitError as error:
+                held = memory.Held.by(layout, lowered.variables, batch=config.batch)
+                refusal, narrower = memory.sentence(error.reason, config, held), layout
+                break
+            say(f"The step is compiled ({duration(time.monotonic() - since)}).")
+        else:
+            return CompiledStep(_by_length(programs), lowered.variables), layout
+    raise T5prepError(refusal)
+
+
+def _by_length(programs: Mapping[tuple[int, int], Callable[..., tuple[Any, ...]]]) -> Callable[..., tuple[Any, ...]]:
+    """Return a step that calls the program for the lengths of its batch."""
+    if len(programs) == 1:
+        return next(iter(programs.values()))
+
+    def run(*arguments: Any) -> tuple[Any, ...]:
+        batch = arguments[len(Variables._fields)]
+        return programs[batch["input_ids"].shape[1], batch["labels"].shape[1]](*arguments)
+
+    return run

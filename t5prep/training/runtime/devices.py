@@ -1,0 +1,95 @@
+"""Open the devices of a run: a TPU, GPUs, or the CPU, as devices of PJRT; raise a clear error if there is none."""
+
+import glob
+import importlib.util
+import os
+from typing import Any
+
+from t5prep.errors import UsageError
+from t5prep.io import signals
+from t5prep.io.installation import install_command
+from t5prep.training.runtime import hosts
+from t5prep.training.runtime.layout import Layout, arrange, fitting_shard
+
+# The device files of TPU chips on a TPU VM: v2 to v4 as accel devices, v5 and later through vfio.
+_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
+
+
+def open_layout(
+    *, tpu: str | None = None, gpus: bool = False, replicas: int = 1, shard: int | None = 1, weight_bytes: int = 0
+) -> Layout:
+    """Return the devices for `--tpu`, `--gpus` or the CPU, `shard` of them for each replica of the model.
+
+    `tpu` is None for no TPU, `auto` or `local` for the one of this machine. `replicas` is the number of CPU devices,
+    which are logical ones (for tests). `shard` None: as many as `weight_bytes` need.
+    Raises UsageError when the requested devices do not exist.
+    """
+    if tpu is not None and gpus:
+        raise UsageError("Both --tpu and --gpus were given; a run is on one of them.")
+    devices = _tpu(tpu) if tpu is not None else _gpus() if gpus else _cpus(replicas * (shard or 1))
+    return arrange(devices, shard=shard or fitting_shard(devices, weight_bytes=weight_bytes))
+
+
+def chips() -> list[str]:
+    """Return the files of the TPU chips of this machine; an empty list if there is no chip."""
+    return sorted(path for pattern in _CHIPS for path in glob.glob(pattern))
+
+
+def _tpu(name: str) -> list[Any]:
+    """Return the devices of the TPU of this machine and its slice."""
+    if name not in ("auto", "local"):
+        raise UsageError(
+            f"--tpu {name}: a TPU is used from its own VM. Go there (gcloud compute tpus tpu-vm ssh {name} --worker=all "
+            "--command=...) and give the same command with --tpu local."
+        )
+    if not chips():  # checked first: libtpu asks the network about this machine, and waits for an answer
+        raise UsageError(
+            f"--tpu: no TPU here: there is no chip among {' '.join(_CHIPS)}. "
+            "Run this on a TPU VM (gcloud compute tpus tpu-vm ssh NAME), or leave --tpu out to train on the CPU."
+        )
+    if importlib.util.find_spec("libtpu") is None:
+        raise UsageError(f"--tpu: this machine has TPU chips, and libtpu is not installed: {install_command('tpu')}")
+    return _devices("tpu", "--tpu: the TPU does not answer")
+
+
+def _gpus() -> list[Any]:
+    """Return the NVIDIA GPUs of this machine."""
+    if importlib.util.find_spec("jax_cuda12_plugin") is None and importlib.util.find_spec("jax_cuda13_plugin") is None:
+        raise UsageError(f"--gpus: jax is installed without CUDA: {install_command('gpu')}")
+    return _devices("cuda", "--gpus: jax sees no GPU here; nvidia-smi says whether the machine has one")
+
+
+def _cpus(count: int) -> list[Any]:
+    """Return `count` logical devices of this host's CPU, or those of all hosts if there are several."""
+    import jax
+
+    processes = hosts.given_processes()
+    count = -(-count // processes)
+    if jax.config.jax_num_cpu_devices < count and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        try:
+            jax.config.update("jax_num_cpu_devices", count)
+        except RuntimeError as error:  # no devices can be added once some are in use
+            raise UsageError(f"{count} CPU devices were asked for after the first were in use: start anew.") from error
+    cpus = _devices("cpu", "The CPU cannot be used")
+    if processes > 1:
+        of_process = {
+            number: [one for one in cpus if one.process_index == number][:count] for number in range(processes)
+        }
+        return [device for devices in of_process.values() for device in devices]
+    if len(cpus) < count:
+        raise UsageError(f"{count} CPU devices were asked for, and XLA_FLAGS makes {len(cpus)}: change it.")
+    return cpus[:count]
+
+
+def _devices(platform: str, sentence: str) -> list[Any]:
+    """Return all devices of a platform, with those of other hosts. Raises UsageError with the `sentence`."""
+    import jax
+
+    jax.config.update("jax_platforms", platform if platform == "cpu" else f"{platform},cpu")
+    hosts.join(platform)
+    try:
+        with signals.kept_from_new_threads():  # of which the first call starts many
+            return list(jax.devices(platform))
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise UsageError(f"{sentence}: {reason[0][:200]}") from error

@@ -1,0 +1,187 @@
+"""Make programs from settings: the training step, and functions of rows (scores, answers), for `train` and `plan`."""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tensorflow as tf
+from jax.sharding import PartitionSpec
+
+from t5prep.training.model.architecture import Config
+from t5prep.training.model.lora import merged, trained_layouts
+from t5prep.training.runtime.layout import ROWS, Layout
+from t5prep.training.runtime.lowering import Lowered, embed, lower, specs
+from t5prep.training.runtime.state import Variables
+from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.padding import Padding
+from t5prep.training.step.step import Sums, TrainStep, batch_specs, dtype_of, optimizer_of, shape_of
+
+METRICS = ("loss", "accuracy", "gradient_norm")  # the float32[3] that a step returns
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program of jax for the devices of a layout.
+
+    `arguments` is nested like the function's arguments, a jax.ShapeDtypeStruct with its sharding for each; `results`
+    are the shardings of its results; `donated` are the arguments whose memory the results reuse.
+    """
+
+    name: str
+    layout: Layout
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    results: Any
+    donated: tuple[int, ...] = ()
+
+    @functools.cached_property
+    def lowered(self) -> Any:
+        """Return the program as jax lowers it: a jax.stages.Lowered, to be compiled."""
+        jitted = jax.jit(self.function, out_shardings=self.results, donate_argnums=self.donated, keep_unused=True)
+        return jitted.lower(*self.arguments)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Return the SHA-256 of the program's text, which contains its layout but not its machine."""
+        return hashlib.sha256(self.lowered.as_text().encode()).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class StepProgram:
+    """A step: (*`state.Variables`, batch, learning_rate) → (*`state.Variables`, `METRICS`).
+
+    All but the batch and the rate are donated. `variables`: the shape, dtype and sharding of each.
+    """
+
+    program: Program
+    variables: Variables
+
+
+def step_program(
+    shape: Config,
+    config: TrainConfig,
+    *,
+    layout: Layout,
+    input_length: int,
+    target_length: int,
+    packed: bool = False,
+    padding: Padding | None = None,
+) -> StepProgram:
+    """Return the step that trains a model of that shape, `config.batch` rows over all replicas of the layout.
+
+    `auto` precision is float32 on a CPU, else bfloat16. `padding` is that of the dataset; None where it is not known.
+    """
+    shape = shape_of(config, shape)
+    optimizer, layouts = optimizer_of(config), trained_layouts(shape)
+    dtype = dtype_of(config.dtype, platform=layout.platform)
+    step = TrainStep(shape, optimizer, config, dtype, padding or Padding.of_model(shape))
+    weights = layout.weights(shape)
+    slots = layout.slots(shape, {name: optimizer.slot_shapes(variable) for name, variable in layouts.items()})
+    copies = {name: weights[name].update(dtype=dtype.as_numpy_dtype) for name in step.rounded}
+    variables = Variables(weights, slots, layout.scalar(np.int32), copies)
+    rows = batch_specs(
+        config.batch // layout.replicas, input_length=input_length, target_length=target_length, packed=packed
+    )
+    whole = {
+        name: jax.ShapeDtypeStruct((config.batch, *spec.shape[1:]), np.int32, sharding=layout.by_rows)
+        for name, spec in rows.items()
+    }
+    lower_step = functools.partial(lower, dtype=dtype)
+    given, rate = specs(variables), layout.scalar(np.float32)
+    gradients = lower_step(step.gradients, given.weights, rows, given.step, given.copies)
+    # The gradients of several replicas are added up in float32; those of one replica keep their own dtype.
+    widened = (
+        gradients.outputs
+        if layout.replicas == 1
+        else ({name: given.weights[name] for name in layouts}, gradients.outputs[1])
+    )
+    update = lower_step(step.update, given.weights, given.slots, *widened, given.step, specs(rate), given.copies)
+    function, results = _step(gradients, update, layout), jax.tree.map(lambda spec: spec.sharding, variables)
+    program = Program(
+        "train_step",
+        layout,
+        function,
+        (*variables, whole, rate),
+        (*results, layout.everywhere),
+        donated=tuple(range(len(variables))),
+    )
+    return StepProgram(program, variables)
+
+
+def rows_program(
+    name: str,
+    function: Callable[..., Mapping[str, Any]],
+    *,
+    shape: Config,
+    layout: Layout,
+    batch: Mapping[str, tf.TensorSpec],
+    dtype: tf.DType = tf.float32,
+    weights: Mapping[str, jax.ShapeDtypeStruct] | None = None,
+) -> Program:
+    """Return `function(weights, batch)`, a dict of results whose first axis is the batch's rows, as a program.
+
+    Each replica computes its own rows; every device has all results. dtype: that of the function's products.
+    `weights`: the specs of those that the function takes; None: all, in float32.
+    """
+    weights = dict(layout.weights(shape) if weights is None else weights)
+    share = {
+        name: tf.TensorSpec([spec.shape[0] // layout.replicas, *spec.shape[1:]], spec.dtype)
+        for name, spec in batch.items()
+    }
+    computed = lower(lambda w, rows: function(merged(w, shape), rows), specs(weights), share, dtype=dtype)
+    run = _function(computed, layout)
+    if layout.replicas > 1:
+        whole, rows = PartitionSpec(), PartitionSpec(ROWS)
+        run = jax.shard_map(
+            run, mesh=layout.mesh, in_specs=(whole, rows), out_specs=rows, axis_names={ROWS}, check_vma=False
+        )
+    placed = {
+        name: jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype.as_numpy_dtype, sharding=layout.by_rows)
+        for name, spec in batch.items()
+    }
+    return Program(name, layout, run, (weights, placed), layout.everywhere)
+
+
+def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., Any]:
+    """Return the two halves of a step, joined by the sum over the replicas."""
+    gradients_of, updated = _function(gradients, layout), _function(update, layout)
+    replicas = layout.replicas
+
+    def run(weights: Any, slots: Any, step: Any, copies: Any, batch: Any, rate: Any, replica: Any) -> tuple[Any, ...]:
+        of_weights, sums = gradients_of(weights, batch, step * replicas + replica[0], copies)
+        if replicas > 1:
+            of_weights = {name: one.astype(jnp.float32) for name, one in of_weights.items()}
+            of_weights, sums = jax.lax.psum((of_weights, sums), ROWS)
+        weights, slots, metrics, copies = updated(weights, slots, of_weights, Sums(*sums), step, rate, copies)
+        return weights, slots, step + 1, copies, jnp.stack([metrics[name] for name in METRICS])
+
+    if replicas > 1:
+        whole, rows = PartitionSpec(), PartitionSpec(ROWS)
+        run = jax.shard_map(
+            run,
+            mesh=layout.mesh,
+            in_specs=(whole, whole, whole, whole, rows, whole, rows),
+            out_specs=whole,
+            axis_names={ROWS},
+            check_vma=False,
+        )
+
+    def train_step(weights: Any, slots: Any, step: Any, copies: Any, batch: Any, rate: Any) -> tuple[Any, ...]:
+        return run(weights, slots, step, copies, batch, rate, jnp.arange(replicas, dtype=jnp.int32))
+
+    return train_step
+
+
+def _function(lowered: Lowered, layout: Layout) -> Callable[..., Any]:
+    """Return a lowered function with the same arguments and results as the function of TensorFlow."""
+    run, structure = embed(lowered.module, platform=layout.platform).call, jax.tree.structure(lowered.outputs)
+
+    def call(*inputs: Any) -> Any:
+        return jax.tree.unflatten(structure, run(*jax.tree.leaves(inputs)))
+
+    return call

@@ -1,0 +1,74 @@
+"""Run functions of rows on the devices: scores and answers, one batch at a time, compiled once for each batch shape."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import tensorflow as tf
+
+from t5prep.io import signals
+from t5prep.training.model.architecture import Config
+from t5prep.training.runtime.compiling import compile_program
+from t5prep.training.runtime.layout import Layout
+from t5prep.training.runtime.programs import rows_program
+from t5prep.training.runtime.state import put_whole_rows
+
+Rows = Mapping[str, np.ndarray]
+OnRows = Callable[[Mapping[str, Any], Rows], dict[str, Any]]
+
+
+def on_rows(
+    name: str,
+    function: Callable[..., Mapping[str, Any]],
+    *,
+    shape: Config,
+    layout: Layout,
+    dtype: tf.DType = tf.float32,
+    place: str = "",
+) -> OnRows:
+    """Return `function(weights, batch)` on the devices: a call starts the work, and its results can be read later.
+
+    Every result of `function` has the batch's rows first. The batch's rows must be a multiple of the replicas.
+    `dtype`: that of the function's products. `place`: the folder of compiled programs (`compiling.place_of`).
+    """
+    compiled: dict[tuple[Any, ...], Any] = {}
+    compiling = threading.Lock()
+
+    def call(weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
+        key = tuple((column, rows.shape) for column, rows in sorted(batch.items()))
+        with compiling:  # threads that call at the same time wait for one compilation
+            if key not in compiled:
+                specs = {column: tf.TensorSpec(rows.shape, tf.as_dtype(rows.dtype)) for column, rows in batch.items()}
+                given = {
+                    variable: jax.ShapeDtypeStruct(held.shape, held.dtype, sharding=held.sharding)
+                    for variable, held in weights.items()
+                }
+                program = rows_program(
+                    name, function, shape=shape, layout=layout, batch=specs, dtype=dtype, weights=given
+                )
+                compiled[key] = compile_program(program, place=place)
+        results: dict[str, Any] = compiled[key](dict(weights), put_whole_rows(batch, layout))
+        return results
+
+    return call
+
+
+def each(
+    function: OnRows, weights: Mapping[str, Any], batches: Iterable[Rows], *, columns: Iterable[str] | None = None
+) -> Iterator[tuple[Rows, dict[str, np.ndarray]]]:
+    """Yield every batch with the results of `function` for its `columns` (None: all int32 ones).
+
+    The next batch is started before one is yielded.
+    """
+    before: tuple[Rows, dict[str, Any]] | None = None
+    for batch in batches:
+        signals.check()
+        chosen = columns if columns is not None else [name for name, rows in batch.items() if rows.dtype == np.int32]
+        begun = (batch, function(weights, {name: batch[name] for name in chosen}))
+        if before:
+            yield before[0], {name: np.asarray(value) for name, value in before[1].items()}
+        before = begun
+    if before:
+        yield before[0], {name: np.asarray(value) for name, value in before[1].items()}

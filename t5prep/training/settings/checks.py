@@ -1,0 +1,103 @@
+"""Check settings against the data and against an earlier start: what has an effect, and what may change on resume."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from t5prep.dataset.manifest import Manifest
+from t5prep.errors import UsageError, did_you_mean
+from t5prep.training.evaluate import metrics
+from t5prep.training.run.checkpoint import start_anew
+from t5prep.training.settings import config as configs
+from t5prep.training.settings.config import TrainConfig
+from t5prep.training.step.step import schedule_of
+
+
+def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
+    """Raise UsageError for a setting that has no effect with these datasets, or that an evaluation cannot obey."""
+    target = manifests[0].settings.target
+    if any((one.class_names, one.settings.target) != (manifests[0].class_names, target) for one in manifests):
+        raise UsageError("These datasets have different classes, or classes and texts, as targets: train one by one.")
+    if target == "tags" and any(one != other for one, other in configs.parse_buckets(config.buckets)):
+        raise UsageError("A tag stands at its word: give buckets of equal sides, as in --set buckets=64x64,128x128")
+    if target in ("labels", "number"):  # their losses have no softmax over classes
+        for key in ("label_smoothing", "z_loss"):
+            if key in configs.given(config) and getattr(config, key):
+                raise UsageError(
+                    f"{key} is {getattr(config, key)}, and does nothing where targets are {target}: leave it out, or --set {key}=0"
+                )
+    evaluated = [dataset for dataset in manifests if config.eval_split in dataset.splits]
+    if not evaluated:
+        _refuse_settings_of_evaluation(config, manifests)
+    if config.metric != "auto":
+        for dataset in evaluated:
+            _check_metric(config, dataset)
+    if config.generate and all(dataset.settings.layout == "packed" for dataset in manifests):
+        raise UsageError("generate does nothing with packed data, whose answers are not apart: --set generate=false")
+    if config.generate and (target != "text" or all(one.settings.target_length <= 2 for one in manifests)):
+        raise UsageError(
+            "generate does nothing where targets are one token: each evaluation has the answers already."
+            " Leave it out: --set generate=false"
+        )
+
+
+def _refuse_settings_of_evaluation(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
+    """Raise UsageError for an evaluation split that was asked for, or a setting that needs one: no dataset has it."""
+    splits = sorted({split for dataset in manifests for split in dataset.splits})
+    has = f"it has {', '.join(splits)}"
+    if "eval_split" in configs.given(config):
+        raise UsageError(
+            f'eval_split is "{config.eval_split}", and the data has no such split ({has}).'
+            f"{did_you_mean(config.eval_split, splits)} Name one with --set eval_split=…, or leave it out."
+        )
+    for key in configs.OF_EVALUATION:
+        if key in configs.given(config):
+            raise UsageError(
+                f"{key} is {getattr(config, key)}, and does nothing: the data has no split"
+                f' "{config.eval_split}" to evaluate ({has}). Name one with --set eval_split=…, or leave it out.'
+            )
+
+
+def _check_metric(config: TrainConfig, dataset: Manifest) -> None:
+    """Raise UsageError if an evaluation of the dataset will not have the number that selects the best checkpoint."""
+    has = metrics.possible(dataset, split=config.eval_split, generate=config.generate, metric=config.metric)
+    if config.metric in has:
+        return
+    generated = metrics.possible(dataset, split=config.eval_split, generate=True, metric=config.metric)
+    way = "Generate answers: --set generate=true" if config.metric in generated else "Choose one of these, or auto."
+    raise UsageError(
+        f"metric is {config.metric}, and an evaluation of {dataset.settings.task} has only {', '.join(has)}. {way}"
+    )
+
+
+def steps_of(config: TrainConfig, *, in_epoch: int) -> int:
+    """Return how many steps a run has, of which `in_epoch` are an epoch. Raises UsageError if nothing says it."""
+    steps = config.steps or math.ceil(config.epochs * in_epoch)
+    if not steps:
+        raise UsageError("The length of training is not set: --set epochs=3, or --set steps=10000.")
+    return steps
+
+
+def other_length(config: TrainConfig, stored: Mapping[str, Any], *, made: int, in_epoch: int, where: str) -> str:
+    """Return a sentence about another length than the `stored` settings have, or "" if it is the same.
+
+    `made`: how many steps the checkpoint `where` has. Raises UsageError where one of them had another learning rate than
+    it would have in a run of the new length.
+    """
+    old_config = dataclasses.replace(config, steps=int(stored["steps"]), epochs=float(stored["epochs"]))
+    before = steps_of(old_config, in_epoch=in_epoch)
+    now = steps_of(config, in_epoch=in_epoch)
+    if before == now:
+        return ""
+    old, new = schedule_of(config, steps=before), schedule_of(config, steps=now)
+    differing = next((step for step in range(min(made, now)) if old(step) != new(step)), None)
+    if differing is not None:
+        raise UsageError(
+            f"{where} is of a run of {before:,} steps, and now it has {now:,}: schedule={config.schedule} depends on that, so "
+            f"step {differing + 1:,} had a rate of {old(differing):.3g} and should have had {new(differing):.3g}. Set it back, "
+            f"or {start_anew(config)}."
+        )
+    if now <= made:
+        return f"The run has {made:,} steps already, and {now:,} were asked for: it is only scored."
+    return f"The run has {now:,} steps now, instead of {before:,}."

@@ -1,0 +1,606 @@
+"""Define all settings of a training run as fields of one flat record; each default names its source.
+
+A new setting is a field here, and the code that obeys it: what the command line lists and refuses, the names that other
+trainers have for it, and whether a resumed run may change it follow from the field.
+
+A recipe is a TOML file with the settings that differ from the defaults, in t5prep/training/settings/recipes or anywhere else.
+`--set key=value` overrides the recipe.
+"""
+
+import dataclasses
+import importlib.resources
+import json
+import math
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from t5prep.errors import UsageError, did_you_mean
+from t5prep.training.evaluate.metrics import NUMBERS
+from t5prep.training.step.schedules import NAMES as SCHEDULES
+
+# (input length, target length) of the rows of a bucket, in tokens.
+Lengths = tuple[int, int]
+# A note to names of other trainers.
+_ALL_DEVICES = "batch counts the rows of a step over all devices and all parts of an accumulation"
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    choices: Sequence[str] = (),
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    why: str = "",
+    only_with: tuple[str, tuple[Any, ...]] | None = None,
+    names: str | Mapping[str, str] = "",
+    values: Mapping[str, str] | None = None,
+    free: bool = False,
+    of_evaluation: bool = False,
+    of_scores: bool = False,
+) -> Any:
+    """Return a field of the settings.
+
+    `help` is half a line of text for `t5prep train --settings`. `choices` are the allowed texts; `least`, `most`, `above`
+    and `below` the bounds of a number, and `why` a note to them. `only_with` names another setting and its values with
+    which this one has an effect. `names` are those of other trainers, separated by spaces, or each with a note; `values`
+    maps their values to ours. A `free` setting may change when a run is resumed: it decides paths, intervals and
+    durations, never what is computed. One `of_evaluation` has no effect without an evaluation split, and one `of_scores`
+    decides which numbers an evaluation has.
+    """
+    metadata = {
+        "help": help,
+        "choices": tuple(choices),
+        "least": least,
+        "most": most,
+        "above": above,
+        "below": below,
+        "why": why,
+        "only_with": only_with,
+        "names": dict.fromkeys(names.split(), "") if isinstance(names, str) else dict(names),
+        "values": dict(values or {}),
+        "free": free,
+        "of_evaluation": of_evaluation,
+        "of_scores": of_scores,
+    }
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+_ADAFACTOR, _ADAMW = ("optimizer", ("adafactor",)), ("optimizer", ("adamw",))
+_POLYNOMIAL = ("schedule", ("polynomial",))
+_NOT_CONSTANT = ("schedule", tuple(name for name in SCHEDULES if name != "constant"))
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """The settings of a run. Two runs that are equal in all but the `FREE` fields have the same losses."""
+
+    # What is trained, on what
+    data: tuple[str, ...] = setting((), "prepared datasets, local or gs://; several are mixed", free=True)
+    # By default, the number of its records (Raffel 2020 §3.5.2)
+    rates: tuple[float, ...] = setting((), "how often each dataset is drawn; empty: in proportion to its records")
+    temperature: float = setting(  # Raffel 2020 §3.5.2: 2
+        1.0,
+        "above 1, datasets are drawn more equally: records^(1 / temperature)",
+        least=0.05,  # records^(1 / temperature) is still a float
+        why=": 1 is by records, 2 more equal",
+    )
+    cap: int = setting(  # seqio: maximum
+        0, "most records of a dataset that count for how often it is drawn; 0: all", least=0
+    )
+    buckets: tuple[str, ...] = setting(
+        (), "lengths of batches, as 128x16,512x64: a row goes to the shortest that holds it"
+    )
+    split: str = setting("train", "the split that is trained on")
+    model: str = setting(
+        "", "tiny, a Hugging Face directory or Hub name, or a run to start from", names="model_name_or_path"
+    )
+    weights: str = setting(
+        "pretrained", "pretrained, or random to train from nothing", choices=("pretrained", "random")
+    )
+    out: str = setting("", "the run's directory, local or gs://", names="output_dir", free=True)
+    tokenizer: str = setting("", "where the data's tokenizer lies now; empty: where the manifest says", free=True)
+
+    # Batch and length of the run
+    batch: int = setting(  # Raffel 2020 §3.5; T5X finetune.gin
+        128,
+        "rows of one step, over all devices",
+        least=1,
+        names=dict.fromkeys(
+            ("per_device_train_batch_size", "per_device_batch_size", "train_batch_size", "batch_size"), _ALL_DEVICES
+        ),
+    )
+    steps: int = setting(
+        0, "how many steps; 0: epochs decide", least=0, names="max_steps train_steps num_train_steps total_steps"
+    )
+    epochs: float = setting(
+        0.0,
+        "how often all records are seen; 0: steps decide",
+        least=0,
+        names="num_train_epochs num_epochs max_epochs",
+    )
+    accumulate: int = setting(
+        1,
+        "parts that a batch is computed in, one after the other: less memory",
+        least=1,
+        names=dict.fromkeys(("gradient_accumulation_steps", "grad_accum"), _ALL_DEVICES),
+    )
+    seed: int = setting(  # dropout's masks are drawn from an int32
+        0, "of the order of the data, of dropout, and of random weights", least=0, below=2**31
+    )
+
+    # Adapters (LoRA) instead of all weights
+    lora: int = setting(  # at most as wide as the matrices themselves, or nearly
+        0,
+        "train adapters of this rank (LoRA), such as 8; 0: all weights",
+        least=0,
+        most=1024,
+        why="; ranks of 4 to 64 are usual",
+    )
+    lora_alpha: float = setting(16.0, "adapters are multiplied by lora_alpha / lora", above=0)
+
+    # Optimizer
+    optimizer: str = setting(  # Raffel 2020 §3.1.2
+        "adafactor",
+        "adafactor (as T5 was trained) or adamw",
+        choices=("adafactor", "adamw"),
+        names="optim",
+        values=dict.fromkeys(("adam", "adamw_torch", "adamw_hf", "adamw_torch_fused"), "adamw"),
+    )
+    learning_rate: float = setting(  # constant, for fine-tuning (Raffel 2020 §3.5)
+        1e-3, "the rate at its highest; of adafactor relative to each weight's size", least=0, names="lr max_lr peak_lr"
+    )
+    schedule: str = setting(
+        "constant",
+        f"the learning rate over time: {', '.join(SCHEDULES)}",
+        choices=SCHEDULES,
+        names="lr_scheduler_type lr_scheduler scheduler",
+        values={
+            "constant_with_warmup": "warmup_constant",
+            "warmupconstant": "warmup_constant",
+            "warmuplinear": "linear",
+            "warmup_linear": "linear",
+            "constant_linear": "constantlinear",
+            "rsqrt": "inverse_sqrt",
+        },
+    )
+    warmup: float = setting(
+        0.0,
+        "steps in which the rate rises; below 1, a share of all steps",
+        least=0,
+        only_with=_NOT_CONSTANT,
+        names={"warmup_steps": "", "num_warmup_steps": "", "warmup_ratio": "below 1 it is a share of all steps"},
+    )
+    power: float = setting(  # 1: transformers, get_polynomial_decay_schedule_with_warmup
+        1.0, "polynomial: 1 falls in a straight line, 2 in a parabola", above=0, only_with=_POLYNOMIAL
+    )
+    end_rate: float = setting(0.0, "polynomial: the rate at the end", least=0, only_with=_POLYNOMIAL, names="lr_end")
+    parameter_scale: bool = setting(  # relative to each weight's RMS (Shazeer & Stern 2018 §8)
+        True, "adafactor: the rate is relative to each weight's size", only_with=_ADAFACTOR
+    )
+    decay_rate: float = setting(  # 1 - step^-0.8 (Shazeer & Stern 2018 §7.2)
+        0.8, "adafactor: decay of the second moment, as 1 - step ** -this", above=0, only_with=_ADAFACTOR
+    )
+    weight_decay: float = setting(  # T5X adafactor.py; recipes set AdamW's usual 0.01
+        0.0, "how much weights shrink at each step; 0: not at all", least=0, only_with=_ADAMW
+    )
+    beta1: float = setting(
+        0.9, "adamw: decay of the first moment", least=0, below=1, only_with=_ADAMW, names="adam_beta1"
+    )
+    beta2: float = setting(
+        0.999, "adamw: decay of the second moment", least=0, below=1, only_with=_ADAMW, names="adam_beta2"
+    )
+    epsilon: float = setting(  # PyTorch
+        1e-8, "adamw: added to the divisor, so that it is never 0", above=0, only_with=_ADAMW, names="adam_epsilon"
+    )
+    clip_norm: float = setting(  # none in T5X: Adafactor clips each update instead
+        0.0,
+        "clip the gradients' norm over all weights to this; 0: never",
+        least=0,
+        names="max_grad_norm grad_clip gradient_clip_val",
+    )
+
+    # Loss and arithmetic
+    dropout: float = (
+        setting(  # Raffel 2020 §3.1.2; v1.1 was pre-trained without and fine-tunes with it (its model card)
+            0.1, "the share of activations that is dropped while training", least=0, below=1, names="dropout_rate"
+        )
+    )
+    label_smoothing: float = setting(  # T5X base.gin
+        0.0,
+        "the share of probability that targets give to all other tokens",
+        least=0,
+        below=1,
+        names="label_smoothing_factor",
+    )
+    z_loss: float = setting(  # T5X base.gin
+        1e-4, "weight of the z-loss, which keeps the softmax's normalizer near 1", least=0
+    )
+    dtype: str = setting(  # norms, softmax, logits, loss stay float32
+        "auto",
+        "of matrix products: auto (float32 on a CPU), bfloat16 or float32",
+        choices=("auto", "bfloat16", "float32"),
+        names={
+            "fp16": "float16 overflows in T5, bfloat16 does not",
+            "bf16": "",
+            "fp32": "",
+            "mixed_precision": "",
+            "precision": "",
+        },
+        values={
+            **dict.fromkeys(("bf16", "bf16-mixed", "fp16", "float16", "half", "16-mixed"), "bfloat16"),
+            **dict.fromkeys(("fp32", "float", "32"), "float32"),
+        },
+    )
+    shard: str = setting("1", "devices that one copy of the model is split over; auto: as many as it needs", free=True)
+    remat: bool = setting(
+        False,
+        "compute activations again in the backward pass: less memory, a third more work",
+        names="gradient_checkpointing",
+    )
+
+    # Evaluation, best checkpoint, early stopping
+    eval_split: str = setting("validation", "the split that is evaluated", free=True, of_scores=True)
+    eval_every: int = setting(
+        0,
+        "steps between two evaluations; 0: once an epoch",
+        least=0,
+        names={
+            **dict.fromkeys(("eval_steps", "eval_period"), "it counts steps"),
+            **dict.fromkeys(("evaluation_strategy", "eval_strategy"), "it counts steps, and 0 is once an epoch"),
+        },
+        free=True,
+    )
+    eval_batch: int = setting(
+        0,
+        "rows of an evaluation batch; 0: as batch",
+        least=0,
+        names=dict.fromkeys(("per_device_eval_batch_size", "eval_batch_size"), "it counts the rows over all devices"),
+        free=True,
+        of_evaluation=True,
+    )
+    eval_rows: int = setting(
+        0,
+        "how many records of the split are evaluated, from its first; 0: all",
+        least=0,
+        names="max_eval_samples",
+        free=True,
+        of_evaluation=True,
+        of_scores=True,
+    )
+    metric: str = setting(
+        "auto",
+        "picks the best checkpoint; auto: accuracy of classes, f1 of tags, micro_f1 of labels, else loss",
+        choices=("auto", *NUMBERS),
+        names="metric_for_best_model",
+        free=True,
+        of_evaluation=True,
+        of_scores=True,
+    )
+    patience: int = setting(
+        0,
+        "evaluations without a better metric until the run stops; 0: never",
+        least=0,
+        names="early_stopping_patience",
+        free=True,
+        of_evaluation=True,
+    )
+    generate: bool = setting(
+        False,
+        "generate answers at each evaluation, for the task's own metrics",
+        names="predict_with_generate",
+        free=True,
+        of_evaluation=True,
+        of_scores=True,
+    )
+    beams: int = setting(
+        1,
+        "when generating; 1 is greedy",
+        least=1,
+        only_with=("generate", (True,)),
+        names="num_beams generation_num_beams",
+        free=True,
+        of_scores=True,
+    )
+
+    # Checkpoints, loop, log
+    save_every: int = setting(
+        0,
+        "steps between two checkpoints; 0: with each evaluation",
+        least=0,
+        names={
+            **dict.fromkeys(("save_steps", "save_period"), "it counts steps"),
+            "save_strategy": "it counts steps, and 0 is with each evaluation",
+        },
+        free=True,
+    )
+    keep: int = setting(  # wangcongcong123/ttt: keep_ck_num 3
+        3,
+        "how many of the last checkpoints stay, besides the best one",
+        least=1,
+        names="save_total_limit keep_ck_num",
+        free=True,
+    )
+    push: str = setting(
+        "",
+        "OWNER/NAME on the Hub: each checkpoint is pushed there, with its logs, as one commit",
+        names="hub_model_id push_to_hub",
+        free=True,
+    )
+    log_every: int = setting(
+        10,
+        "steps between two lines of metrics.jsonl",
+        least=1,
+        names={"logging_steps": "it counts steps"},
+        free=True,
+    )
+    tensorboard: bool = setting(True, "write curves for TensorBoard too", names="report_to", free=True)
+
+
+FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
+
+
+def _those(mark: str) -> tuple[str, ...]:
+    """Return the settings whose fields have this mark."""
+    return tuple(name for name, field in FIELDS.items() if field.metadata[mark])
+
+
+FREE = frozenset(_those("free"))
+OF_EVALUATION, OF_SCORES = _those("of_evaluation"), _those("of_scores")
+# A name of another trainer → ours.
+OTHER_NAMES = {theirs: name for name, field in FIELDS.items() for theirs in field.metadata["names"]}
+_LENGTH = {"steps", "epochs"}
+_PRECISION = {"fp16": ("bfloat16", "float32"), "bf16": ("bfloat16", "float32"), "fp32": ("float32", "bfloat16")}
+
+
+def recipes() -> dict[str, str]:
+    """Return the first comment line of every built-in recipe, by its name."""
+    texts = _built_in()
+    return {name: texts[name].splitlines()[0].lstrip("# ") for name in sorted(texts)}
+
+
+def _built_in() -> dict[str, str]:
+    """Return the text of every built-in recipe, by its name."""
+    files = importlib.resources.files("t5prep.training.settings").joinpath("recipes").iterdir()
+    return {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in files}
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """Return the values of a built-in recipe, or of a TOML file. Raises UsageError."""
+    if name.endswith(".toml"):
+        try:
+            text = Path(name).read_text(encoding="utf-8-sig")  # with or without a byte order mark
+        except OSError as error:
+            raise UsageError(f"The recipe {name} cannot be read ({error.strerror}).") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"The recipe {name} is not text in UTF-8 ({error.reason}). Save it as UTF-8.") from error
+    elif name in recipes():
+        text = _built_in()[name]
+    else:
+        raise UsageError(
+            f'No recipe is named "{name}".{did_you_mean(name, recipes())} There are {", ".join(recipes())}; '
+            "a file of your own ends in .toml."
+        )
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"The recipe {name} is not TOML: {error}.") from error
+
+
+def read_settings(settings: typing.Iterable[str]) -> dict[str, str]:
+    """Return `["batch=32"]` as `{"batch": "32"}`. Raises UsageError if there is no `=`."""
+    pairs = [setting.partition("=") for setting in settings]
+    for key, equals, _ in pairs:
+        if not equals:
+            raise UsageError(f'--set {key} has no value. Write --set {key}=VALUE, for example "--set batch=32".')
+    return {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
+
+
+def build(*sources: Mapping[str, Any]) -> TrainConfig:
+    """Return a configuration from values, later ones over earlier ones; text is read as the field's type.
+
+    If a later value makes an earlier one useless (for example another optimizer), the earlier one is dropped.
+
+    >>> build({"batch": 64}, {"batch": "32", "data": "a,b"}).batch
+    32
+    >>> build({"epochs": 4}, {"steps": 100}).epochs
+    0.0
+
+    Raises UsageError for an unknown key (with the closest one), a value of another type, or one that cannot work or
+    would do nothing.
+    """
+    known = typing.get_type_hints(TrainConfig)
+    values: dict[str, Any] = {}
+    for source in sources:
+        if len(other := _LENGTH - source.keys()) == 1:  # `steps` and `epochs` exclude each other: the later one counts
+            values.pop(other.pop(), None)
+        read: dict[str, Any] = {}
+        for key, value in source.items():
+            if key not in known:
+                raise UsageError(
+                    _name_here(key, value)
+                    or f'There is no setting "{key}".{did_you_mean(key, known)} They are listed by: t5prep train --settings'
+                )
+            read[key] = _read(key, value, known[key])
+        values = _without_ineffective(values, read) | read
+    config = TrainConfig(**values)
+    _check(config)
+    _check_effect(config)
+    return config
+
+
+def _read(key: str, value: Any, kind: Any) -> Any:
+    """Return `value`, which comes from TOML, JSON or the command line, as `kind`."""
+    try:
+        if isinstance(kind, types.GenericAlias):  # tuple[str, ...] or tuple[float, ...]
+            parts = [part for part in value.split(",") if part] if isinstance(value, str) else value
+            values = tuple(kind.__args__[0](part) for part in parts)
+            if not all(math.isfinite(part) for part in values if isinstance(part, float)):
+                raise ValueError(value)
+            return values
+        if kind is bool and isinstance(value, str):
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
+        if kind is int and not isinstance(value, int):
+            if float(value) != int(float(value)):
+                raise ValueError(value)
+            return int(float(value))
+        if isinstance(value, bool) != (kind is bool):
+            raise ValueError(value)
+        if kind is float and not math.isfinite(float(value)):
+            raise ValueError(value)
+        return kind(value)
+    except (ValueError, KeyError, TypeError, OverflowError):
+        wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "a list")
+        raise UsageError(f"{key} is {value!r}, and should be {wanted}.") from None
+
+
+def _check(config: TrainConfig) -> None:
+    """Raise UsageError for a value that cannot work."""
+    for key, field in FIELDS.items():
+        value, rules = getattr(config, key), field.metadata
+        if rules["choices"] and value not in rules["choices"]:
+            ours = _value_here(key, value)
+            meant = f" It is {ours} here: --set {key}={ours}" if ours else did_you_mean(value, rules["choices"])
+            raise UsageError(f'{key} is "{value}".{meant} It can be {", ".join(rules["choices"])}.')
+        if bounds := _outside(value, rules):
+            raise UsageError(f"{key} is {value}, and {bounds}{rules['why']}.")
+    if config.shard != "auto" and not (config.shard.isdecimal() and int(config.shard) > 0):
+        raise UsageError(f'shard is "{config.shard}". It can be auto, or a number of devices: --set shard=4')
+    if config.end_rate > config.learning_rate:
+        raise UsageError(f"end_rate is {config.end_rate}, above the learning_rate of {config.learning_rate}.")
+    if config.batch % config.accumulate:
+        raise UsageError(f"A batch of {config.batch} cannot be accumulated in {config.accumulate} equal parts.")
+    parse_buckets(config.buckets)
+    if config.rates and len(config.rates) != len(config.data):
+        raise UsageError(f"There are {len(config.rates)} rates for {len(config.data)} datasets; give one for each.")
+    if config.rates and min(config.rates) <= 0:
+        raise UsageError(f"rates are {', '.join(map(str, config.rates))}, and must each be above 0.")
+    if config.steps and config.epochs:
+        raise UsageError("Both steps and epochs are set; set the other to 0.")
+
+
+def _outside(value: Any, rules: Mapping[str, Any]) -> str:
+    """Return what a number outside its bounds must be, as the end of a sentence; "" for one inside.
+
+    >>> _outside(-1, FIELDS["steps"].metadata), _outside(1, FIELDS["dropout"].metadata), _outside(0, FIELDS["batch"].metadata)
+    ('cannot be negative', 'must be at least 0 and below 1', 'must be at least 1')
+    """
+    least, most, above, below = (rules[name] for name in ("least", "most", "above", "below"))
+    if (
+        (least is None or value >= least)
+        and (most is None or value <= most)
+        and (above is None or value > above)
+        and (below is None or value < below)
+    ):
+        return ""
+    if least == 0 and value < 0 and below is None:
+        return "cannot be negative"
+    said = (("at least", least), ("above", above), ("at most", most), ("below", below))
+    return f"must be {' and '.join(f'{word} {bound:,}' for word, bound in said if bound is not None)}"
+
+
+def _without_ineffective(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` without those that `changed` makes ineffective: AdamW's settings, when a recipe for AdamW is run
+    with Adafactor.
+    """
+    kept = {}
+    for key, value in values.items():
+        by, counts = FIELDS[key].metadata["only_with"] or ("", ())
+        if by not in changed or changed[by] in counts:
+            kept[key] = value
+    return kept
+
+
+def _check_effect(config: TrainConfig) -> None:
+    """Raise UsageError for a value that differs from the default and has no effect with the other settings."""
+    chosen = given(config)
+    for key in chosen:
+        by, counts = FIELDS[key].metadata["only_with"] or ("", ())
+        if by and getattr(config, by) not in counts:
+            value = str(getattr(config, by)).lower()
+            others = " or ".join(str(one).lower() for one in counts)
+            raise UsageError(
+                f"{key} is {getattr(config, key)}, and does nothing with {by}={value}. Leave it out, or --set {by}={others}."
+            )
+    if "lora_alpha" in chosen and not config.lora:
+        raise UsageError(f"lora_alpha is {config.lora_alpha}, and does nothing without adapters: --set lora=8")
+    for key in ("rates", "temperature", "cap"):
+        if key in chosen and len(config.data) == 1:
+            value = ", ".join(map(str, config.rates)) if key == "rates" else getattr(config, key)
+            raise UsageError(f"{key} is {value}, and does nothing with a single dataset. Leave it out.")
+        if key in chosen and key != "rates" and config.rates:
+            raise UsageError(f"{key} is {getattr(config, key)}, and does nothing with rates=…. Leave one of them out.")
+
+
+def given(config: TrainConfig) -> list[str]:
+    """Return the settings that differ from their defaults."""
+    return [name for name, field in FIELDS.items() if getattr(config, name) != field.default]
+
+
+def _name_here(key: str, value: Any) -> str:
+    """Return a sentence that says how we call the setting `key` of other trainers; "" if it is not known.
+
+    >>> _name_here("lr", "1e-4")
+    'There is no setting "lr": it is learning_rate here. Write --set learning_rate=1e-4'
+    """
+    key = key.lower()
+    if key not in OTHER_NAMES:
+        return ""
+    ours = OTHER_NAMES[key]
+    note = FIELDS[ours].metadata["names"][key]
+    said = f'There is no setting "{key}": it is {ours} here' + (f" ({note})" if note else "")
+    text = str(value).strip()
+    on = text.lower() in ("true", "1", "yes", "on")
+    if key in _PRECISION:
+        moved = _PRECISION[key][0 if on else 1]
+    elif ours in ("remat", "generate"):
+        moved = "true" if on else "false"
+    elif key.endswith("strategy"):
+        moved = "0" if text in ("epoch", "steps") else "N"
+    else:
+        moved = _value_here(ours, text) or text
+    return f"{said}. Write --set {ours}={moved}"
+
+
+def _value_here(key: str, value: str) -> str:
+    """Return our word for another trainer's value of a setting, such as "linear" for the schedule "warmuplinear"; or "".
+
+    >>> _value_here("schedule", "warmuplinear"), _value_here("schedule", "linear")
+    ('linear', '')
+    """
+    return str(FIELDS[key].metadata["values"].get(value.lower(), ""))
+
+
+def parse_buckets(texts: Sequence[str]) -> list[Lengths]:
+    """Return the lengths of buckets as they are typed, the shortest first. Raises UsageError.
+
+    >>> parse_buckets(["512x64", "128x16"])
+    [(128, 16), (512, 64)]
+    """
+    for text in texts:
+        if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", text):
+            raise UsageError(f'buckets has "{text}". Write INPUTxTARGET tokens for each: --set buckets=128x16,512x64')
+    return sorted({(int(inputs), int(targets)) for inputs, _, targets in (text.partition("x") for text in texts)})
+
+
+def dumps(config: TrainConfig) -> str:
+    """Return the configuration as JSON, for the run's directory and its checkpoints."""
+    return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
+
+
+def differing(ours: TrainConfig, theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the fields that differ and change the losses, as field → (stored, now).
+
+    A field that the other configuration does not have was added since; it had its default then.
+    """
+    now = json.loads(dumps(ours))
+    before = json.loads(dumps(TrainConfig())) | dict(theirs)
+    free = FREE | _LENGTH  # `checks.other_length` compares the length
+    return {key: (before[key], value) for key, value in now.items() if key not in free and before[key] != value}

@@ -1,0 +1,129 @@
+"""Say in one sentence which setting would make a training fit whose step needs more memory than a device has.
+
+The arithmetic is what `t5prep plan` finds by compiling: weights and slots do not depend on the batch, and activations grow
+with the rows that are computed at once and with their length. With remat about a quarter of them stays.
+"""
+
+import contextlib
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+
+import jax
+
+from t5prep.errors import T5prepError
+from t5prep.io import byte_sizes
+from t5prep.training.runtime.layout import Layout
+from t5prep.training.runtime.state import Variables
+from t5prep.training.settings.config import TrainConfig
+
+EXHAUSTED = "RESOURCE_EXHAUSTED"
+REMAT_KEEPS = 0.25  # share of the activations that remat keeps (T5-base, 512 tokens, by the TPU compiler)
+
+_SIZE = r"\(?([\d.]+)\s?([KMGT]?)(?:i?B| ?bytes)?\b"
+_NEEDED = tuple(
+    re.compile(before + _SIZE)
+    for before in (r"temporaries ", r"[Uu]sed ", r"needs ", r"requires ", r"allocat(?:e|ing) ", r"allocation of ")
+)
+_AVAILABLE = tuple(re.compile(before + _SIZE) for before in (r"available HBM ", r" of ", r"limit of "))
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """The memory that a device holds: bytes of `weights` and `slots`, its `capacity` (0: unknown), and the `rows` of its replica."""
+
+    weights: int
+    slots: int
+    capacity: int
+    rows: int
+    devices: int  # of the run
+    shard: int
+
+    @classmethod
+    def by(cls, layout: Layout, variables: Variables, *, batch: int) -> "Held":
+        """Return what each device of a layout holds, by the specs of the variables; all is float32."""
+        weight_bytes, slot_bytes = (
+            4 * sum(math.prod(spec.shape) for spec in jax.tree.leaves(specs))
+            for specs in (variables.weights, variables.slots)
+        )
+        try:
+            capacity = int((layout.devices[0].memory_stats() or {}).get("bytes_limit", 0))
+        except Exception:  # a described device, or one of a runtime that does not count
+            capacity = 0
+        rows = batch // layout.replicas
+        return cls(
+            weight_bytes // layout.shard, slot_bytes // layout.shard, capacity, rows, len(layout.devices), layout.shard
+        )
+
+
+def sentence(reason: str, config: TrainConfig, held: Held) -> str:
+    """Return what is wrong and what would help. `reason`: the runtime's own words, from which sizes are read."""
+    needed, capacity = _first(_NEEDED, reason), held.capacity or _first(_AVAILABLE, reason)
+    state = held.weights + held.slots
+    text = "The step does not fit into the memory of a device"
+    if needed > capacity > 0:
+        text += f": it needs {_gib(needed)} of {_gib(capacity)}"
+    text += f". Weights and optimizer are {_gib(state)} of it"
+    if state >= capacity > 0:
+        text += ", too much alone"
+    ways = _ways(config, held, activations=max(needed - state, 0) if needed > capacity else None, capacity=capacity)
+    how = "It needs larger devices, more of them (with --set shard=auto), or a smaller model."
+    if ways:
+        how = f"What should fit: {', or '.join(ways)}."
+    return f"{text}. {how} See which before you pay: t5prep plan ({reason[:160]})"
+
+
+@contextlib.contextmanager
+def explained(config: TrainConfig, held: Held) -> Iterator[None]:
+    """Raise T5prepError with `sentence` if the devices run out of memory inside the block."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        reason = " ".join(str(error).split("\n")[0].split())
+        if EXHAUSTED not in reason:
+            raise
+        raise T5prepError(sentence(reason, config, held)) from error
+
+
+def _ways(config: TrainConfig, held: Held, *, activations: int | None, capacity: int) -> list[str]:
+    """Return the changes that would help, the cheapest first.
+
+    `activations`: their bytes, None if they are unknown; `capacity`: that of a device, 0 if it is unknown.
+    """
+    state = held.weights + held.slots
+    room = capacity - state if capacity else math.inf
+
+    def fits(share: float, more: int = 0) -> bool:
+        return room > 0 and (activations is None or activations * share + more <= room)
+
+    ways = []
+    parts = config.accumulate
+    while held.rows % (parts * 2) == 0:
+        parts *= 2
+        if fits(config.accumulate / parts, more=held.weights):  # the sum of the parts' gradients
+            ways.append(f"--set accumulate={parts}")
+            break
+    if not config.remat and fits(REMAT_KEEPS):
+        ways.append("--set remat=true (a third more work)")
+    if shorter := next((part for part in (2, 4, 8) if fits(1 / part)), 0):
+        ways.append(f"data prepared with an --input-length of 1/{shorter}")
+    if config.optimizer == "adamw":
+        ways.append("--set optimizer=adafactor")
+    shard = held.shard * 2
+    while shard <= held.devices and held.devices % shard == 0:
+        if room > 0 or state * held.shard / shard < 0.9 * capacity:
+            ways.append(f"--set shard={shard}")
+            break
+        shard *= 2
+    return ways
+
+
+def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> int:
+    """Return the first size that one of the patterns finds, in bytes; 0 if none does."""
+    match = next((match for pattern in patterns if (match := pattern.search(text))), None)
+    return byte_sizes.of_compiler(match[1], match[2]) if match else 0
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:.2f} GiB"

@@ -1,0 +1,262 @@
+"""Train a model, from prepared shards to a best checkpoint, in one function that reads from top to bottom."""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import operator
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.prepared import open_tokenizer
+from t5prep.errors import T5prepError, TokenizerError, UsageError
+from t5prep.io import gcs
+from t5prep.io import signals as io_signals
+from t5prep.io.progress import duration
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.training.data import device_feed, opening, steps_per_epoch
+from t5prep.training.evaluate.evaluator import Evaluation
+from t5prep.training.evaluate.validation import Validation
+from t5prep.training.log import RunLog, say
+from t5prep.training.loop import Due, Signals, Stepper, StepProfile, TrainingLoop
+from t5prep.training.model.architecture import Config, ModelConfig, training_flops
+from t5prep.training.model.lora import adapter_layouts, parameters
+from t5prep.training.model.weights import Array, draw
+from t5prep.training.run import adapters, checkpoint_tensors, run
+from t5prep.training.run import checkpoint as checkpoints
+from t5prep.training.run.checkpoint import State
+from t5prep.training.run.checkpoint_tensors import CheckpointWriter
+from t5prep.training.runtime import compiling, hosts, matrix_peak
+from t5prep.training.runtime.compiling import place_of
+from t5prep.training.runtime.devices import open_layout
+from t5prep.training.runtime.layout import Layout
+from t5prep.training.runtime.state import begin, put_weights, with_copies
+from t5prep.training.settings import checks
+from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.padding import Padding
+from t5prep.training.step import memory
+from t5prep.training.step.step import checkpoint_bytes, dtype_of, schedule_of, shape_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The result of a run. `evaluation` is of the restored best checkpoint; None without an evaluation split."""
+
+    run: str
+    steps: int
+    best: str
+    evaluation: Evaluation | None
+    stopped_early: bool
+
+
+def train(
+    config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, replicas: int = 1, profile: int = 0
+) -> Result:
+    """Train, or resume the run that is in `config.out`; same data and same settings give the same losses.
+
+    Every host of a run calls this. `tpu`, `gpus`, `replicas`: see `devices.open_layout`. `profile`: record a trace of so
+    many steps (`profiling`). Raises T5prepError, also when SIGTERM or SIGINT stopped it, after saving: the same call then
+    resumes from there.
+    """
+    gcs.check_tensorflow_reaches(config.out)
+    open_devices = functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas)
+    with hosts.together(), contextlib.ExitStack() as until_the_end:
+        return _train(config, open_devices, until_the_end, profile=profile)
+
+
+def _train(
+    config: TrainConfig, open_devices: Callable[..., Layout], until_the_end: contextlib.ExitStack, *, profile: int
+) -> Result:
+    """Train, as `train` does, on the devices that `open_devices` opens; `until_the_end` holds the run's directory."""
+    began = time.monotonic()
+    # What is opened, loaded and compiled until the first step can be made again.
+    beginning = until_the_end.enter_context(contextlib.ExitStack())
+    beginning.enter_context(io_signals.end_at_once("Stopped before the first step. The same command starts again."))
+    for key, example in (("data", "--data data/sample"), ("model", "--model google-t5/t5-base"), ("out", "--out RUN")):
+        if not getattr(config, key):
+            raise UsageError(f"A run needs {key}: {example}")
+
+    # ────────────────────────────────────────────────────────────────────────────────────────────── Devices, input ──
+    layouts = compiling.layouts(config, open_devices)
+    layout = next(layouts)
+    hosts.check_places(config.out, *config.data)
+    opened = opening.open_all(config.data, split=config.split)
+    manifests = [one.manifest for one in opened]
+    checks.check_data(config, manifests)
+    lengths = device_feed.shapes(opened, config)
+    tokenizer = open_tokenizer(manifests[0], config.tokenizer)
+    in_epoch = steps_per_epoch(opened, split=config.split, global_batch=config.batch)
+    steps = checks.steps_of(config, in_epoch=in_epoch)
+    rate = schedule_of(config, steps=steps)
+
+    # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Model ──
+    config = dataclasses.replace(config, dtype=dtype_of(config.dtype, platform=layout.platform).name)
+    shape, initial = first_weights(config, tokenizer, manifests)
+    base = adapters.digest(initial) if config.lora else ""
+    initial |= draw(adapter_layouts(shape), seed=config.seed)
+    run.check_begin(config.out)
+    until_the_end.enter_context(run.held(config.out))
+    newest = checkpoints.last(config.out)
+    processors = checkpoints.usable_processors() if layout.platform == "cpu" else 0
+    identity: dict[str, Any] = {"tokenizer": tokenizer.sha256, "base": base}
+    state = _state(config, opened, newest, identity=identity, processors=processors, in_epoch=in_epoch)
+
+    pushes = None
+    if config.push and hosts.writes():
+        # Imported here, so that a run that pushes nothing starts without it.
+        from t5prep.training.publish.pushes import CheckpointPushes
+
+        pushes = CheckpointPushes(config.out, repo=config.push)  # before a step is paid for
+    say(checkpoints.check_space(config.out, size=checkpoint_bytes(config, shape), keep=config.keep))
+
+    # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
+    place = place_of(config.out)
+    packed, masking = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
+    every = itertools.chain([layout], layouts)
+    step, layout = compiling.compile_step(shape, config, every, lengths, packed=packed, padding=masking, place=place)
+    peak_per_step = _peak_per_step(config, shape, layout, lengths, place=place)
+    if newest:  # what is trained comes from the checkpoint alone; beside adapters, the rest from the model
+        specs = step.variables
+        untrained = {name: array for name, array in initial.items() if name not in specs.slots}
+        placed = put_weights(untrained, specs.weights)
+        variables = checkpoint_tensors.restore(newest[0], specs._replace(weights=specs.weights | placed))
+        variables = with_copies(variables, specs)
+        del placed
+    else:
+        variables = begin(initial, step.variables)
+    del initial
+    run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, manifests=manifests, goes_on=bool(newest))
+
+    # ──────────────────────────────────────────────────────────────────────────────────────────────── What is said ──
+    evaluations = Validation(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, place=place)
+    due = Due.by(config, steps=steps, in_epoch=in_epoch, evaluates=bool(evaluations))
+    shares = device_feed.rates_of(opened, config)
+    of_record = [one.split.tokens_of_record for one in opened]  # mean tokens of a record
+    tokens = config.batch * sum(map(operator.mul, of_record, shares))
+    if padding := device_feed.cost_of_padding(opened, shares):
+        say(padding)
+    log = RunLog(
+        config.out,
+        step=state.step,
+        steps=steps,
+        tokens_per_step=tokens,
+        peak_per_step=peak_per_step,
+        tensorboard=config.tensorboard,
+        device=layout.device_words,
+        evaluated=f"{config.eval_split}_" if not state.metrics else "",
+    )
+    say(
+        f"{parameters(shape)}; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
+        f"{layout.words}, {config.dtype}."
+    )
+
+    # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
+    held = memory.Held.by(layout, step.variables, batch=config.batch)
+    writing = CheckpointWriter(config.out, keep=config.keep, in_use=pushes.waiting if pushes else tuple)
+    beginning.close()
+    pushing = pushes or contextlib.nullcontext()
+    with Signals() as signals, pushing, writing as writer, memory.explained(config, held):
+        batches = device_feed.device_batches(opened, config, layout=layout, start_step=state.step)
+        stepper = Stepper(step.run, variables, batches, rate=rate, wanted=due.log, number=state.step)
+        del variables  # only the stepper may hold them: a step reuses their memory
+        traced = StepProfile(config.out, steps=profile, first=state.step)
+        loop = TrainingLoop(state, due, stepper, evaluations, writer, log, traced, signals, pushes)
+        loop.run()
+    now = stepper.number
+    if not loop.complete:
+        raise T5prepError(f"Stopped by {signals.received} at step {now:,}, saved. The same command goes on from there.")
+
+    # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Finish ──
+    log.flush()
+    if pushes and (last := checkpoints.last(config.out)):
+        pushes.finish(last[1].step)
+        checkpoints.prune(config.out, keep=config.keep)
+    best, _ = checkpoints.best(config.out)
+    weights = checkpoint_tensors.restore_weights(best, stepper.variables) if evaluations else {}
+    say(
+        f"{now:,} steps{' (no better metric for a while)' if loop.stopped_early else ''} "
+        f"in {duration(time.monotonic() - began)}."
+    )
+    return Result(config.out, now, best, evaluations.of_best(weights), loop.stopped_early)
+
+
+def _peak_per_step(
+    config: TrainConfig, shape: Config, layout: Layout, lengths: Sequence[tuple[int, int]], *, place: str
+) -> float:
+    """Return the seconds that the products of a step take on all devices at their matrix peak, which is measured and said.
+
+    0 on a CPU, in float32, with adapters, whose step computes fewer gradients, and with buckets, whose steps differ.
+    """
+    if layout.platform == "cpu" or config.dtype != "bfloat16" or config.lora or len(lengths) > 1:
+        return 0.0
+    peak = matrix_peak.measure(layout, place=place)
+    say(f"Matrix peak: {peak / 1e12:,.0f} TFLOP/s of a {layout.devices[0].device_kind} in bfloat16, measured now.")
+    ((inputs, targets),) = lengths
+    flops = config.batch * training_flops(shape, input_length=inputs, target_length=targets)
+    return flops / (len(layout.devices) * peak)
+
+
+def first_weights(
+    config: TrainConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]
+) -> tuple[Config, dict[str, Array]]:
+    """Return the model's shape and its initial weights. Raises TokenizerError if the data has another tokenizer."""
+    if config.weights == "random" and run.is_run(config.model):
+        say(
+            f"{config.model} gives its shape alone, for weights=random. To begin with its weights: --set weights=pretrained"
+        )
+    # Madlad-400 has no embeddings for sentinels, so that its data must do without.
+    marked = any(one.settings.marked or one.settings.keep_newlines or one.task.hides_spans for one in manifests)
+    shape, initial, own_tokenizer = run.start_from(
+        config,
+        ids=tokenizer.size,
+        needed=tokenizer.size if marked else tokenizer.vocab_size,
+        classes=manifests[0].class_names,
+        target=manifests[0].settings.target,
+        masked=manifests[0].hides_tokens,
+    )
+    if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
+        raise TokenizerError(
+            f"{config.data[0]} was tokenized by {tokenizer.name}, and {config.model} has another tokenizer. "
+            f"Prepare the data with it: t5prep prepare TASK --tokenizer {config.model} ..."
+        )
+    if tokenizer.is_encoders and isinstance(shape, ModelConfig):
+        raise TokenizerError(
+            f"{config.data[0]} was tokenized by {tokenizer.name}, an encoder's tokenizer, and {config.model} is a T5. "
+            f"Prepare the data with a T5's: t5prep prepare TASK --target class --tokenizer {config.model} ..."
+        )
+    return shape_of(config, shape), initial
+
+
+def _state(
+    config: TrainConfig,
+    opened: Sequence[opening.Opened],
+    newest: tuple[str, State] | None,
+    *,
+    identity: Mapping[str, Any],
+    processors: int,
+    in_epoch: int,
+) -> State:
+    """Return the state to go on from: that of the `newest` checkpoint, or step 0.
+
+    `identity`: the digests `tokenizer`, and `base` of weights under adapters. Raises UsageError if the checkpoint is of other
+    data, another tokenizer or settings that cannot be changed.
+    """
+    data = [{"uri": one.data, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
+    state = State(
+        step=0, config=dataclasses.asdict(config), metric=config.metric, data=data, processors=processors, **identity
+    )
+    if not newest:
+        return state
+    path, saved = newest
+    checkpoints.check(path, saved, config=config, data=data, **identity)
+    other_length = checks.other_length(config, saved.config, made=saved.step, in_epoch=in_epoch, where=path)
+    say(f"Going on with {config.out} at step {saved.step:,}. {other_length}".rstrip())
+    if warning := checkpoints.other_processors(saved, processors):
+        say(warning)
+    if anew := checkpoints.judged_anew(saved, config):
+        say(anew)
+        none_yet: dict[str, Any] = {"metric": config.metric, "best": None, "value": None, "stale": 0}
+        return dataclasses.replace(saved, config=state.config, data=data, metrics={}, **none_yet)
+    return dataclasses.replace(saved, config=state.config, data=data)

@@ -1,0 +1,357 @@
+"""`t5prep plan`: the searches on a chip made of arithmetic, the length planner, and the real step through the real compiler."""
+
+import dataclasses
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import toy_dataset
+from click.testing import CliRunner
+
+from t5prep.cli import main
+from t5prep.errors import UsageError
+from t5prep.planning import compiled as compiled_module
+from t5prep.planning import lengths, planner, report, search
+from t5prep.planning.chips import CHIPS, GIB, parse
+from t5prep.planning.compiled import Compiled
+from t5prep.planning.lengths import Shape
+from t5prep.planning.models import MODELS, shape_of
+from t5prep.planning.question import Answer, Question, ask, check
+from t5prep.training.model.architecture import Config, training_flops
+from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.settings import config as configs
+from t5prep.training.settings.config import TrainConfig
+
+TINY = {"model_type": "t5", "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4, "vocab_size": 512}
+
+
+def a_question(**settings) -> Question:
+    config = dataclasses.replace(TrainConfig(), **{"batch": 8, **settings})
+    return Question(MODELS["t5-base"], config, parse("v5e"), 512, 64)
+
+
+def arithmetic(state: float, row: float, *, remat: float = 0.25):
+    """A compiler that needs `state` GiB and `row` GiB for each row of 512 tokens in memory at once."""
+    asked = []
+
+    def ask(question: Question) -> Answer:
+        asked.append(question)
+        rows = question.rows / question.settings.accumulate
+        each = row * (remat if question.settings.remat else 1) * question.input_length / 512
+        needed = int((state + rows * each) * GIB)
+        fits = needed <= question.tpu.chip.hbm_bytes
+        return Answer(question, Compiled(fits, needed, estimated_cycles=1000))
+
+    return ask, asked
+
+
+@pytest.mark.parametrize(("state", "row"), [(1, 1), (0.1, 0.01), (8, 1.3), (15.7, 0.01), (3, 12), (0, 4)])
+@pytest.mark.parametrize("start", [1, 8, 512])
+def test_the_largest_batch_is_found_in_a_few_compilations(state, row, start):
+    ask, asked = arithmetic(state, row)
+    found = search.largest_batch(a_question(batch=start), asking=ask)
+    most = int((CHIPS["v5e"].hbm_bytes / GIB - state) / row)
+    assert found is not None
+    assert found.fits
+    assert most * 15 / 16 - 1 <= found.question.rows <= most
+    assert len(asked) <= 6
+
+
+def test_accumulated_batches_stay_whole_and_nothing_may_fit():
+    ask, _ = arithmetic(1, 1)
+    found = search.largest_batch(a_question(accumulate=4), asking=ask)
+    assert found.question.rows % 4 == 0
+    ask, _ = arithmetic(20, 1)
+    assert search.largest_batch(a_question(), asking=ask) is None
+
+
+def words(question, ask):
+    return [advice.words for advice in search.advise(question, asking=ask)]
+
+
+def test_advice_comes_in_the_order_of_its_cost_and_only_where_it_fits():
+    assert words(a_question(), arithmetic(1, 4)[0]) == [
+        "--set accumulate=4",
+        "--set remat=true (activations are computed again)",
+        "--input-length 128 --target-length 16",
+        "--tpu v5p-2",  # 33 GiB are too much for a v6e
+    ]
+    # Not even one row: recomputing makes it fit, together with accumulation.
+    assert words(a_question(), arithmetic(8, 12)[0])[0] == "--set remat=true --set accumulate=4"
+    # Weights alone are too large: only another chip helps.
+    assert words(a_question(), arithmetic(20, 0.1)[0]) == ["--tpu v6e-1"]
+    assert words(a_question(), arithmetic(200, 0.1)[0]) == []
+
+
+def test_a_state_that_does_not_fit_is_answered_by_another_optimizer_and_nothing_smaller_is_tried():
+    asked = []
+
+    def ask(question: Question) -> Answer:
+        asked.append(question)
+        slots = 12 if question.settings.optimizer == "adamw" else 0
+        needed = (6 + slots + (8 if not question.settings.remat else 1)) * GIB
+        fits = needed <= question.tpu.chip.hbm_bytes
+        state = Compiled(fits, needed, estimated_cycles=1000)
+        return Answer(question, dataclasses.replace(state, weight_bytes=6 * GIB, slot_bytes=slots * GIB))
+
+    question = a_question(optimizer="adamw")
+    assert words(question, ask) == ["--set optimizer=adafactor", "--tpu v6e-1"]
+    assert {(one.settings.accumulate, one.input_length) for one in asked} == {(1, 512)}
+    on_v2 = dataclasses.replace(question, tpu=parse("v2"))
+    assert words(on_v2, ask)[0] == "--set optimizer=adafactor --set remat=true"
+    asked.clear()
+    assert search.largest_batch(on_v2, asking=ask) is None
+    assert len(asked) == 1
+
+
+def test_a_batch_that_devices_cannot_share_is_refused():
+    question = dataclasses.replace(a_question(batch=12), tpu=parse("v3-8"))
+    with pytest.raises(UsageError, match="try --batch 8"):
+        check(question)
+    check(question.with_(batch=16))
+
+
+@pytest.mark.parametrize("changed", [{"batch": 10**20}, {"lengths": (10**20, 8)}, {"lengths": (8, 2**31)}])
+def test_a_number_that_no_program_takes_is_refused(changed):
+    with pytest.raises(UsageError, match=r"no program takes more than 2,147,483,647"):
+        check(a_question().with_(**changed))
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    # Published parameter counts: Raffel et al. 2020 (table 14), Xue et al. 2021 and 2022.
+    [
+        ("t5-small", 60.5), ("t5-base", 222.9), ("t5-large", 737.7), ("t5-3b", 2851.6), ("google/t5-v1_1-base", 247.6),
+        ("google/flan-t5-large", 783.2), ("google/mt5-small", 300.2), ("google/mt5-base", 582.4), ("google/byt5-small", 299.6),
+        ("google/byt5-base", 581.7),
+    ],
+)  # fmt: skip
+def test_published_shapes_have_the_published_number_of_weights(name, millions):
+    layouts = weight_layouts(shape_of(name)).values()
+    assert sum(int(np.prod(layout.shape)) for layout in layouts) / 1e6 == pytest.approx(millions, rel=2e-3)
+
+
+def test_an_unknown_model_names_the_closest(tmp_path):
+    with pytest.raises(UsageError, match='Did you mean "t5-large"'):
+        shape_of("t5-larg")
+    assert shape_of("tiny").d_model == 64
+    assert (shape_of("tiny").model_type, shape_of("tiny", classes=True).model_type) == ("t5", "bert")  # as `train`
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError):
+        shape_of(str(tmp_path))
+
+
+def cost(inputs: int, targets: int) -> float:
+    return training_flops(MODELS["t5-base"], input_length=inputs, target_length=targets)
+
+
+def random_joint(seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    buckets = {
+        (16 * int(rng.integers(1, 33)), 4 * int(rng.integers(1, 17))): int(rng.integers(1, 500)) for _ in range(60)
+    }
+    return np.array([(*bucket, count) for bucket, count in buckets.items()])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_layout_holds_every_example_it_says(seed):
+    joint = random_joint(seed)
+    rows = joint[:, 2].sum()
+    for choice in lengths.choices(joint, prepared=(512, 64), cost=cost):
+        assert 0 <= choice.padding < 1
+        if choice.name == "packed":
+            assert 0 < choice.shapes[0].rows < rows
+            positions = choice.shapes[0].rows * choice.shapes[0].input_length
+            assert positions >= (joint[:, 0] * joint[:, 2]).sum() * 0.97  # the sample's error
+            continue
+        assert sum(shape.rows for shape in choice.shapes) == rows
+        longest = choice.shapes[-1]
+        kept = joint[
+            (joint[:, 0] <= longest.input_length) & (joint[:, 1] <= max(s.target_length for s in choice.shapes))
+        ]
+        assert kept[:, 2].sum() >= rows * (1 - choice.cut) - 1e-6
+        assert choice.cut <= 0.02
+
+
+def test_two_shapes_part_where_an_epoch_is_cheapest():
+    joint = random_joint(7)
+    two = next(
+        choice for choice in lengths.choices(joint, prepared=(512, 64), cost=cost) if choice.name == "two shapes"
+    )
+    price = sum(shape.rows * cost(shape.input_length, shape.target_length) for shape in two.shapes)
+    for border in sorted(set(joint[:, 0].tolist()))[:-1]:
+        short, long = joint[joint[:, 0] <= border], joint[joint[:, 0] > border]
+        other = sum(
+            part[:, 2].sum() * cost(-(-part[:, 0].max() // 8) * 8, min(-(-part[:, 1].max() // 8) * 8, 64))
+            for part in (short, long)
+        )
+        assert price <= other + 1
+
+
+def test_an_epoch_is_whole_steps_on_all_chips():
+    question = dataclasses.replace(a_question(batch=64), tpu=parse("v3-8"))
+    answer = Answer(question, Compiled(True, GIB, flops=10**12, estimated_cycles=940_000_000))
+    one = report.epoch(answer, rows=6401, price=2.0)
+    assert (one.steps, one.rows) == (101, 6401)
+    assert one.hours == pytest.approx(101 / 3600)
+    assert one.price == pytest.approx(101 / 3600 * 4 * 2.0)
+    assert report.epoch_seconds(lengths.Choice("x", (Shape(512, 64, 6401),), 0.1), [answer]) == pytest.approx(101)
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(main, ["plan", *arguments])
+
+
+real = pytest.mark.extra("libtpu")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--model", "t5-base", "--tpu", "v9-8"], '"v9-8" is not a TPU'),
+        (["--model", "t5-bose"], 'Did you mean "t5-base"'),
+        ([], "Which model"),
+        (["--model", "t5-base", "--lengths"], "--data"),
+        (["--model", "t5-base", "--batch", "8", "--batch", "16"], "--sweep"),
+        pytest.param(["--model", "t5-base", "--batch", "12", "--quick"], "try --batch 8", marks=real),
+        (["--model", "t5-base", "--set", "remot=1"], 'Did you mean "remat"'),
+        (["--data", "nowhere", "--model", "t5-base"], "nowhere does not exist"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_sentence(arguments, sentence):
+    result = invoke(*arguments)
+    assert result.exit_code == 1
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch) -> str:
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps(TINY))
+    return str(tmp_path / "model")
+
+
+@real
+def test_the_real_step_is_planned(tiny):
+    arguments = ["--model", tiny, "--tpu", "v5e", "--batch", "4", "--input-length", "32", "--target-length", "8"]
+    result = invoke(*arguments, "--quick", "--json")
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert said["fits"] is True
+    assert 0 < said["weight_bytes"] + said["optimizer_bytes"] < said["hbm_bytes"] < said["hbm_capacity_bytes"]
+    assert said["flops"] > 4 * training_flops(shape_of(tiny), input_length=32, target_length=8) * 0.9
+    assert said["estimated_step_seconds"] == pytest.approx(said["estimated_cycles"] / CHIPS["v5e"].clock_hz)
+    assert 0 < said["estimated_share_of_peak"] < 1
+    again = invoke(*arguments, "--quick")  # from the cache: as text
+    assert "fits" in again.stdout
+    assert "not a measurement" in again.stdout
+
+
+def test_adapters_are_planned_with_what_they_save():
+    """By hand: 144 matrices of 768 x 768 in attention and 48 of 768 x 3,072, each with two of rank 8."""
+    adapters = 8 * (144 * (768 + 768) + 48 * (768 + 3072))
+    settings = {"lora": 8, "optimizer": "adamw"}
+    question = planner.questions(model="t5-base", tpus=["v5e"], batches=[4], settings=[settings])[0]
+    line = report.lora_line(question)
+    assert f"{adapters:,} parameters in adapters of 222,903,552" in line
+    assert "a checkpoint is 38.9 MB instead of 2.7 GB; all weights would have 1.8 GB of optimizer state" in line
+    assert f"{12 * adapters / 1e6:.1f} MB" == "38.9 MB"
+
+
+def train(*arguments: str):
+    return CliRunner().invoke(main, ["train", "--out", "nowhere", *arguments])
+
+
+def test_a_dry_run_needs_the_type_of_a_tpu(monkeypatch):
+    monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
+    result = train("--tpu", "--dry-run", "--data", "x", "--model", "t5-base")
+    assert result.exit_code == 1
+    assert "Name its type: --tpu v5e-8 --dry-run" in result.stderr
+
+
+@real
+@pytest.mark.slow
+def test_a_dry_run_asks_what_training_would_and_training_remembers_it(tiny, tmp_path, monkeypatch):
+    toy_dataset.write(tmp_path / "data", {"train": [8]}, length=16)
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-1")
+    arguments = ["--tpu", "--data", str(tmp_path / "data"), "--model", tiny, "--set", "batch=4"]
+    small = dataclasses.replace(CHIPS["v5e"], hbm_bytes=1000)
+    monkeypatch.setitem(CHIPS, "v5e", small)
+    monkeypatch.setattr(compiled_module, "_run", lambda *_, **__: {})
+    monkeypatch.setattr(compiled_module, "_read", lambda *_, **__: Compiled(fits=False, hbm_bytes=12 * GIB))
+    monkeypatch.setattr(search, "largest_batch", lambda question, **_: None)
+    monkeypatch.setattr(search, "advise", lambda question, **_: iter(()))
+    result = train("--dry-run", *arguments)
+    assert result.exit_code == 0, result.output
+    assert "DOES NOT FIT" in result.stdout
+    result = train(*arguments)  # there is no TPU here, so it ends; but first it warns
+    assert result.exit_code == 1
+    assert "a device needs 12.00 GiB" in result.stderr
+
+
+def _float32_bytes(shape: Config) -> int:
+    return 4 * sum(math.prod(layout.shape) for layout in weight_layouts(shape).values())
+
+
+@real
+@pytest.mark.slow
+def test_replicas_and_every_option_compile(tiny):
+    """On chips of two devices each; test_the_executable_is_kept_for_a_run compiles for chips of one."""
+    question = planner.questions(
+        model=tiny, tpus=["v3-8"], batches=[16], lengths=(32, 8), packed=True,
+        settings=[{"optimizer": "adamw", "clip_norm": 1.0, "accumulate": 2, "remat": True}],
+    )[0]  # fmt: skip
+    answer = planner.ask(question)
+    assert answer.fits
+    weights = _float32_bytes(question.shape)
+    assert answer.compiled.slot_bytes == 2 * weights
+    assert weights < answer.compiled.weight_bytes < 1.5 * weights  # matrices have bfloat16 copies, too
+
+
+def _toy_of(recipe: str) -> tuple[Config, TrainConfig]:
+    """Return a narrow model of the recipe's kind, and the recipe's settings."""
+    said = configs.read_recipe(recipe)
+    like = [name for name in sorted(MODELS, key=len) if name in said["model"]] or ["t5-v1_1-small"]
+    published = MODELS["bert-base-uncased" if recipe == "tiny_bert" else like[-1]]
+    toy = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4}
+    own = {name: value for name, value in toy.items() if hasattr(published, name)}
+    return dataclasses.replace(published, vocab_size=512, **own), configs.build(said)
+
+
+def _computed(recipe: str) -> set[str]:
+    """Return what a recipe's step computes besides what every step does."""
+    shape, settings = _toy_of(recipe)
+    kind = [type(shape).__name__, *(str(getattr(shape, name, "")) for name in ("gated", "tie_word_embeddings"))]
+    numbers = ("weight_decay", "clip_norm", "dropout", "label_smoothing", "z_loss", "remat", "lora")
+    on = {name for name in numbers if getattr(settings, name)} | {settings.optimizer, settings.dtype, " ".join(kind)}
+    if settings.optimizer == "adafactor":
+        on.add(f"parameter_scale {settings.parameter_scale}")
+    return on | ({"accumulate"} if settings.accumulate > 1 else set())
+
+
+def _recipes_that_compute_most() -> list[str]:
+    """Return the recipes without those whose step computes nothing that the step of another one does not."""
+    computed = {name: _computed(name) for name in configs.recipes()}
+    kept: list[str] = []
+    for name in sorted(computed, key=lambda name: (-len(computed[name]), name)):
+        if not any(computed[name] <= computed[other] for other in kept):
+            kept.append(name)
+    return kept
+
+
+@real
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("recipe", "tpu"),
+    list(zip(_recipes_that_compute_most(), itertools.cycle(["v5e", "v4", "v3", "v6e"]), strict=False)),
+)
+def test_every_kind_of_recipe_compiles_as_a_toy(recipe, tpu, tmp_path, monkeypatch):
+    """Each on one chip: what a chip cannot do depends on few of their settings."""
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path))
+    shape, settings = _toy_of(recipe)
+    settings = dataclasses.replace(settings, batch=2)
+    assert ask(Question(shape, settings, parse(tpu), 32, 1 if "bert" in recipe else 8)).fits

@@ -1,0 +1,249 @@
+"""A template gives what the task's own function gives of odd rows: with every option, in every format, whoever reads them."""
+
+import csv
+import io
+import itertools
+import json
+import random
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from fuzzed_texts import fuzzed
+
+from t5prep.dataset.settings import Settings
+from t5prep.preparation import evaluation_sets
+from t5prep.preparation.block_tokenizer import BlockExamples, BlockTokenizer
+from t5prep.reading import blocks, columns, formats
+from t5prep.reading.blocks import Block
+from t5prep.sources import RawFile
+from t5prep.tasks import example_table, registry
+from t5prep.tokens import loading
+from t5prep.tokens.tokenizer import Tokenizer
+from tests.encoders import bert, roberta
+
+WORDS = loading.load("sample:")
+LEAKS = evaluation_sets.collect({"set": ["a b c d e f g", "the quick brown fox"]}, words=3)
+ODD = [
+    "",
+    " ",
+    "\u3000",
+    "\u200b",
+    "\x85",
+    "é",
+    "漢",
+    "<b>x</b>",
+    "< no tag",
+    "\x1c",
+    "a\u00a0",
+    "</s>",
+    "<extra_id_0>",
+    "\t a\u3000",
+    "\u2028\u205f \n",
+    "\u1680“a”\u2003",
+    "\n漢字 ",
+    "x " * 900,
+]
+TASKS = {
+    "so_quality": {},
+    "text2text": {"inputs_column": "Body", "targets_column": "Title"},
+    "text2text, a template": {"inputs": "q: {Title} c: {Body}", "targets": "{Y}!", "id_column": "Id"},
+    "text2text, protected": {
+        "inputs": "q: {Title} c: {Body}",
+        "targets_column": "Y",
+        "protect": ("Title",),
+        "id_column": "Id",
+    },
+    "sst2": {},
+    "span_corruption": {"text_column": "Body", "id_column": "Id"},
+}
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    chooser = random.Random(count)
+    texts = [text.replace("\0", "") for text in fuzzed(chooser, 2 * count)]
+    made = []
+    for i in range(count):
+        title, body = texts[2 * i], texts[2 * i + 1] * chooser.choice((1, 1, 1, 30))
+        label = chooser.choice(("HQ", "HQ", "LQ_EDIT", "LQ_CLOSE", "hq", ""))
+        one = {"Id": str(i), "Title": title, "Body": body, "Y": label, "sentence": body, "label": str(i % 3)}
+        if chooser.random() < 0.3:
+            one[chooser.choice(list(one))] = chooser.choice(ODD)
+        made.append(one)
+    return made
+
+
+def written(folder: Path, kind: str, made: list[dict[str, str]]) -> RawFile:
+    path = folder / f"rows.{kind}"
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pa.Table.from_pylist(made), path, row_group_size=150)
+    elif kind == "jsonl":
+        odd = [{**made[0], "Body": None}, {**made[1], "Y": 3}, {"Id": "x"}, {**made[2], "Title": ["a", "b"]}]
+        lines = [json.dumps(one, ensure_ascii=False) for one in made]
+        lines[5:5] = ["", "no json", *map(json.dumps, odd)]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    else:
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, made[0], quoting=csv.QUOTE_ALL if kind == "csv" else csv.QUOTE_MINIMAL)
+        writer.writeheader()
+        writer.writerows(made)
+        path = folder / "rows.csv"
+        path.write_text(text.getvalue(), encoding="utf-8", newline="")
+    return RawFile(path.name, str(path), path.stat().st_size)
+
+
+def table_of(settings: Settings, block: Block, words: Tokenizer = WORDS, *, one_by_one: bool) -> pa.Table:
+    """The table of a block; where it is made one by one, Python reads the rows too."""
+    tokenize = BlockTokenizer(settings, registry.get(settings.task).choose(settings.options), words, leaks=LEAKS)
+    assert tokenize._examples._template is not None
+    if not one_by_one:
+        return tokenize(block).table
+    tokenize._examples._template = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "_by_arrow", lambda block, names: None)
+        return tokenize(block).table
+
+
+CLASSES = {
+    "so_quality": {},
+    "text2text": {"inputs_column": "Body", "targets_column": "Y", "label_map": "HQ=good,LQ_EDIT=bad"},
+    "sst2": {},
+}
+
+
+@pytest.fixture(scope="module")
+def encoders_words(tmp_path_factory) -> dict[str, Tokenizer]:
+    """The tokenizers that classes are prepared with: a T5's, BERT's and RoBERTa's."""
+    folder = tmp_path_factory.mktemp("tokenizers")
+    made = {kind: loading.load(str(make(folder / kind))) for kind, make in (("bert", bert), ("roberta", roberta))}
+    return {"t5": WORDS, **made}
+
+
+KINDS, MODELS, LENGTHS = ("csv", "jsonl", "parquet"), ("t5", "bert", "roberta"), (64, 5, 4)
+
+
+# Each pair of two of these four meets once.
+@pytest.mark.parametrize(
+    ("kind", "task", "model", "length"),
+    [
+        (KINDS[i], task, MODELS[(i + j) % 3], LENGTHS[(i + 2 * j) % 3])
+        for i, (j, task) in itertools.product(range(3), enumerate(CLASSES))
+    ],
+)
+def test_columns_of_classes_are_what_rows_are(
+    tmp_path: Path, encoders_words: dict[str, Tokenizer], task: str, kind: str, model: str, length: int
+) -> None:
+    made = rows(150)
+    if task == "sst2":
+        made = [{"sentence": f" {one['Body']} "[i % 2 :], "label": str(i % 3 - 1)} for i, one in enumerate(made)]
+    policy = ("head_tail", "head", "tail")[length % 3]
+    settings = Settings(
+        task, CLASSES[task], input_length=length, target_length=1, truncation=policy, target="class", splits=None
+    )
+    compare(settings, written(tmp_path, kind, made), words=encoders_words[model])
+
+
+def compare(settings: Settings, file: RawFile, *, words: Tokenizer = WORDS) -> None:
+    """The tables of a file's blocks, in both ways."""
+    cut = list(blocks.scan(file, formats.detect(file.name), block_bytes=20_000))
+    for block in [*cut, cut[0].head(7)]:
+        found, expected = (table_of(settings, block, words, one_by_one=slow) for slow in (False, True))
+        assert found.schema == expected.schema
+        assert found.to_pylist() == expected.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "policy"),
+    [
+        (kind, task, ("head_tail", "head")[(i + j) % 2])
+        for (i, kind), (j, task) in itertools.product(enumerate(("csv", "minimal", *KINDS[1:])), enumerate(TASKS))
+    ],
+)
+def test_columns_are_what_rows_are(tmp_path: Path, task: str, kind: str, policy: str) -> None:
+    settings = Settings(
+        task.partition(",")[0],
+        TASKS[task],
+        input_length=64,
+        target_length=14 if task == "span_corruption" else 4,
+        splits=None,
+        truncation=policy,
+    )
+    compare(settings, written(tmp_path, kind, rows(300)))
+
+
+OPTIONS: dict[str, dict] = {
+    "filters": {"filter": ("words:least=2", "addresses", "tokens:least=4,most=60")},
+    "exact": {"dedup": "exact"},
+    "near": {"dedup": "near", "near_words": 2},
+    "groups": {"group_column": "Y"},
+    "newlines": {"keep_newlines": True},
+    "leaks": {"decontaminate": ("set",), "decontaminate_words": 3},
+    "all": {
+        "filter": ("words:least=2",),
+        "dedup": "near",
+        "group_column": "Y",
+        "keep_newlines": True,
+        "truncation": "tail",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "option", "kind"),
+    [
+        (task, option, KINDS[(i + j) % 3])
+        for (i, task), (j, option) in itertools.product(
+            enumerate(name for name in TASKS if name not in ("sst2", "span_corruption")), enumerate(OPTIONS)
+        )
+    ],
+)
+def test_every_option_goes_the_same_way(tmp_path: Path, task: str, option: str, kind: str) -> None:
+    settings = Settings(
+        task.partition(",")[0], TASKS[task], input_length=24, target_length=4, splits=None, **OPTIONS[option]
+    )
+    made = rows(200)
+    for number, one in enumerate(made):
+        one["Title"] = one["Title"].replace(" ", "\n") if number % 3 else f"me@example.org {one['Title']}"
+    compare(settings, written(tmp_path, kind, made))
+
+
+def test_numbers_are_the_texts_that_python_makes_of_them(tmp_path: Path) -> None:
+    """In JSON and in Parquet, as ids, labels, groups and inside of a template."""
+    made = [
+        {"Id": i, "Title": f"title {i}", "Body": i / 8 if i % 5 else None, "Y": i % 3, "grp": -i // 10}
+        for i in range(200)
+    ]
+    options = {"inputs": "q: {Title} n: {Body}", "targets": "{Y}!", "id_column": "Id"}
+    labels = {"inputs_column": "Title", "targets_column": "Y", "label_map": "0=no,1=yes", "id_column": "Id"}
+    for given in (options, labels):
+        settings = Settings("text2text", given, 24, 4, splits=None, group_column="grp")
+        path = tmp_path / "rows.jsonl"
+        path.write_text("".join(json.dumps(one) + "\n" for one in made))
+        compare(settings, RawFile(path.name, str(path), path.stat().st_size))
+        compare(settings, written(tmp_path, "parquet", made))
+
+
+def test_all_white_space_of_python_is_known() -> None:
+    assert "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1)))) == example_table.SPACES
+
+
+def test_most_rows_are_made_by_the_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the tests above would compare rows with rows."""
+    one_by_one: list[int] = []
+    plain = BlockExamples._by_task
+    monkeypatch.setattr(
+        BlockExamples, "_by_task", lambda self, rest, block: one_by_one.append(len(rest)) or plain(self, rest, block)
+    )
+    settings = Settings("text2text", TASKS["text2text"], input_length=64, target_length=4, splits=None)
+    made = [{"Id": str(i), "Title": f"title {i}", "Body": f"body {i}"} for i in range(500)]
+    made[7]["Title"] = " "
+    for one in made[20:60]:  # in any script, with white space around it
+        one["Body"] = "\n漢字 \u3000"
+    for kind in ("csv", "jsonl", "parquet"):
+        file = written(tmp_path, kind, [*made, *made[-3:]] if kind == "jsonl" else made)
+        one_by_one.clear()
+        block = next(iter(blocks.scan(file, formats.detect(file.name))))
+        assert table_of(settings, block, one_by_one=False).num_rows > 140
+        assert sum(one_by_one) < 12

@@ -1,0 +1,140 @@
+"""`--overwrite`: another dataset is replaced when the new one is whole, and nothing of anyone else's is touched."""
+
+import errno
+import fcntl
+from pathlib import Path
+
+import pytest
+from preparing import bytes_of, prepared, questions, write_csv
+
+from pipelines import stages
+from t5prep.errors import OutputError, UsageError
+from t5prep.preparation import output_folder
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_csv(tmp_path / "questions.csv", questions(30))
+
+
+def _prepare(source: Path, out: Path, **choices: object) -> None:
+    prepared(source, out, tokenizer="sample:", **{"input_length": 64, **choices})
+
+
+def test_another_dataset_is_replaced_and_kept_beside(source: Path, tmp_path: Path, capsys) -> None:
+    out, fresh = tmp_path / "data", tmp_path / "fresh"
+    _prepare(source, out)
+    old = bytes_of(out)
+    _prepare(source, out, seed=1, overwrite=True)
+    _prepare(source, fresh, seed=1)
+    assert bytes_of(out) == bytes_of(fresh)
+    assert bytes_of(tmp_path / "data.replaced") == old
+    assert "data.replaced" in capsys.readouterr().err
+    _prepare(source, out, seed=2, overwrite=True)  # and once more
+    assert bytes_of(tmp_path / "data.replaced") == old
+    assert bytes_of(tmp_path / "data.replaced-2") == bytes_of(fresh)
+
+
+def test_a_file_system_without_locks_is_no_other_run(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    _prepare(source, tmp_path / "data")
+    assert (tmp_path / "data" / "manifest.json").exists()
+
+
+def test_without_the_option_it_is_named(source: Path, tmp_path: Path) -> None:
+    _prepare(source, tmp_path / "data")
+    with pytest.raises(OutputError, match=r"holds another dataset .* or replace it: --overwrite"):
+        _prepare(source, tmp_path / "data", seed=1)
+
+
+def test_the_same_dataset_and_an_empty_place_need_no_folder_beside(source: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        _prepare(source, tmp_path / "data", overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "questions.csv"]
+
+
+def test_a_run_that_fails_leaves_the_old_dataset(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "data"
+    _prepare(source, out)
+    old = bytes_of(out)
+    with monkeypatch.context() as patch:
+
+        def killed(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(stages, "run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _prepare(source, out, seed=1, overwrite=True)
+    assert bytes_of(out) == old
+    _prepare(source, out, seed=1, overwrite=True)
+    assert bytes_of(tmp_path / "data.replaced") == old
+    assert not (tmp_path / "data.t5prep-new").exists()
+
+
+@pytest.mark.parametrize("moves", [0, 1])
+def test_a_kill_at_a_renaming_loses_neither(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    out, made = tmp_path / "data", 0
+    _prepare(source, out)
+    old = bytes_of(out)
+    move = output_folder._move
+
+    def killed(there: Path, to: Path) -> None:
+        nonlocal made
+        if made == moves:
+            raise KeyboardInterrupt
+        made += 1
+        move(there, to)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(output_folder, "_move", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _prepare(source, out, seed=1, overwrite=True)
+    assert bytes_of(out if moves == 0 else tmp_path / "data.replaced") == old
+    _prepare(source, out, seed=1, overwrite=True)
+    _prepare(source, tmp_path / "fresh", seed=1)
+    assert bytes_of(out) == bytes_of(tmp_path / "fresh")
+    assert bytes_of(tmp_path / "data.replaced") == old
+    assert not (tmp_path / "data.t5prep-new").exists()
+
+
+def test_a_file_of_someone_else_stops_it(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "data"
+    _prepare(source, out)
+    (out / "notes.txt").write_text("mine")
+    old = bytes_of(out)
+    with pytest.raises(OutputError, match=r"also holds notes\.txt"):
+        _prepare(source, out, seed=1, overwrite=True)
+    assert bytes_of(out) == old
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "manifest.json").write_text('{"name": "an app"}')
+    with pytest.raises(OutputError, match="manifest that cannot be read"):
+        _prepare(source, tmp_path / "other", overwrite=True)
+    assert (tmp_path / "other" / "manifest.json").read_text() == '{"name": "an app"}'
+
+
+def test_a_bucket_cannot_be_renamed() -> None:
+    with (
+        pytest.raises(UsageError, match="in a bucket"),
+        output_folder.claimed("gs://bucket/data", same=None, overwrite=True),  # type: ignore[arg-type]
+    ):
+        pass
+
+
+def test_the_root_of_the_disk_and_a_link_to_itself_are_sentences(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"/ is the root of the disk\. Choose a folder in it: --out /data"):
+        _prepare(source, Path("/"))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(OutputError, match="is a link that leads back to itself"):
+        _prepare(source, tmp_path / "loop")
+
+
+def test_lengths_that_no_memory_holds_are_refused(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--input-length 100000000: it is at most 1,048,576\."):
+        _prepare(source, tmp_path / "out", input_length=100_000_000)

@@ -1,0 +1,439 @@
+"""Rows become framed records, in every layout: the bytes, and what is counted."""
+
+import io
+import itertools
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from framing import FEATURES, framed, pack
+from hypothesis import given
+from hypothesis import strategies as st
+from inverses import restore, unpack
+from preparing import prepared, write_csv
+from spills import Row, columns_of, rows_of
+
+from t5prep._native import frame_records
+from t5prep.dataset import tfrecord
+from t5prep.dataset.settings import Settings
+from t5prep.errors import UsageError
+from t5prep.preparation import memory_budget, record_counts, records, shards, task_settings
+from t5prep.preparation.block_tokenizer import BlockTokenizer
+from t5prep.preparation.records import Frame, PackedRows, PlainRows
+from t5prep.preparation.sort_blocks import BlockSorter, BlockTotals
+from t5prep.reading import blocks, formats
+from t5prep.sources import RawFile
+from t5prep.tasks import registry
+from t5prep.tokens import loading, span_corruption
+
+COLUMNS = {"inputs_column": "text", "targets_column": "answer", "id_column": "id"}
+
+
+@st.composite
+def rows(draw):
+    side = st.lists(st.integers(1, 40_000), min_size=1, max_size=12)
+    one = st.builds(Row, st.just(0), st.text(min_size=1, max_size=150), side, side)
+    return draw(st.lists(one, max_size=12))
+
+
+ODD = [
+    Row(0, "", [1], [1]),
+    Row(0, "x" * 70_000, [127, 128, 16_383, 16_384, (1 << 21) - 1], [40_000] * 12),
+    Row(0, "e", [], []),
+    Row(0, "half a pair: \ud83d", [1 << 21, 3, (1 << 31) - 1], [3, 4]),
+]
+
+
+def features_of(row, frame, answers):
+    """What a record of one row holds, by the definition of its features."""
+    sides = [list(row.inputs), list(row.labels)]
+    missing = [max(0, length - len(side)) for side, length in zip(sides, frame.lengths, strict=True)]
+    features = {"id": [row.id.encode("utf-8", "surrogatepass")]}
+    for side, name, mask in ((0, "input_ids", "attention_mask"), (1, "labels", "decoder_attention_mask")):
+        features[name] = sides[side] + [frame.pads[side]] * missing[side]
+        if frame.masks[side]:
+            features[mask] = [1] * len(sides[side]) + [0] * missing[side]
+    if frame.separator >= 0:
+        first = sides[0].index(frame.separator) + 1 if frame.separator in sides[0] else len(sides[0])
+        features["token_type_ids"] = [0] * first + [1] * (len(sides[0]) - first) + [0] * missing[0]
+    if answers:
+        features["references"] = answers
+    return features
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame(),
+        Frame((16, 12), (3, -100)),
+        Frame((16, 12), (3, -100), (True, True)),
+        Frame((16, 12), (300, -100), (True, False), separator=3),
+    ],
+)
+@given(some=rows(), answers=st.lists(st.lists(st.binary(max_size=200), max_size=3), max_size=3))
+def test_records_hold_the_features_of_their_rows(frame, some, answers):
+    """Byte for byte as the writer in Python does, whose bytes are TensorFlow's own (test_tfrecord)."""
+    some = some + ODD
+    answers = [*answers, *[[]] * len(some)][: len(some)]
+    columns = columns_of(some, references=answers, width=4)
+    made = frame(columns)
+    assert made.apart() == [framed(features_of(row, frame, own)) for row, own in zip(some, answers, strict=True)]
+    assert made.sizes.tolist() == frame.sizes(columns).tolist()
+    assert b"".join(made.apart()) == made.data
+
+
+@given(some=rows())
+def test_two_bytes_a_token_make_the_same_records(some):
+    frame = Frame((16, 12), (3, -100))
+    assert frame(columns_of(some, width=2)).data == frame(columns_of(some, width=4)).data
+
+
+@given(some=rows())
+def test_packed_records_hold_the_rows_packed(some):
+    frame = Frame((16, 12), (3, -100), packed=True)
+    (built,) = PackedRows(frame, marked=False)([rows_of(some)]) if some else [None]
+    if built is None:
+        return
+    pairs = [(np.array(row.inputs, np.int32), np.array(row.labels, np.int32)) for row in some]
+    packed = pack(pairs, room=(16, 12), pad_id=3, label_pad=-100)
+    names = [[] for _ in packed["input_ids"]]
+    for row, place in zip(some, packed["example_rows"], strict=True):
+        names[place].append(row.id.encode("utf-8", "surrogatepass"))
+    whole = [
+        framed({"id": own, **{name: packed[name][place].tolist() for name in FEATURES}})
+        for place, own in enumerate(names)
+    ]
+    assert built.records.apart() == whole
+    assert built.counts.records == len(whole)
+
+
+def good():
+    side, starts = np.arange(1, 5, dtype=np.int32).tobytes(), np.array([0, 4]).tobytes()
+    texts = np.array([0, 2]).tobytes()
+    return [b"id", texts, side, starts, side, starts, b"", np.array([0, 0]).tobytes()]
+
+
+SHAPE = 4, (0, 0), (0, -100), (False, False), -1, False
+ONE = np.array([0, 1]).tobytes()
+
+
+@pytest.mark.parametrize("place", [1, 3, 5, 7])
+@pytest.mark.parametrize("starts", [[0, 5], [-1, 2], [2, 0], [0, 1, 2], [0, 1 << 62], [], [0]])
+def test_starts_that_lie_are_refused(place, starts):
+    columns = good()
+    frame_records(tuple(columns), ONE, *SHAPE)
+    columns[place] = np.array(starts, np.int64).tobytes()
+    with pytest.raises(ValueError, match="offsets"):
+        frame_records(tuple(columns), ONE, *SHAPE)
+
+
+@pytest.mark.parametrize("starts", [[0, 2], [-1, 0], [1, 0], [0, 0], [1 << 62, (1 << 62) + 1]])
+@pytest.mark.parametrize("packed", [False, True])
+def test_records_of_rows_that_are_not_there_are_refused(starts, packed):
+    shape = 4, (8, 8), (0, -100), (False, False), -1, packed
+    frame_records(tuple(good()), ONE, *shape)
+    if packed and starts == [0, 0]:
+        return  # an empty record
+    with pytest.raises(ValueError, match="offsets"):
+        frame_records(tuple(good()), np.array(starts).tobytes(), *shape)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (4, (3, 8), (0, -100), (False, False), -1, False),  # longer than a record
+        (4, (0, 0), (0, -100), (True, False), -1, False),  # a mask of no length
+        (4, (-1, 8), (0, -100), (False, False), -1, False),
+        (4, (1 << 40, 8), (0, -100), (False, False), -1, False),
+        (3, (8, 8), (0, -100), (False, False), -1, False),
+        (4, (0, 8), (0, -100), (False, False), -1, True),
+    ],
+)
+def test_shapes_that_cannot_be_are_refused(shape):
+    with pytest.raises(ValueError, match="offsets"):
+        frame_records(tuple(good()), ONE, *shape)
+
+
+def test_only_bytes_that_nobody_changes_are_taken():
+    columns = good()
+    columns[3] = np.array([0, 4])
+    with pytest.raises(TypeError):
+        frame_records(tuple(columns), ONE, *SHAPE)
+
+
+@pytest.mark.parametrize("references", [b"\x01", b"\x02\0\0\0a", b"\xff\xff\xff\xff", b"\x01\0\0\0ab"])
+def test_references_whose_sizes_lie_are_refused(references):
+    columns = [*good()[:6], references, np.array([0, len(references)]).tobytes()]
+    with pytest.raises(ValueError, match="offsets"):
+        frame_records(tuple(columns), ONE, *SHAPE)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return loading.load("sample:")
+
+
+def settings(name, *, options=None, **choices):
+    this = registry.get(name).task
+    lengths = {"input_length": this.input_length, "target_length": this.target_length}
+    return Settings(task=name, options=options or {}, **{**lengths, "splits": {"train": 1.0}, **choices})
+
+
+def written_shards(path, out, choices, tokenizer, *, block_bytes=1 << 20, count=2, backwards=False):
+    """The parsed records of each shard, and what was written."""
+    out.mkdir(exist_ok=True)
+    file = RawFile(path.name, str(path), path.stat().st_size)
+    task = registry.get(choices.task).choose(choices.options)
+    tokenize = BlockTokenizer(choices, task, tokenizer)
+    sort = BlockSorter(choices, task.task, tokenizer, files=[path.name], own_splits={})
+    found = list(blocks.scan(file, formats.detect(path.name), block_bytes=block_bytes))
+    done = [sort(tokenize(block).table, block) for block in (reversed(found) if backwards else found)]
+    layout = records.layout_of(choices, task, tokenizer)
+    frame = records.frame_of_rows(choices, task.task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
+    totals, spills = BlockTotals(), [block.spill for block in done]
+    for block in done:
+        totals.merge(block.totals)
+    specs = shards.plan_shards(totals.records, totals.record_bytes, shards=count, drawn=True)
+    written = [shards.write(spec, spills, files=[path.name], out=out, layout=layout, frame=frame) for spec in specs]
+    read = []
+    for item in written:
+        with open(out / item.shard.name, "rb") as opened:
+            read.append([tfrecord.parse(record) for record in tfrecord.read(opened)])
+    return read, written
+
+
+def questions(path, count=300):
+    words = ["rain", "cloud", "error", "module", "river", "loop"]
+    with open(path, "w", encoding="utf-8") as file:
+        for i in range(count):
+            text = " ".join(words[(i * k + k) % 6] for k in range(1, 3 + i % 40))
+            file.write(json.dumps({"id": f"q{i}", "text": text, "answer": words[i % 6]}) + "\n")
+    return path
+
+
+def test_packed_rows_of_one_range():
+    some = [Row(0, "r0", [5, 6, 1], [9, 1]), Row(0, "r1", [7, 7, 7, 1], [8, 1]), Row(0, "r2", [4, 3, 1], [2, 1])]
+    (built,) = PackedRows(Frame((6, 4), packed=True), marked=False)([rows_of(some)])
+    parsed = [tfrecord.parse(record) for record in tfrecord.read(io.BytesIO(built.records.data))]
+    assert [row["id"] for row in parsed] == [[b"r0", b"r2"], [b"r1"]]
+    assert [row["input_ids"] for row in parsed] == [[5, 6, 1, 4, 3, 1], [7, 7, 7, 1, 0, 0]]
+    assert [row["input_segment_ids"] for row in parsed] == [[1, 1, 1, 2, 2, 2], [1, 1, 1, 1, 0, 0]]
+    assert [row["labels"] for row in parsed] == [[9, 1, 2, 1], [8, 1, -100, -100]]
+    assert (built.counts.records, built.counts.examples, built.counts.inputs) == (2, 3, 10)
+
+
+@pytest.mark.parametrize("layout", [PlainRows, PackedRows])
+def test_the_parts_in_which_records_are_framed_change_nothing(layout, monkeypatch):
+    some = [Row(0, f"r{i}", [5 + i % 9] * (1 + i % 7), [9 + i % 2, 1]) for i in range(50)]
+    arrange = layout(Frame((16, 12), packed=layout is PackedRows), marked=False)
+    (whole,) = arrange([rows_of(some)])
+    monkeypatch.setattr(records, "RECORDS_A_PART", 3)
+    parts = list(arrange([rows_of(some)]))
+    assert len(parts) > 3
+    assert b"".join(part.records.data for part in parts) == whole.records.data
+    assert sum((part.counts for part in parts), record_counts.Counts()) == whole.counts
+
+
+def test_the_labels_of_each_range_are_counted():
+    ranges = [
+        rows_of([Row(0, "a", [5, 1], [9, 1])]),
+        rows_of([Row(0, "b", [7, 1], [8, 1]), Row(0, "c", [3, 1], [8, 1])]),
+    ]
+    built = list(PlainRows(Frame(), marked=False)(ranges))
+    assert [part.counts.records for part in built] == [1, 2]
+    assert built[1].counts.labels == {(8, 1): (0, 2)}
+
+
+def tokens(record, name, pad):
+    return [token for token in record[name] if token != pad]
+
+
+def test_packed_rows_hold_the_same_examples_as_padded_ones(tmp_path, tokenizer):
+    path = questions(tmp_path / "rows.jsonl")
+    lengths = {"input_length": 96, "target_length": 24}
+    plain, _ = written_shards(path, tmp_path / "plain", settings("text2text", options=COLUMNS, **lengths), tokenizer)
+    choices = settings("text2text", options=COLUMNS, layout="packed", **lengths)
+    packed, written = written_shards(path, tmp_path / "packed", choices, tokenizer)
+    for plain_shard, packed_shard, item in zip(plain, packed, written, strict=True):
+        expected = {
+            record["id"][0]: (tokens(record, "input_ids", 0), tokens(record, "labels", -100)) for record in plain_shard
+        }
+        found = {}
+        for record in packed_shard:
+            (row,) = unpack({name: np.array(record[name]) for name in FEATURES})
+            assert len(row) == len(record["id"])
+            assert len(record["input_ids"]) == len(record["input_positions"]) == 96
+            assert len(record["labels"]) == len(record["label_positions"]) == 24
+            for id, (inputs, labels) in zip(record["id"], row, strict=True):
+                found[id] = inputs.tolist(), labels.tolist()
+        assert found == expected
+        assert len(packed_shard) < len(plain_shard)
+        counts = item.totals.splits["train"].counts
+        assert (counts.records, counts.examples) == (len(packed_shard), len(plain_shard))
+        assert counts.inputs == sum(len(inputs) for inputs, _ in expected.values())
+        assert sum(counts.joint.values()) == len(packed_shard)
+
+
+@pytest.mark.parametrize("name", ["text2text", "span_corruption", "ul2"])
+def test_the_same_bytes_whatever_the_blocks(name, tmp_path, tokenizer):
+    path = questions(tmp_path / "rows.jsonl")
+    choices = (
+        settings(name, options=COLUMNS, layout="packed", input_length=96, target_length=24)
+        if name == "text2text"
+        else settings(name, input_length=64)
+    )
+    _, one = written_shards(path, tmp_path / "one", choices, tokenizer)
+    _, other = written_shards(path, tmp_path / "other", choices, tokenizer, block_bytes=4096, backwards=True)
+    assert [item.shard for item in one] == [item.shard for item in other]
+    reseeded = settings(name, options=choices.options, layout=choices.layout, input_length=64, seed=1)
+    _, third = written_shards(path, tmp_path / "third", reseeded, tokenizer)
+    assert [item.shard.sha256 for item in one] != [item.shard.sha256 for item in third]
+
+
+def rebuilt(records, tokenizer):
+    """The documents of a shard, from its rows in order: hidden spans put back, rows joined, cut at each EOS."""
+    sentinel = tokenizer.sentinel(0)
+    rows = [
+        restore(np.array(record["input_ids"]), np.array(record["labels"]), first_sentinel=sentinel)
+        for record in records
+    ]
+    flat = np.concatenate(rows).tolist()
+    documents = [list(part) for end, part in itertools.groupby(flat, key=lambda token: token == 1) if not end]
+    assert flat[-1] == 1
+    return documents
+
+
+def check_documents(path, out, tokenizer, *, texts, **choices):
+    chosen = settings("span_corruption", **choices)
+    raw, targets = span_corruption.lengths(chosen.input_length)
+    read, written = written_shards(path, out, chosen, tokenizer)
+    found = Counter(tuple(document) for shard in read for document in rebuilt(shard, tokenizer))
+    assert found == Counter(tuple(tokenizer.encode(text)) for text in texts)
+    names = [record["id"][0] for shard in read for record in shard]
+    assert len(set(names)) == len(names)
+    for shard, item in zip(read, written, strict=True):
+        full = [tokens(record, "input_ids", 0) for record in shard]
+        assert all(len(row) == chosen.input_length for row in full[:-1]), "only the last row of a shard may be shorter"
+        assert all(len(tokens(record, "labels", -100)) == targets for record in shard[:-1])
+        assert item.shard.records == len(shard)
+        assert (raw - 1) * len(shard) < sum(len(d) + 1 for d in rebuilt(shard, tokenizer)) + raw
+    assert sum(split.counts.examples for item in written for split in item.totals.splits.values()) == len(texts)
+
+
+@pytest.mark.parametrize("input_length", [16, 64, 512])
+def test_every_document_comes_back(input_length, tmp_path, tokenizer):
+    path = questions(tmp_path / "rows.jsonl")
+    texts = [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()]
+    check_documents(path, tmp_path / "out", tokenizer, texts=texts, input_length=input_length)
+
+
+@pytest.mark.extra("seeds")
+def test_every_document_of_wikitext_comes_back(tmp_path, shared_data):
+    text = (shared_data / "english" / "wikitext2_valid.txt").read_text(encoding="utf-8")
+    path = tmp_path / "wiki.txt"
+    path.write_text(text, encoding="utf-8")
+    texts = [line for line in text.split("\n") if line.strip()]
+    t5 = loading.load(str(shared_data / "t5_tokenizer" / "spiece.model"))
+    check_documents(path, tmp_path / "out", t5, texts=texts)
+
+
+@pytest.mark.parametrize(
+    ("choices", "says"),
+    [
+        ({"input_length": 1024}, "Ask for --target-length 229"),
+        ({"layout": "packed"}, "full already"),
+        ({"input_length": 4096}, "100 sentinels"),
+        ({"options": {"density": 2.0}}, "hides nothing"),
+    ],
+)
+def test_documents_that_cannot_be_arranged(choices, says):
+    wrong = settings("span_corruption", **choices)
+    with pytest.raises(UsageError, match=says):
+        task_settings.check(wrong, registry.get("span_corruption").choose(wrong.options))
+
+
+@pytest.mark.parametrize(("input_length", "target_length"), [(64, 14), (512, 114), (1024, 229)])
+def test_the_command_line_gives_targets_the_length_that_inputs_need(tmp_path, input_length, target_length):
+    from click.testing import CliRunner
+
+    from t5prep.cli import prepare
+    from t5prep.dataset import manifest
+
+    source = questions(tmp_path / "rows.jsonl")
+    choices = ["--source", str(source), "--tokenizer", "sample:", "--input-length", str(input_length), "--workers", "1"]
+    done = CliRunner().invoke(prepare.prepare_command, ["span_corruption", *choices, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    chosen = manifest.load(tmp_path / "out").settings
+    assert (chosen.input_length, chosen.target_length) == (input_length, target_length)
+
+
+def test_packing_says_which_side_is_too_short(tmp_path):
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps({"sentence": f"film {i}", "label": i % 2}) + "\n" for i in range(400)))
+    choices = {"task": "sst2", "tokenizer": "sample:", "layout": "packed"}
+    made = prepared(source, tmp_path / "short", target_length=4, **choices)
+    (warning,) = made.warnings
+    said = re.search(r"full of targets while 9\d% of their inputs is padding.*--target-length (\d+)", warning)
+    assert said
+    again = prepared(source, tmp_path / "again", target_length=int(said[1]), **choices)
+    assert again.warnings == []
+    before, after = (m.splits["train"].lengths["packed"] for m in (made, again))
+    assert before["examples"] == after["examples"]
+    assert after["padding_after"] < 0.15 < 0.8 < before["padding_after"]
+
+
+def test_a_packed_classification_is_advised_shorter_targets_not_inputs_of_thousands(tmp_path):
+    source = tmp_path / "rows.jsonl"
+    text = "the film has a long and winding plot " * 3
+    source.write_text("".join(json.dumps({"sentence": f"{text}{i}", "label": i % 2}) + "\n" for i in range(200)))
+    choices = {"task": "sst2", "tokenizer": "sample:", "layout": "packed", "input_length": 256}
+    made = prepared(source, tmp_path / "long", target_length=128, **choices)
+    (warning,) = made.warnings
+    said = re.search(r"full of inputs while 9\d% of their targets is padding.*--target-length (\d+),", warning)
+    assert said
+    assert int(said[1]) < 16
+    again = prepared(source, tmp_path / "again", target_length=int(said[1]), **choices)
+    assert again.warnings == []
+    assert again.splits["train"].records == made.splits["train"].records
+    assert again.ledger["targets"]["rows_cut"] == 0
+
+
+def test_a_text_that_does_not_fit_whole_is_rejected_where_both_sides_must_agree(tmp_path):
+    source = tmp_path / "rows.jsonl"
+    texts = ["Soarele răsare.", "Soarele răsare în țară. " * 60]
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    made = prepared(
+        source, tmp_path / "out", task="diacritics_ro", tokenizer="sample:", long="reject", splits={"train": 1.0}
+    )
+    assert (made.splits["train"].records, made.rejected) == (1, {"too long": 1})
+
+
+@pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
+def test_the_rows_that_lost_most_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    """The same ones, whatever the parts in which a shard is read."""
+    rows = [{"id": f"r{n}", "q": "word " * (20 + (n * 7) % 60), "a": "yes no " * (1 + n % 9)} for n in range(150)]
+    columns = {"inputs_column": "q", "targets_column": "a", "id_column": "id"}
+    ledgers = []
+    share = memory_budget.share
+    for parts in (1 << 20, 2000):
+        monkeypatch.setattr(
+            memory_budget, "share",
+            lambda *given, parts=parts, **how: share(*given, **how)._replace(block_bytes=parts, range_bytes=parts),
+        )  # fmt: skip
+        made = prepared(
+            write_csv(tmp_path / "rows.csv", rows), tmp_path / f"{parts}", tokenizer="sample:", task="text2text",
+            options=columns, input_length=40, target_length=8, layout=layout,
+        )  # fmt: skip
+        ledgers.append(made.ledger)
+    assert ledgers[0] == ledgers[1]
+    for side in ("inputs", "targets"):
+        said = ledgers[0][side]
+        worst = said["worst"]
+        assert len(worst) == 10 == record_counts.WORST
+        assert [one["lost"] for one in worst] == sorted((one["lost"] for one in worst), reverse=True)
+        longest = {row["id"]: len(row["q" if side == "inputs" else "a"]) for row in rows}
+        assert longest[worst[0]["id"]] == max(longest.values())
+        assert sum(one["lost"] for one in worst) <= said["tokens_lost"]

@@ -1,0 +1,79 @@
+"""Toy data and models that the tests of training share."""
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import beside
+import filelock
+import pytest
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("toys")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _lowered_once(lowered_once: None) -> None:
+    """Many of these tests train the same toy."""
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the processes of pytest share: what is in it is made by one of them, and only read."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def data(shared: Path) -> str:
+    import training  # needs TensorFlow
+
+    with filelock.FileLock(shared / "data.lock"):
+        made = shared / "classes"
+        return str(made) if (made / "manifest.json").exists() else training.classes(made)
+
+
+@pytest.fixture(scope="session")
+def shape(shared: Path) -> str:
+    import training  # needs TensorFlow
+
+    with filelock.FileLock(shared / "shape.lock"):
+        made = shared / "shape"
+        return str(made) if (made / "config.json").exists() else training.shape(made)
+
+
+@pytest.fixture(scope="session")
+def done(shared: Path, data: str, shape: str) -> Any:
+    """A run of twelve steps that nothing disturbed: a `trainer.Result`."""
+    import training  # needs TensorFlow
+
+    from t5prep.training import trainer
+
+    result = shared / "done.pickle"
+    with filelock.FileLock(shared / "done.lock"):
+        if not result.exists():
+            result.write_bytes(pickle.dumps(trainer.train(training.config(data, shape, shared / "done"))))
+    return pickle.loads(result.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What PyTorch's PROGRAM of a module of tests writes: models, and what comes of them."""
+    folder = tmp_path_factory.mktemp("published")
+    beside.pytorch(request.module.PROGRAM, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def torch_t5(shared: Path) -> Path:
+    """What tests/torch_t5.py writes: PyTorch's T5s of each family."""
+    made = shared / "torch_t5"
+    with filelock.FileLock(shared / "torch_t5.lock"):
+        if not (made / "golden_t5.json").exists():  # it is written last
+            beside.pytorch("torch_t5.py", made)
+    return made

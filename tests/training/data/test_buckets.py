@@ -1,0 +1,131 @@
+"""Length buckets: every record once an epoch, in the shortest shape that holds it, from any step on."""
+
+import collections
+import itertools
+import os
+
+import numpy as np
+import pytest
+from toy_dataset import write
+
+from t5prep.errors import T5prepError, UsageError
+from t5prep.training.data import batches, device_feed, tensorflow_rows, train_batches
+from t5prep.training.data.opening import open_all
+from t5prep.training.settings import config as configs
+
+COUNTS = [61, 70, 55]
+# Rows of the toy have 3 to 15 input tokens, and two target tokens.
+BUCKETS = [(8, 2), (16, 4)]
+
+
+@pytest.fixture(scope="module", params=["padded", "ragged", "measured"])
+def data(request, tmp_path_factory):
+    """The lengths of the last one's records stand beside its index; those of the others are read from the records."""
+    out, measured = tmp_path_factory.mktemp("toy") / "data", request.param == "measured"
+    layout = "padded" if measured else request.param
+    write(out, {"train": COUNTS, "other": [9]}, every=4, length=16, layout=layout, measured=measured)
+    return str(out)
+
+
+def read(data, steps, **options):
+    batches = train_batches(data, global_batch=6, seed=5, with_ids=True, buckets=BUCKETS, **options)
+    return list(batches.take(steps).as_numpy_iterator())
+
+
+def names(batches):
+    return [[name.decode() for name in batch["id"].tolist()] for batch in batches]
+
+
+def test_each_row_is_in_the_shortest_shape_that_holds_it(data):
+    shapes = collections.Counter()
+    for batch in read(data, 31):
+        shape = batch["input_ids"].shape[1], batch["labels"].shape[1]
+        shapes[shape] += 1
+        assert batch["attention_mask"].shape == batch["input_ids"].shape
+        used = batch["attention_mask"].sum(axis=1)
+        assert used.max() <= shape[0]
+        assert shape == (8, 2) or used.min() > 8
+        for row, name, tokens in zip(batch["input_ids"], batch["id"], used, strict=True):
+            number = int(name.split(b"/")[-1])
+            assert row.tolist() == [number % 900 + 3] * (tokens - 1) + [1] + [0] * (shape[0] - tokens)
+            assert tokens == number % 14 + 3
+        assert batch["labels"].tolist() == [
+            [row[0], 1] + [-100] * (shape[1] - 2) for row in batch["input_ids"].tolist()
+        ]
+    assert set(shapes) == set(BUCKETS)
+
+
+def test_each_record_is_seen_once_an_epoch(data):
+    """An epoch of a bucket ends inside a batch, so at the end of the split's epoch a batch of each may be ahead."""
+    counted = collections.Counter(itertools.chain(*names(read(data, 2 * sum(COUNTS) // 6))))
+    assert len(counted) == sum(COUNTS)
+    assert max(counted.values()) <= 3
+    assert sum(count != 2 for count in counted.values()) <= 2 * 6
+
+
+def test_a_run_resumed_at_any_step_goes_on_as_if_it_had_not_stopped(data):
+    whole = names(read(data, 70))
+    for step in (1, 13, 64):
+        assert names(read(data, 3, start_step=step)) == whole[step : step + 3]
+    halves = [names(read(data, 5, start_step=9, host=host, hosts=2)) for host in (0, 1)]
+    assert [a + b for a, b in zip(*halves, strict=True)] == whole[9:14]
+
+
+@pytest.mark.parametrize("records", [[300, 100], [33_674, 33_598, 77], [5], [1, 1000]])
+def test_buckets_take_turns_in_proportion(records):
+    whole = [batches.turn_of(records, step) for step in range(2000)]
+    for bucket, own in enumerate(records):
+        turns = [step for step, (one, _) in enumerate(whole) if one == bucket]
+        assert [turn for one, turn in whole if one == bucket] == list(range(len(turns)))
+        expected = np.arange(1, 2001) * own / sum(records)
+        assert np.abs(np.cumsum([one == bucket for one, _ in whole]) - expected).max() < len(records)
+
+
+@pytest.mark.parametrize("start", [0, 1, 2, 1000])
+def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch, start):
+    """The first steps are of different buckets."""
+    made = write(tmp_path, {"train": [250] * 16}, every=8, length=64, measured=True)
+    read, pread = [], os.pread
+    monkeypatch.setattr(os, "pread", lambda *where: (read.append(where[1]), pread(*where))[1])
+    monkeypatch.setattr(tensorflow_rows, "AHEAD", 1)
+    options = {"global_batch": 32, "seed": 0, "buckets": [(16, 4), (32, 4), (64, 4)]}
+    next(iter(train_batches(str(tmp_path), start_step=start, **options).as_numpy_iterator()))
+    whole = sum(shard.bytes for shard in made.splits["train"].shards)
+    beside = made.index.bytes + made.lengths.bytes
+    assert beside < sum(read) + beside <= 2 * 0.05 * whole  # one batch more is read ahead, perhaps of another bucket
+
+
+REFUSED = [
+    ({"buckets": [(8, 2)]}, {}, r"\d+ records fit into no bucket: the longest input has 16 tokens"),
+    ({"buckets": [(32, 4)]}, {}, "buckets go up to 32x4, and the rows of .* have 16x4"),
+    ({"buckets": BUCKETS}, {"every": 0}, "has no index"),
+    ({"buckets": BUCKETS}, {"layout": "packed"}, "rows are packed"),
+]
+
+
+@pytest.mark.parametrize(("options", "how", "message"), REFUSED, ids=[row[2] for row in REFUSED])
+def test_what_cannot_be_parted_is_refused(tmp_path, options, how, message):
+    write(tmp_path, {"train": [30]}, **({"every": 4, "length": 16} | how))
+    with pytest.raises(T5prepError, match=message):
+        train_batches(str(tmp_path), global_batch=2, seed=0, **options)
+
+
+def test_a_record_that_fits_nowhere_is_found_before_a_step_is_compiled(tmp_path):
+    write(tmp_path, {"train": [30]}, every=4, length=16, measured=True)
+    config = configs.build({"buckets": "8x2"})
+    with pytest.raises(UsageError, match="records fit into no bucket"):
+        device_feed.shapes(open_all([str(tmp_path)], split="train"), config)
+
+
+def test_a_mixture_has_no_buckets(tmp_path):
+    for name in "ab":
+        write(tmp_path / name, {"train": [30]}, every=4)
+    with pytest.raises(UsageError, match="a single dataset"):
+        train_batches([str(tmp_path / name) for name in "ab"], global_batch=2, seed=0, buckets=[(8, 4)])
+
+
+def test_what_is_no_pair_of_lengths_is_refused():
+    assert configs.parse_buckets(configs.build({"buckets": "512x64,128x16"}).buckets) == [(128, 16), (512, 64)]
+    for wrong in ("128", "128x", "0x5", "axb", "128x16x3"):
+        with pytest.raises(UsageError, match="Write INPUTxTARGET"):
+            configs.build({"buckets": wrong})

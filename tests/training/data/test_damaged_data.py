@@ -1,0 +1,57 @@
+"""An altered shard, and a model's numbers that no model has, are one sentence each."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from toy_dataset import write
+
+from t5prep.errors import DatasetError, UsageError
+from t5prep.training.data import eval_batches, opening, train_arrays
+from t5prep.training.model.architecture import EncoderConfig, ModelConfig, read_config
+
+
+@pytest.mark.parametrize("change", ["flip", "cut"])
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_an_altered_shard_is_a_sentence_that_names_what_finds_it(tmp_path: Path, change: str, split: str) -> None:
+    write(tmp_path / "data", {"train": [30], "validation": [30]})
+    (shard,) = (tmp_path / "data").glob(f"{split}.*")
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    shard.write_bytes(content if change == "flip" else content[: len(content) // 2])
+    data = str(tmp_path / "data")
+    # A shard of another size is refused before it is read.
+    with pytest.raises(DatasetError, match=r"t5prep verify |is [0-9,]+ bytes, the manifest says"):
+        _read(data, split)
+
+
+def _read(data: str, split: str) -> None:
+    """Read some batches of a split."""
+    if split == "train":
+        list(itertools.islice(train_arrays([data], global_batch=4, seed=0), 20))
+    else:
+        list(eval_batches(opening.open_split(data, split=split), batch=4))
+
+
+@pytest.mark.parametrize("value", [10**9, 1 << 40, -1, 0, 1.5, True])
+def test_a_width_that_no_model_has_is_a_sentence(value: float) -> None:
+    content = json.dumps({"model_type": "t5", "d_model": value}).encode()
+    with pytest.raises(UsageError, match=r"m/config\.json says that d_model is .*, which no model has"):
+        read_config(content, where="m/config.json")
+
+
+def test_an_encoder_without_heads_is_a_sentence() -> None:
+    content = json.dumps({"model_type": "bert", "num_attention_heads": 0}).encode()
+    with pytest.raises(UsageError, match=r"^m/config\.json is not the configuration of a model"):
+        read_config(content, where="m/config.json")
+
+
+@pytest.mark.parametrize("config", [ModelConfig(), EncoderConfig()])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e-6, "small"])
+def test_an_epsilon_that_is_no_number_is_named(config: ModelConfig | EncoderConfig, value: object) -> None:
+    """With NaN every answer would be nonsense, with exit code 0."""
+    said = config.to_json()
+    name = "layer_norm_epsilon" if "layer_norm_epsilon" in said else "layer_norm_eps"
+    with pytest.raises(UsageError, match=r"^m/config\.json says that layer_norm_epsilon is .*, which no model has"):
+        read_config(json.dumps({**said, name: value}).encode(), where="m/config.json")

@@ -1,0 +1,58 @@
+"""Mixtures: how often each dataset is drawn, what padding costs, and what an evaluation says of each."""
+
+import pytest
+
+from t5prep.errors import UsageError
+from t5prep.training.data import device_feed
+from t5prep.training.evaluate import validation
+from t5prep.training.settings import config as configs
+
+# Records of the tasks of GLUE, and what seqio's rate_num_examples gives for them.
+GLUE = [8_551, 392_702, 3_668, 104_743, 363_849, 2_490, 67_349, 5_749, 635]
+
+
+def test_rates_are_those_of_seqio():
+    def seqio(count, temperature, maximum):
+        return min(count, maximum) ** (1 / temperature)
+
+    for temperature, cap in ((1.0, 0), (2.0, 0), (1.0, 65_536), (4.0, 65_536)):
+        ours = device_feed.rates(GLUE, temperature=temperature, cap=cap)
+        theirs = [seqio(count, temperature, cap or max(GLUE)) for count in GLUE]
+        assert ours == pytest.approx([rate / sum(theirs) for rate in theirs])
+    assert device_feed.rates(GLUE[:2], given=(3, 1)) == [0.75, 0.25]
+
+
+def test_a_high_temperature_draws_all_equally():
+    assert device_feed.rates(GLUE, temperature=1e6) == pytest.approx([1 / 9] * 9, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"data": "a", "temperature": 2}, "temperature is 2.0, and does nothing with a single dataset"),
+        ({"data": "a", "cap": 5}, "cap is 5, and does nothing with a single dataset"),
+        ({"data": "a,b", "rates": "1,2", "temperature": 2}, "does nothing with rates"),
+        ({"data": "a,b", "temperature": 0}, "temperature is 0.0, and must be at least 0.05"),
+        ({"data": "a,b", "cap": -1}, "cap is -1, and cannot be negative"),
+    ],
+)
+def test_settings_without_effect_are_refused(settings, message):
+    with pytest.raises(UsageError, match=message):
+        configs.build(settings)
+
+
+def test_an_evaluation_of_several_has_each_and_their_mean():
+    each = [{"loss": 1.0, "accuracy": 0.5, "records": 10.0}, {"loss": 3.0, "em": 0.2, "records": 1000.0}]
+    assert validation.joined(["cola", "squad"], each) == {
+        "loss": 2.0,
+        "records": 1010.0,
+        **{"cola/loss": 1.0, "cola/accuracy": 0.5, "cola/records": 10.0},
+        **{"squad/loss": 3.0, "squad/em": 0.2, "squad/records": 1000.0},
+    }
+    assert validation.joined(["cola"], each[:1]) == each[0]
+
+
+def test_names_of_datasets_are_short_and_differ():
+    assert validation.names_of(["data/cola", "gs://b/sst2/"]) == ["cola", "sst2"]
+    assert validation.names_of(["x/cola/v1", "x/sst2/v1"]) == ["cola-v1", "sst2-v1"]
+    assert validation.names_of(["same", "same"]) == ["same-0", "same-1"]

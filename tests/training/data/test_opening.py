@@ -1,0 +1,142 @@
+"""The reader on real files: layouts, evaluation, refusals. (`test_page_rows`: order, exact resume, hosts, mixtures.)"""
+
+import dataclasses
+import json
+
+import pytest
+from toy_dataset import INPUT, SHA, TARGET, write
+
+from t5prep.dataset.manifest import Feature
+from t5prep.errors import DatasetError, T5prepError, UsageError
+from t5prep.training.data import eval_batches, opening, steps_per_epoch, train_batches
+
+COUNTS = [19, 23, 0, 17, 31, 11]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    out = tmp_path_factory.mktemp("toy") / "data"
+    write(out, {"train": COUNTS, "validation": [5, 0, 6]})
+    return str(out)
+
+
+@pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
+def test_batches_are_what_a_step_needs(tmp_path, layout):
+    write(tmp_path, {"train": [30]}, layout=layout)
+    batches = train_batches(str(tmp_path), global_batch=4, seed=0)
+    names = {"input_ids": INPUT, "attention_mask": INPUT, "labels": TARGET}
+    if layout == "packed":
+        names |= {"input_segment_ids": INPUT, "input_positions": INPUT}
+        names |= {"label_segment_ids": TARGET, "label_positions": TARGET}
+    assert {name: (spec.shape.as_list(), spec.dtype.name) for name, spec in batches.element_spec.items()} == {
+        name: ([4, length], "int32") for name, length in names.items()
+    }
+    for batch in batches.take(7).as_numpy_iterator():
+        for row in range(4):
+            used = int(batch["attention_mask"][row].sum())
+            token = batch["input_ids"][row, 0]
+            assert 3 <= used <= INPUT
+            assert batch["input_ids"][row].tolist() == [token] * (used - 1) + [1] + [0] * (INPUT - used)
+            assert batch["labels"][row].tolist() == [token, 1, -100, -100]
+
+
+@pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
+@pytest.mark.parametrize(("batch", "limit"), [(4, 0), (11, 0), (5, 9)])
+def test_evaluation_reads_every_record_once(tmp_path, layout, batch, limit):
+    write(tmp_path, {"validation": [5, 0, 6]}, layout=layout)
+    opened, seen = opening.open_split(str(tmp_path), split="validation"), []
+    steps = list(eval_batches(opened, batch=batch, limit=limit))
+    assert len(steps) == -(-(limit or 11) // batch)
+    for step in steps:
+        assert step["input_ids"].shape == (batch, INPUT)
+        assert (step["input_ids"] != 0).sum(axis=1).min() >= 1
+        weighs = (step["labels"] != -100).any(axis=1)
+        seen += step["input_ids"][weighs, 0].tolist()
+        if layout == "packed":
+            assert step["input_segment_ids"].shape == (batch, INPUT)
+            continue
+        assert [bool(name) for name in step["id"]] == weighs.tolist()
+        assert [name.decode() for name in step["id"] if name] == [
+            f"toy/validation/{number - 3}" for number in step["input_ids"][weighs, 0].tolist()
+        ]
+        assert all(set(row) <= {b"right", b""} for row in step["references"])
+    assert seen == list(range(3, 3 + (limit or 11)))
+
+
+def test_steps_per_epoch_rounds_up(data):
+    assert steps_per_epoch(data, split="train", global_batch=8) == 13
+    assert steps_per_epoch([data, data], split="train", global_batch=101) == 2
+
+
+@pytest.mark.parametrize("shape", [None, [8, 8], [0], [-1], [10**9], []])
+def test_features_that_are_missing_or_of_an_absurd_shape_are_one_sentence(tmp_path, shape):
+    made = write(tmp_path, {"train": [4]})
+    features = {name: one for name, one in made.features.items() if name != "input_ids"}
+    if shape is not None:
+        features["input_ids"] = Feature("int64", shape)
+    (tmp_path / "manifest.json").write_text(dataclasses.replace(made, features=features).sealed().dumps())
+    with pytest.raises(T5prepError, match=r"says of input_ids: (no such feature|the shape)") as error:
+        opening.open_split(str(tmp_path), split="train")
+    assert len(str(error.value).splitlines()) == 1
+
+
+def edited(**changes):
+    def edit(out):
+        said = json.loads((out / "manifest.json").read_text())
+        (out / "manifest.json").write_text(json.dumps(said | changes))
+
+    return edit
+
+
+REFUSED = [
+    (lambda out: (out / "manifest.json").unlink(), {}, "has no manifest.json"),
+    (edited(rejected={"empty text": 1}), {}, "was altered"),
+    (edited(schema=3), {}, "reads schema 2"),
+    (lambda out: None, {"tokenizer": "0" * 64}, "another tokenizer"),
+    (lambda out: (out / "train.tfrecord-00001-of-00002").unlink(), {}, "00001-of-00002 is missing"),
+    (lambda out: (out / "train.tfrecord-00000-of-00002").write_bytes(b"half"), {}, "is 4 bytes, the manifest says"),
+    (lambda out: None, {"split": "trian"}, 'Did you mean "train"'),
+    (lambda out: None, {"split": "empty"}, "holds no records"),
+    (lambda out: None, {"hosts": 3}, "cannot be dealt to 3 hosts"),
+    (lambda out: None, {"rates": [0]}, "one positive rate"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "options", "message"), REFUSED, ids=[row[2] for row in REFUSED])
+def test_what_cannot_be_trained_on_is_refused_before_a_step(tmp_path, spoil, options, message):
+    write(tmp_path, {"train": [4, 4], "empty": [0]})
+    opening.open_split(str(tmp_path), split="train", tokenizer=SHA)
+    spoil(tmp_path)
+    with pytest.raises(T5prepError, match=message):
+        train_batches(str(tmp_path), **({"global_batch": 8, "seed": 0} | options))
+
+
+def test_a_dataset_without_an_index_is_one_sentence(tmp_path):
+    write(tmp_path, {"train": [4]}, every=0)
+    with pytest.raises(T5prepError, match=r"has no index of its records\. Prepare it again, into another --out"):
+        train_batches(str(tmp_path), global_batch=2, seed=0)
+
+
+def test_datasets_that_do_not_fit_together_are_not_mixed(tmp_path):
+    write(tmp_path / "a", {"train": [4]})
+    write(tmp_path / "b", {"train": [4]}, layout="packed")
+    with pytest.raises(UsageError, match="layout is padded and packed"):
+        train_batches([str(tmp_path / "a"), str(tmp_path / "b")], global_batch=8, seed=0)
+
+
+def test_a_damaged_record_is_an_error_of_the_dataset_and_not_of_tensorflow(tmp_path):
+    write(tmp_path, {"train": [30]})
+    (shard,) = tmp_path.glob("train.tfrecord-*")
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-200] + bytes(200))
+    batches = train_batches(str(tmp_path), global_batch=4, seed=0)
+    assert batches.take(1).element_spec == batches.element_spec
+    for read in (
+        lambda: list(batches),
+        lambda: list(batches.as_numpy_iterator()),
+        lambda: [batch for iterator in [iter(batches)] for _ in range(20) for batch in [iterator.get_next()]],
+    ):
+        with pytest.raises(DatasetError, match="t5prep verify") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+        assert caught.value.__cause__ is None

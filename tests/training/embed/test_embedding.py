@@ -1,0 +1,293 @@
+"""Texts to files of vectors: what transformers computes, in files that others read, the same after any kill."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import beside
+import encoders
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import t5prep
+from t5prep import cli
+from t5prep.errors import OutputError, UsageError
+from t5prep.io import gcs
+from t5prep.sources import sample
+from t5prep.tokens import loading
+from t5prep.training.embed.shards import MANIFEST
+from t5prep.training.model.architecture import EncoderConfig, ModelConfig
+from t5prep.training.model.weight_layout import of_encoder
+from t5prep.training.model.weights import WEIGHTS_NAME, draw, load_weights, write_layouts
+from t5prep.training.published import safetensors_file
+
+TEXTS = ["a gorgeous , witty , seductive movie .", "unflinchingly bleak", "", "it 's a charming journey .", "movie"] * 3
+
+
+def t5_encoder(place: Path, *, seed: int = 0, vocab_size: int = 8128) -> Path:
+    """A tiny T5 1.1 of which only the encoder is there, with the sample's tokenizer, as google/t5-v1_1-xxl's encoder."""
+    shape = ModelConfig(
+        vocab_size=vocab_size, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_decoder_layers=2, num_heads=2,
+        feed_forward_proj="gated-gelu", tie_word_embeddings=False, scale_decoder_outputs=False,
+    )  # fmt: skip
+    place.mkdir(parents=True)
+    (place / "config.json").write_text(json.dumps(shape.to_json() | {"architectures": ["T5EncoderModel"]}))
+    (place / "spiece.model").write_bytes(sample.tokenizer_path().read_bytes())
+    layouts = of_encoder(shape)
+    write_layouts(place / WEIGHTS_NAME, layouts, draw(layouts, seed=seed))
+    return place
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(t5_encoder(tmp_path_factory.mktemp("model") / "t5"))
+
+
+def texts_of(folder: Path, *, names: tuple[str, ...] = ("vectors",)) -> dict[str, np.ndarray]:
+    """What a reader finds: the vectors of each text by its id, of all files in the manifest's order."""
+    found: dict[str, np.ndarray] = {}
+    for one in json.loads((folder / MANIFEST).read_text())["shards"]:
+        content = (folder / one["name"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == one["sha256"]
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        ids = json.loads(header["__metadata__"]["ids"])
+        stored = safetensors_file.tensors(folder / one["name"]) if "starts" not in header else {}
+        if stored:
+            vectors = stored["vectors"].read()
+            found |= dict(zip(ids, vectors, strict=True))
+            continue
+        begin, end = header["starts"]["data_offsets"]
+        offset = 8 + int.from_bytes(content[:8], "little")
+        starts = np.frombuffer(content[offset + begin : offset + end], "<i8")
+        kind = {"F32": "<f4", "BF16": "<u2"}[header["vectors"]["dtype"]]
+        begin, end = header["vectors"]["data_offsets"]
+        values = np.frombuffer(content[offset + begin : offset + end], kind).reshape(header["vectors"]["shape"])
+        if kind == "<u2":
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        found |= {id: values[starts[at] : starts[at + 1]] for at, id in enumerate(ids)}
+    return found
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_each_text_has_the_vectors_of_its_tokens(model: str, tmp_path: Path) -> None:
+    rows = [{"id": f"n{at}", "caption": text} for at, text in enumerate(TEXTS)] + [{"id": "null", "caption": None}]
+    made = t5prep.embed(
+        model, rows, out=str(tmp_path / "out"), column="caption", dtype="float32", batch=4, shard_rows=6
+    )
+    assert (made.rows, made.texts, made.files, made.kept, made.width) == (16, 15, 3, 0, 16)
+    assert made.missing == {"no text": 1}
+    found = texts_of(tmp_path / "out")
+    tokenizer = loading.load("sample:")
+    assert [len(found[f"n{at}"]) for at in range(5)] == [len(tokenizer.encode(text)) + 1 for text in TEXTS[:5]]
+    assert len(found["n2"]) == 1  # an empty text is EOS alone: what training without a caption needs
+    np.testing.assert_allclose(found["n0"], found["n5"], atol=1e-6)
+    manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
+    assert manifest["tokens"] == made.tokens == sum(map(len, found.values()))
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        MANIFEST, *(one["name"] for one in manifest["shards"])
+    }  # fmt: skip
+
+
+def test_poolings_and_padding_are_of_the_same_vectors(model: str, tmp_path: Path) -> None:
+    def embedded(name: str, **choices: Any) -> dict[str, np.ndarray]:
+        asked = {"dtype": "float32", "batch": 5, "length": 12, **choices}
+        t5prep.embed(model, TEXTS[:5], out=str(tmp_path / name), **asked)
+        return texts_of(tmp_path / name)
+
+    whole, halves = embedded("whole"), embedded("halves", dtype="bfloat16")
+    mean, normal = embedded("mean", pooling="mean"), embedded("normal", pooling="mean", normalize=True)
+    for id, vectors in whole.items():
+        np.testing.assert_allclose(mean[id], vectors.mean(axis=0), atol=1e-5)
+        np.testing.assert_allclose(normal[id], mean[id] / np.linalg.norm(mean[id]), atol=1e-5)
+        np.testing.assert_allclose(halves[id], vectors, rtol=1 / 128)
+    t5prep.embed(model, TEXTS[:5], out=str(tmp_path / "padded"), batch=5, dtype="float32", length=12, padded=True)
+    raw = (tmp_path / "padded" / "vectors-00000.safetensors").read_bytes()
+    begin = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:begin])
+    assert (header["vectors"]["shape"], header["mask"]["shape"]) == ([5, 12, 16], [5, 12])
+    mask = np.frombuffer(raw[begin + header["mask"]["data_offsets"][0] :], np.uint8).reshape(5, 12)
+    vectors = np.frombuffer(raw[begin : begin + 5 * 12 * 16 * 4], "<f4").reshape(5, 12, 16)
+    for own, real, id in zip(vectors, mask, whole, strict=True):
+        np.testing.assert_allclose(own[real > 0], whole[id], atol=1e-5)
+
+
+def test_only_what_is_missing_or_altered_is_computed_again(model: str, tmp_path: Path) -> None:
+    source, out = tmp_path / "captions.txt", tmp_path / "out"
+    source.write_text("\n".join(text or "x" for text in TEXTS))
+    asked: dict[str, Any] = {"out": str(out), "dtype": "float32", "batch": 4, "shard_rows": 4}
+    assert t5prep.embed(model, source, **asked).kept == 0
+    before = content(out)
+    assert t5prep.embed(model, source, **asked).kept == 4
+    altered = out / "vectors-00002.safetensors"
+    altered.write_bytes(altered.read_bytes()[:-1] + b"!")
+    (out / "vectors-00000.safetensors").unlink()
+    os.mkfifo(out / "vectors-00000.safetensors")  # writing into it would wait for a reader
+    again = t5prep.embed(model, source, **asked)
+    assert (again.kept, again.files) == (2, 4)
+    assert content(out) == before
+    (out / MANIFEST).write_text("{")  # nothing says what these files are
+    with pytest.raises(OutputError, match="holds something that is not vectors"):
+        t5prep.embed(model, source, **asked)
+
+
+def test_vectors_of_something_else_are_left_alone(model: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    t5prep.embed(model, TEXTS, out=str(out), batch=4)
+    other, moved = t5_encoder(tmp_path / "other", seed=1), t5_encoder(tmp_path / "moved")
+    assert t5prep.embed(str(moved), TEXTS, out=str(out), batch=4).kept == 1  # the same model elsewhere
+    before = content(out)
+    with pytest.raises(OutputError, match="made with another model"):
+        t5prep.embed(str(other), TEXTS, out=str(out), batch=4)
+    with pytest.raises(OutputError, match="made with another pooling"):
+        t5prep.embed(model, TEXTS, out=str(out), batch=4, pooling="mean")
+    with pytest.raises(OutputError, match="made with another source"):
+        t5prep.embed(model, TEXTS[1:], out=str(out), batch=4)
+    config, weights = load_weights(moved, encoder=True)
+    changed = {name: np.array(weight) for name, weight in weights.items()}
+    changed["shared"][77] += 1.0  # one token's embedding was trained (textual inversion)
+    write_layouts(moved / WEIGHTS_NAME, of_encoder(config), changed)
+    with pytest.raises(OutputError, match="made with another model"):
+        t5prep.embed(str(moved), TEXTS, out=str(out), batch=4)
+    assert content(out) == before
+    small = t5_encoder(tmp_path / "small", vocab_size=1100)
+    with pytest.raises(UsageError, match="has 1,100 embeddings, and the tokenizer 8,000 ids"):
+        t5prep.embed(str(small), TEXTS, out=str(tmp_path / "new"))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("all of it")
+    with pytest.raises(OutputError, match=r"not vectors \(thesis\.tex\)"):
+        t5prep.embed(model, TEXTS, out=str(tmp_path / "full"))
+    for wrong, said in (
+        ({"pooling": "max"}, "can be auto, none, mean, first"),
+        ({"normalize": True}, "--pooling mean"),
+        ({"padded": True, "pooling": "mean"}, "makes one of a text"),
+        ({"length": -1}, "must be at least"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            t5prep.embed(model, TEXTS, out=str(tmp_path / "new"), **wrong)
+
+
+def test_an_encoder_without_its_head_is_embedded(tmp_path: Path) -> None:
+    place = encoders.bert(tmp_path / "bert")
+    words = loading.load(str(place))
+    shape = EncoderConfig(vocab_size=words.vocab_size, d_model=16, d_ff=24, num_layers=2, num_heads=2, max_positions=40)
+    (place / "config.json").write_text(json.dumps(shape.to_json()))
+    layouts = of_encoder(shape)
+    write_layouts(place / WEIGHTS_NAME, layouts, draw(layouts, seed=0))
+    out = tmp_path / "out"
+    said = CliRunner().invoke(
+        cli.main,
+        ["embed", str(place), "-", "--out", str(out), "--pooling", "first", "--json"],
+        input="\n".join(TEXTS[:2]),
+    )
+    assert said.exit_code == 0, said.output
+    assert json.loads(said.stdout) == {
+        "out": str(out), "rows": 2, "texts": 2, "tokens": sum(len(words.encode(text)) + 2 for text in TEXTS[:2]),
+        "cut": 0, "width": 16, "files": 1, "kept": 0, "missing": {},
+    }  # fmt: skip
+    assert [vector.shape for vector in texts_of(out).values()] == [(16,), (16,)]
+
+
+IN_EIGHT = """
+import sys, t5prep
+t5prep.embed(sys.argv[1], sys.argv[2], out=sys.argv[3], dtype="float32", batch=8, replicas=8)
+"""
+
+
+@pytest.mark.slow
+def test_eight_devices_compute_the_same(model: str, tmp_path: Path) -> None:
+    source = tmp_path / "captions.txt"
+    source.write_text("\n".join(text or "x" for text in TEXTS))
+    t5prep.embed(model, source, out=str(tmp_path / "one"), dtype="float32", batch=8)
+    subprocess.run([sys.executable, "-c", IN_EIGHT, model, source, tmp_path / "eight"], check=True)
+    assert_near(texts_of(tmp_path / "eight"), texts_of(tmp_path / "one"))
+
+
+def assert_near(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
+    assert found.keys() == wanted.keys()
+    largest = max(np.abs(vectors).max() for vectors in wanted.values())
+    for id, vectors in wanted.items():
+        np.testing.assert_allclose(found[id], vectors, atol=1e-5 * largest, rtol=0)
+
+
+@pytest.mark.extra("fake-gcs-server")
+def test_vectors_in_a_bucket_are_those_in_a_folder(bucket: str, model: str, tmp_path: Path) -> None:
+    """The same bytes, of which none is computed again."""
+    source = tmp_path / "captions.txt"
+    source.write_text("\n".join(text or "x" for text in TEXTS))
+    asked: dict[str, Any] = {"dtype": "float32", "batch": 8, "shard_rows": 4}
+    t5prep.embed(model, source, out=str(tmp_path / "one"), **asked)
+    assert [t5prep.embed(model, source, out=f"{bucket}/vectors", **asked).kept for _ in range(2)] == [0, 4]
+    found = {name: gcs.read(f"{bucket}/vectors/{name}") for name in gcs.objects(f"{bucket}/vectors")}
+    assert found == content(tmp_path / "one")
+
+
+ON_HOSTS = """
+import sys, t5prep
+t5prep.embed(sys.argv[1], sys.argv[2], out=sys.argv[3], dtype="float32", batch=8, shard_rows=4, replicas=8)
+"""
+
+
+@pytest.mark.slow
+def test_two_hosts_write_what_one_does(model: str, tmp_path: Path) -> None:
+    from tests.training.test_training_hosts import ended, start
+
+    source = tmp_path / "captions.txt"
+    source.write_text("\n".join(text or "x" for text in TEXTS))
+    t5prep.embed(model, source, out=str(tmp_path / "one"), dtype="float32", batch=8, shard_rows=4)
+    processes = start([sys.executable, "-c", ON_HOSTS, model, str(source), str(tmp_path / "two")])
+    said = ended(processes)
+    assert [one.returncode for one in processes] == [0, 0], said
+    assert_near(texts_of(tmp_path / "two"), texts_of(tmp_path / "one"))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(model: str, tmp_path: Path) -> None:
+    source, drawn = tmp_path / "captions.txt", random.Random(7)
+    source.write_text("\n".join(drawn.choice(TEXTS) + f" {number}" for number in range(3000)))
+    command = [sys.executable, "-m", "t5prep.cli", "embed", model, str(source), "--shard-rows", "100", "--out"]
+    t5prep.embed(model, source, out=str(tmp_path / "whole"), shard_rows=100)
+    killed, made = 0, lambda: list((tmp_path / "killed").glob("*.safetensors"))
+    for _ in range(2):
+        running = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
+        wanted = len(made()) + drawn.randrange(1, 10)  # of thirty shards
+        while len(made()) < wanted and running.poll() is None:
+            time.sleep(0.01)
+        running.send_signal(signal.SIGKILL)
+        killed += running.wait() == -signal.SIGKILL
+    assert killed > 0
+    t5prep.embed(model, source, out=str(tmp_path / "killed"), shard_rows=100)
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+@pytest.mark.extra("torch")
+@pytest.mark.slow
+def test_vectors_are_those_of_transformers(tmp_path: Path) -> None:
+    words = {"t5": Path("sample:"), "umt5": Path("sample:")}
+    words |= {"bert": encoders.bert(tmp_path / "words"), "modernbert": encoders.modernbert(tmp_path / "more_words")}
+    texts, given = [text for text in TEXTS if text], {}
+    for name, place in words.items():
+        tokenizer = loading.load(str(place))
+        rows = [[*tokenizer.frame.first, *tokenizer.encode(text), *tokenizer.frame.last] for text in texts]
+        length = max(map(len, rows))
+        given[f"{name}/ids"] = np.array([row + [tokenizer.pad_id] * (length - len(row)) for row in rows])
+        given[f"{name}/mask"] = np.array([[1] * len(row) + [0] * (length - len(row)) for row in rows])
+    np.savez(tmp_path / "ids.npz", **given)
+    beside.pytorch("torch_vectors.py", tmp_path, tmp_path / "ids.npz")
+    for name, place in words.items():
+        out = tmp_path / f"of_{name}"
+        t5prep.embed(str(tmp_path / name), texts, out=str(out), dtype="float32", batch=4, tokenizer=str(place))
+        found, wanted = list(texts_of(out).values()), np.load(tmp_path / f"{name}.npz")["vectors"]
+        for own, expected, mask in zip(found, wanted, given[f"{name}/mask"], strict=True):
+            real = expected[mask > 0]
+            np.testing.assert_allclose(own, real, atol=1e-5 * np.abs(real).max(), rtol=0, err_msg=name)

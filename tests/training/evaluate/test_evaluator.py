@@ -1,0 +1,179 @@
+"""Labels whose names are several tokens are scored as classes, whatever the task; whole texts are not."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import answering
+import numpy as np
+import preparing
+import pytest
+import tensorflow as tf
+import training
+
+from t5prep.training.evaluate import evaluator
+from t5prep.training.model.generation import Generation
+from t5prep.training.model.weights import random_weights
+from t5prep.training.run.run import TINY
+from t5prep.training.runtime.devices import open_layout
+from t5prep.training.runtime.state import put_weights
+
+WORDS = answering.WORDS
+
+
+def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filled up, a batch of a hundred billion rows would end the process."""
+    rows = [{"q": f"question {i}", "a": "yes"} for i in range(5)]
+    preparing.prepared(
+        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
+    )  # fmt: skip
+    sizes = []
+
+    def counted(*_: Any, **__: Any) -> Any:
+        return lambda weights, batch: (sizes.append(len(batch["input_ids"])), answering.echo()(weights, batch))[1]
+
+    answering.no_model(monkeypatch, counted)
+    score = evaluator.Evaluator(
+        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation",
+        batch=10**11, tokenizer=WORDS, dtype=tf.float32,
+    )  # fmt: skip
+    assert score({}).metrics["records"] == 5
+    assert set(sizes) == {5}
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_labels_are_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labelled: bool) -> None:
+    names = ("a backend team", "the web team")
+    rows = [{"q": names[i % 2], "a": names[0] if labelled else f"a whole answer, number {i}"} for i in range(12)]
+    rows[0]["a"] = names[1]
+    source = preparing.write_csv(tmp_path / "rows.csv", rows)
+    preparing.prepared(
+        source, tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"},
+        splits={"validation": 1.0}, input_length=16, target_length=16,
+    )  # fmt: skip
+    answering.no_model(monkeypatch, answering.echo)
+    score = evaluator.Evaluator(
+        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4,
+        tokenizer=WORDS, dtype=tf.float32,
+    )  # fmt: skip
+    metrics = score({}).metrics
+    if not labelled:
+        assert "confusion" not in metrics
+        return
+    assert metrics["labels"] == ["a backend team", "the web team"]
+    assert metrics["confusion"] == [[5, 6, 0], [1, 0, 0]]
+    assert metrics["accuracy"] == pytest.approx(5 / 12)
+
+
+def test_answers_are_drawn_by_numbers_of_each_row_and_a_limit_ends_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"q": f"question {i}", "a": f"the answer {i}"} for i in range(9)]
+    preparing.prepared(
+        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
+    )  # fmt: skip
+    drawn = []
+
+    def seen(*_: Any, **__: Any) -> Any:
+        def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            drawn.extend(batch.get("uniform", []))
+            return answering.echo()(weights, batch)
+
+        return answered
+
+    answering.no_model(monkeypatch, seen)
+    for size in (2, 4):
+        score = evaluator.Evaluator(
+            TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=size, tokenizer=WORDS,
+            dtype=tf.float32, limit=3, generation=Generation(sample=True, max_length=7, seed=5),
+        )  # fmt: skip
+        assert score({}).metrics["records"] == 3
+    assert len(drawn) == 8
+    assert drawn[0].shape == (1, 7)
+    # The same for a row in any batch, and another one for another row.
+    assert all(np.array_equal(one, two) for one, two in zip(drawn[:3], drawn[4:7], strict=True))
+    assert not np.array_equal(drawn[0], drawn[1])
+
+
+@pytest.mark.parametrize("targets", [("yes", "a backend team"), ("yes", "no")])
+def test_a_split_is_read_once_whether_its_targets_are_one_token_or_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, targets: tuple[str, str]
+) -> None:
+    """One text more than a token among labels: it was found out after scoring, and all was scored again."""
+    rows = [{"q": f"question {i}", "a": targets[i % 2]} for i in range(8)]
+    preparing.prepared(
+        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
+        target_length=16,
+    )  # fmt: skip
+    reads, searched = [], []
+    whole = evaluator.eval_batches
+    monkeypatch.setattr(evaluator, "eval_batches", lambda *a, **k: (reads.append(1), whole(*a, **k))[1])
+    answering.no_model(monkeypatch, answering.echo)
+    search = evaluator.answers_on_rows
+    monkeypatch.setattr(evaluator, "answers_on_rows", lambda *a, **k: (searched.append(1), search(*a, **k))[1])
+    score = evaluator.Evaluator(
+        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4, tokenizer=WORDS,
+        dtype=tf.float32,
+    )  # fmt: skip
+    several = len(WORDS.encode(targets[1])) > 1 or len(WORDS.encode(targets[0])) > 1
+    assert score.generates == several
+    assert "accuracy" in score({}).metrics
+    assert len(reads) == 1
+    assert bool(searched) == several
+
+
+def test_wrong_answers_are_sampled_by_class_and_scored_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"q": f"question {i}", "a": ("a backend team", "the web team")[i % 2]} for i in range(20)]
+    preparing.prepared(
+        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
+        target_length=16,
+    )  # fmt: skip
+
+    def wrong(*_: Any, **__: Any) -> Any:
+        def answered(weights: Any, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {
+                "ids": np.full_like(batch.get("labels", batch["input_ids"]), 5),
+                "loss": np.zeros(len(batch["input_ids"])),
+            }
+
+        return answered
+
+    answering.no_model(monkeypatch, wrong)
+    found = []
+    for size in (4, 5):
+        score = evaluator.Evaluator(
+            TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=size, tokenizer=WORDS,
+            dtype=tf.float32,
+        )  # fmt: skip
+        found.append(score({}, sample=3, score_each=True))
+    assert sorted(one.target for one in found[0].sample) == ["a backend team"] * 3 + ["the web team"] * 3
+    assert [one.id for one in found[0].sample] == [one.id for one in found[1].sample]
+    assert found[0].worst == []
+    assert all(one["scores"]["accuracy"] == 0.0 for one in found[0].predictions)
+
+
+def test_eight_devices_give_the_table_of_one(tmp_path: Path) -> None:
+    """Also of a last batch that does not fill them: so a TPU's cores and several GPUs give what one device gives."""
+    data = training.classes(tmp_path / "data", rows=90)
+    shape = dataclasses.replace(TINY, vocab_size=WORDS.size, d_model=8, d_kv=4, d_ff=8, num_heads=2)
+    tables = []
+    for replicas in (1, 8):
+        layout = open_layout(replicas=replicas)
+        assert layout.replicas == replicas
+        score = evaluator.Evaluator(
+            shape, layout=layout, data=data, split="validation", batch=16, tokenizer=WORDS, dtype=tf.float32
+        )
+        tables.append(score(put_weights(random_weights(shape), layout.weights(shape))))
+    one, eight = tables
+    assert one.metrics["records"] % 8 != 0
+    assert eight.metrics["confusion"] == one.metrics["confusion"]
+    assert eight.metrics["loss"] == pytest.approx(one.metrics["loss"], rel=1e-5)
+    assert [(row["id"], row["prediction"]) for row in eight.predictions] == [
+        (row["id"], row["prediction"]) for row in one.predictions
+    ]

@@ -1,0 +1,129 @@
+"""Several splits and datasets in one call; a run's datasets are found from any folder, or the advice is --data."""
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from preparing import prepared, questions, write_csv
+
+from t5prep import cli
+from t5prep.errors import UsageError
+from t5prep.training.evaluate import splits
+from t5prep.training.evaluate.evaluator import Evaluation, Wrong
+
+loads: list[str] = []
+asked: list[dict[str, Any]] = []
+
+
+@pytest.fixture
+def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run on two datasets, and in place of a model what is known of each split."""
+    for name in ("one", "two"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        (tmp_path / "data" / name / "manifest.json").write_text("{}")
+    (tmp_path / "runs" / "both").mkdir(parents=True)
+    state = SimpleNamespace(data=[{"uri": "data/one"}, {"uri": "data/two"}])
+    monkeypatch.setattr(splits.run, "is_run", lambda name: name.endswith("both"))
+    monkeypatch.setattr(splits.checkpoint, "choose", lambda name, which: ("runs/both/7", state))
+
+    def load(model: str, **_: Any) -> SimpleNamespace:
+        loads.append(model)
+        return SimpleNamespace(opened=SimpleNamespace(name="runs/both/7", manifests=()))
+
+    def evaluate(loaded: Any, *, data: str, split: str, **options: Any) -> Evaluation:
+        asked.append(options)
+        loss = len(split) + data.endswith("two")
+        predictions = [{"id": "a", "prediction": "x", "references": ["y"], "scores": {"f1": 0.5}}]
+        drawn = [Wrong(id, "in", target, "x", 0.5) for id, target in (("b", "y"), ("c", "y"), ("d", "z"))]
+        return Evaluation({"loss": float(loss)}, predictions, [Wrong("a", "in", "y", "x", 1.0)], drawn)
+
+    loads.clear()
+    asked.clear()
+    monkeypatch.setattr(splits, "load", load)
+    monkeypatch.setattr(splits, "score_split", evaluate)
+    return tmp_path
+
+
+@pytest.mark.parametrize("here", [".", "runs", "runs/both"])
+def test_all_splits_of_all_datasets_from_any_folder(scored: Path, monkeypatch: pytest.MonkeyPatch, here: str) -> None:
+    monkeypatch.chdir(scored / here)
+    model = os.path.relpath(scored / "runs" / "both") if here != "runs/both" else str(scored / "runs" / "both")
+    command = ["eval", "--model", model, "--split", "test", "--split", "train", "--json"]
+    said = json.loads(CliRunner().invoke(cli.main, command, catch_exceptions=False).stdout)
+    assert [(Path(one["data"]).name, one["split"], one["metrics"]["loss"]) for one in said["evaluations"]] == [
+        ("one", "test", 4.0), ("one", "train", 5.0), ("two", "test", 5.0), ("two", "train", 6.0)
+    ]  # fmt: skip
+    assert said["metrics"] == {"loss": 5.0}
+    assert loads == [model]  # once for the four
+    assert said["checkpoint"] == "runs/both/7"
+    assert said["evaluations"][0]["predictions"] == [{"id": "a", "prediction": "x", "references": ["y"]}]
+
+
+def test_one_split_is_as_it_was_and_scores_are_asked_for(scored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(scored)
+    command = ["eval", "--model", "m", "--data", "data/two", "--json", "--scores"]
+    said = json.loads(CliRunner().invoke(cli.main, command, catch_exceptions=False).stdout)
+    assert said["metrics"] == {"loss": 11.0}
+    assert said["predictions"][0]["scores"] == {"f1": 0.5}
+    assert said["worst"][0]["id"] == "a"
+    lines = CliRunner().invoke(cli.main, [*command[:5], "--data", "data/one"], catch_exceptions=False).stdout
+    assert "data/two, validation\nloss" in lines
+    assert "data/one, validation\nloss" in lines
+    _, _, drawn = lines.partition("Wrong answers drawn at random, of each class:")
+    assert drawn.index("b: said x, right is y") < drawn.index("d: said x, right is z") < drawn.index("c: said x")
+
+
+def test_data_that_is_gone_is_asked_for(scored: Path) -> None:
+    (scored / "data" / "two" / "manifest.json").unlink()
+    with pytest.raises(
+        UsageError, match=r"was trained on data/two, which is not here\. Say where it lies now: --data DIR"
+    ):
+        splits.datasets_of(str(scored / "runs" / "both"))
+    with pytest.raises(UsageError, match="is not a run of t5prep"):
+        splits.datasets_of(str(scored))
+    with pytest.raises(
+        UsageError, match=r'There is no run .*/boht here\. Did you mean ".*/both"\? Train it: t5prep train'
+    ):
+        splits.datasets_of(str(scored / "runs" / "boht"))
+
+
+def test_a_place_for_predictions_is_checked_before_anything_is_scored(scored: Path) -> None:
+    (scored / "file").write_text("")
+    command = ["eval", "--model", str(scored / "runs" / "both"), "--predictions"]
+    for place in (scored, scored / "file" / "a.json"):
+        asked.clear()
+        result = CliRunner().invoke(cli.main, [*command, str(place)])
+        assert result.exit_code == 1
+        assert f"{place} cannot be written (" in result.stderr
+        assert "Choose another place with --predictions" in result.stderr
+        assert not asked
+    (scored / "manifest.json").write_text("{}\n")
+    result = CliRunner().invoke(cli.main, [*command, str(scored / "manifest.json")])
+    assert "manifest.json is another file, which would be replaced." in result.stderr
+    assert (scored / "manifest.json").read_text() == "{}\n"
+
+
+def test_options_of_generating_and_a_limit_are_taken(scored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(scored)
+    command = ["eval", "--model", "m", "--data", "data/two", "--limit", "5", "--beams", "4", "--no-repeat-ngram", "2"]
+    CliRunner().invoke(cli.main, command, catch_exceptions=False)
+    assert (asked[0]["limit"], asked[0]["generation"].beams, asked[0]["generation"].no_repeat_ngram) == (5, 4, 2)
+    refused = CliRunner().invoke(cli.main, [*command, "--top-k", "3"])
+    assert "--top-k is for answers that are drawn: add --sample" in str(refused.output) + str(refused.exception)
+
+
+def test_a_dataset_of_another_task_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_csv(tmp_path / "rows.csv", questions(9))
+    learned = prepared(source, tmp_path / "learned", tokenizer="sample:")
+    columns = {"inputs_column": "Title", "targets_column": "Y"}
+    prepared(source, tmp_path / "other", task="text2text", tokenizer="sample:", options=columns)
+    opened = SimpleNamespace(name="runs/one", manifests=(learned,))
+    splits._warn_of_unrelated(opened, [str(tmp_path / "learned")])  # type: ignore[arg-type]
+    assert capsys.readouterr().err == ""
+    splits._warn_of_unrelated(opened, [str(tmp_path / "other")])  # type: ignore[arg-type]
+    said = capsys.readouterr().err
+    assert f"runs/one was trained on so_quality; {tmp_path / 'other'} is of text2text." in said

@@ -1,0 +1,59 @@
+"""What a device cannot answer is one sentence: weights that are no numbers, more beams than fit, a closed input."""
+
+import sys
+from typing import Any
+
+import click
+import jax
+import numpy as np
+import pytest
+
+from t5prep.cli import main
+from t5prep.errors import UsageError
+from t5prep.tokens import loading
+from t5prep.training.model.architecture import ModelConfig
+from t5prep.training.model.generation import Generation
+from t5prep.training.model.weights import random_weights
+from t5prep.training.predict.device import Device
+from t5prep.training.run.run import Model
+
+WORDS = loading.load("sample:")
+CONFIG = ModelConfig(
+    vocab_size=WORDS.size, d_model=16, d_kv=16, d_ff=24, num_layers=1, num_decoder_layers=1, num_heads=2
+)
+
+
+def device(weights: dict[str, Any] | None = None, **options: Any) -> Device:
+    opened = Model("toy", CONFIG, weights or random_weights(CONFIG, seed=0), WORDS)
+    return Device(opened, generation=Generation(max_length=4, **options), rows=2, tokenizer=WORDS)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, -1])
+def test_weights_that_are_not_numbers_are_named(value: float, place: int) -> None:
+    """Wherever they stand: a minimum that XLA computes in steps of several values passes over some of them."""
+    weights = random_weights(CONFIG, seed=0)
+    name = max(weights, key=lambda name: weights[name].size)
+    weights[name] = np.array(weights[name])
+    weights[name].flat[place] = value
+    with pytest.raises(UsageError, match=rf"not numbers \(NaN, infinity\) in {name}"):
+        device(weights)
+
+
+def test_more_beams_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"--beams 100000: the model has .* tokens, at most .* beams"):
+        device(beams=100_000)
+    made = device(beams=2)
+
+    def full(*_: Any) -> Any:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 59876198104 bytes.")
+
+    monkeypatch.setattr(made, "_answers", full)
+    with pytest.raises(UsageError, match="too little memory for 2 rows at a time with 2 beams each"):
+        made([np.array([5, 1])], 8)
+
+
+def test_a_closed_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(click.ClickException, match="Standard input is closed"):
+        main(["predict", "-", "--model", "none"], standalone_mode=False)

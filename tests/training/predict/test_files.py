@@ -1,0 +1,86 @@
+"""Two runs that write the same file of answers: neither loses what the other has written."""
+
+import errno
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from t5prep import cli
+from t5prep.errors import OutputError
+from t5prep.training.predict.files import AnswerFile
+
+
+def test_a_run_that_ends_between_opening_and_locking_keeps_its_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, lock = tmp_path / "answers.txt", fcntl.flock
+    first = AnswerFile(out, identity={"model": 1})
+    first.add("one\n", done=1, counts={})
+
+    def late(file: Any, how: int) -> None:
+        first.finish("two\n")
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(OutputError, match="is being written by another run"):
+        AnswerFile(out, identity={"model": 1})
+    assert out.read_text() == "one\ntwo\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.txt"]
+
+
+def test_on_a_file_system_without_locks_answers_are_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    AnswerFile(tmp_path / "answers.txt", identity={}).finish("one\n")
+    assert (tmp_path / "answers.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("place", ["/", "."])
+def test_a_directory_is_no_place_for_answers(place: str) -> None:
+    with pytest.raises(OutputError, match=r"is a directory\. Name a file in it: --out .*answers\.jsonl"):
+        AnswerFile(Path(place), identity={})
+
+
+def test_a_run_without_answers_removes_its_file_while_it_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "answers.txt"
+    first = AnswerFile(out, identity={"model": 1})
+    unlink = Path.unlink
+
+    def looked_at(path: Path, **how: bool) -> None:
+        with pytest.raises(OutputError, match="is being written by another run"):
+            AnswerFile(out, identity={"model": 1})
+        unlink(path, **how)
+
+    monkeypatch.setattr(Path, "unlink", looked_at)
+    first.close()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--scores"], "--scores: lines of text hold answers alone. Say --to jsonl (or csv, tsv, json)."),
+        (
+            ["--scores", "--out", "a.txt"],
+            "--scores: lines of text hold answers alone. Say --to jsonl (or csv, tsv, json).",
+        ),
+        (
+            ["--answers", "3", "--beams", "3"],
+            "--answers 3: text holds one answer of each row. Say --to jsonl (or json).",
+        ),
+        (["--answers", "3", "--to", "csv"], "--answers 3: csv holds one answer of each row. Say --to jsonl (or json)."),
+    ],
+)
+def test_a_format_that_cannot_hold_what_is_asked_for_is_refused(options: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(cli.main, ["predict", "rows.csv", "--model", "run", *options])
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: {sentence}\n"

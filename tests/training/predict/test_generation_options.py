@@ -1,0 +1,126 @@
+"""Each option of generation reaches the search from `eval`, `predict` and Python, and changes what the search says."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+import training
+
+import t5prep
+from t5prep import cli
+from t5prep.dataset import manifest
+from t5prep.errors import UsageError
+from t5prep.tasks.options import spelled
+from t5prep.training.evaluate import evaluator
+from t5prep.training.model.generation import Generation
+from t5prep.training.predict import device
+from t5prep.training.predict.device import check_generates
+from t5prep.training.run import run
+
+# Each option with the options beside it, without which it is refused or says nothing.
+OPTIONS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "max_length": (3, {}),
+    "min_length": (7, {}),
+    "beams": (4, {}),
+    "length_penalty": (-4.0, {"beams": 4}),
+    "no_repeat_ngram": (1, {}),
+    "sample": (True, {}),
+    "temperature": (0.05, {"sample": True}),
+    "top_k": (1, {"sample": True}),
+    "top_p": (0.001, {"sample": True}),
+    "seed": (5, {"sample": True}),
+}
+EVERY = sorted(OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return training.sentences(tmp_path_factory.mktemp("data") / "data", rows=24)
+
+
+@pytest.fixture(scope="module")
+def model(data: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    out = tmp_path_factory.mktemp("run") / "run"
+    training.begun(out, manifest.load(data), data=data)
+    return str(out)
+
+
+def test_every_option_is_tried() -> None:
+    """`answers` and `scores` are options of what is written, and `test_predictions` has them."""
+    assert {field.name for field in dataclasses.fields(Generation)} == {*OPTIONS, "answers", "scores"}
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[Generation]:
+    """The options of each search; none is compiled."""
+    seen: list[Generation] = []
+
+    def record(config: Any, options: Generation, **_: Any) -> Any:
+        seen.append(options)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(device, "answers_on_rows", record)
+    monkeypatch.setattr(evaluator, "answers_on_rows", record)
+    return seen
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_option_reaches_the_search(
+    name: str, model: str, data: str, searched: list[Generation], tmp_path: Path
+) -> None:
+    value, beside = OPTIONS[name]
+    chosen = {**beside, name: value}
+    lines = tmp_path / "lines.txt"
+    lines.write_text("one two\n")
+    with pytest.raises(UsageError, match="enough"):
+        t5prep.evaluate(model, data=data, **chosen)
+    with pytest.raises(UsageError, match="enough"):
+        t5prep.predict(model, ["one two"], **chosen)
+    typed = " ".join(spelled(key, one) for key, one in chosen.items()).split()
+    for command in (["eval", "--data", data], ["predict", str(lines), "--as-text"]):
+        result = click.testing.CliRunner().invoke(cli.main, [*command, "--model", model, *typed])
+        assert "enough" in result.stderr, result.stderr
+    assert len(searched) == 4
+    for options in searched:
+        assert {key: getattr(options, key) for key in chosen} == chosen
+
+
+# An untrained model ends no answer: `test_generate` compares what concerns the end with transformers.
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(OPTIONS.keys() - {"length_penalty", "min_length"}))
+def test_an_option_changes_the_answers(name: str, model: str, data: str, tmp_path: Path) -> None:
+    value, beside = OPTIONS[name]
+    texts = [f"{n} two three" for n in ("one", "four", "nine", "zero")]
+
+    def said(**chosen: Any) -> tuple[list[str | None], list[str]]:
+        answers = [one.prediction for one in t5prep.predict(model, texts, **chosen)]
+        scored = t5prep.evaluate(model, data=data, **chosen)
+        return answers, [one["prediction"] for one in scored.predictions]
+
+    before, after = said(**beside), said(**{**beside, name: value})
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+    if name == "seed":
+        assert after == said(**{**beside, name: value})  # drawn numbers too are the same again
+
+
+def test_options_count_where_answers_are_one_token(data: str, tmp_path: Path, searched: list[Generation]) -> None:
+    """One forward pass gives such an answer, but it draws none: `eval --sample` said nothing else than `eval`."""
+    classes = training.classes(tmp_path / "classes", rows=24)
+    out = tmp_path / "run"
+    training.begun(out, manifest.load(classes), data=classes)
+    with pytest.raises(UsageError, match="enough"):
+        t5prep.evaluate(str(out), data=classes, sample=True)
+    assert searched[0].sample
+
+
+def test_options_that_say_nothing_are_refused(model: str) -> None:
+    with pytest.raises(UsageError, match=r"--length-penalty 1 compares answers"):
+        Generation(length_penalty=1.0)
+    opened = run.open_model(model)
+    classifier = dataclasses.replace(opened, config=dataclasses.replace(run.TINY_ENCODER, classes=("a", "b")))
+    check_generates(classifier, Generation(scores=True, answers=2, beams=2))
+    with pytest.raises(UsageError, match=r"--beams 4 --no-repeat-ngram 2: .* answers with classes"):
+        check_generates(classifier, Generation(beams=4, no_repeat_ngram=2))

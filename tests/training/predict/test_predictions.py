@@ -1,0 +1,385 @@
+"""Raw rows through the task of a run: one answer for each row, in its order, whatever stands in it."""
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import answering
+import preparing
+import pyarrow
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+
+from t5prep import cli
+from t5prep.dataset.manifest import Manifest
+from t5prep.errors import OutputError, SourceError, UsageError
+from t5prep.io import signals
+from t5prep.reading.file_options import FileOptions
+from t5prep.training.model.generation import Generation
+from t5prep.training.predict import files, predictions, predictor
+from t5prep.training.predict.predictions import Reading
+from t5prep.training.run import run
+
+
+def made(folder: Path, task: str, rows: list[dict[str, str]], **choices: Any) -> Manifest:
+    """The manifest of a dataset of some rows."""
+    source = preparing.write_csv(folder / f"{task}.csv", rows)
+    return preparing.prepared(
+        source, folder / task, task=task, tokenizer="sample:", splits={"train": 1.0}, shards=1, **choices
+    )
+
+
+@pytest.fixture(scope="module")
+def manifests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
+    folder = tmp_path_factory.mktemp("manifests")
+    return {
+        "so_quality": made(folder, "so_quality", preparing.questions(6), input_length=64),
+        "diacritics_ro": made(folder, "diacritics_ro", [{"text": "Soarele răsare."}], input_length=32, target_length=32),
+        "translate_en_ro": made(folder, "translate_en_ro", [{"en": "The sun", "ro": "Soarele"}], input_length=64),
+        "text2text": made(
+            folder, "text2text", [{"q": "why so", "c": "because", "a": "so"}], input_length=32,
+            options={"inputs": "question: {q} context: {c}", "targets_column": "a"},
+        ),
+    }  # fmt: skip
+
+
+@pytest.fixture
+def copies(manifests: dict[str, Manifest], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models named after a task answer with their inputs; `none` has no manifest, `both` has two."""
+    named = {name: (one,) for name, one in manifests.items()}
+    named |= {"none": (), "both": (manifests["so_quality"], manifests["diacritics_ro"])}
+
+    def opened(name: str, which: str) -> run.Model:
+        model = answering.model(None)
+        return run.Model(name, model.config, {}, model.tokenizer, named[name])
+
+    monkeypatch.setattr(run, "open_model", opened)
+    monkeypatch.setattr(predictor, "Device", answering.Copies)
+    answering.Copies.batches.clear()
+
+
+def asked(model: str, source: Path | str, *, reading: Reading | None = None, **options: Any) -> list[predictor.Answer]:
+    """All answers of a model."""
+    options.setdefault("generation", Generation(max_length=200))
+    asking = predictions.Predictions(model, str(source), reading=reading or Reading(), **options)
+    return list(asking)
+
+
+def test_a_signal_that_a_library_dropped_ends_the_answers(copies: None, tmp_path: Path) -> None:
+    """Seen once in a thousand signals, before any answer; the loop went on for minutes."""
+    table = preparing.write_csv(tmp_path / "rows.csv", preparing.questions(3))
+    signals.note("SIGINT")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asked("so_quality", table)
+    finally:
+        signals.forget()
+    assert len(asked("so_quality", table)) == 3
+
+
+def test_a_table_is_answered_row_by_row(copies: None, tmp_path: Path) -> None:
+    table = tmp_path / "valid.csv"
+    table.write_text('Id,Title,Body\n7,Why?,"a\nb"\n\n8,,\n9,x,y,z\n,"no ""id""",body\n7,Again?,c\n', encoding="utf-8")
+    answers = asked("so_quality", table)
+    assert [one.id for one in answers] == ["7", "valid.csv:2", "8", "valid.csv:4", "valid.csv:5", "7"]
+    assert [one.prediction for one in answers] == [
+        "quality: Why? a b", None, None, None, 'quality: no "id" body', "quality: Again? c"
+    ]  # fmt: skip
+    assert [one.reason for one in answers if one.prediction is None] == [
+        "empty row", "empty text: neither title nor body", "wrong number of fields: 4 where there are 3 columns"
+    ]  # fmt: skip
+
+
+def test_what_is_asked_is_what_the_task_prepares(copies: None, tmp_path: Path) -> None:
+    """The ids that reach the device are those of the records: prefix, EOS between the fields, both ends of a long one."""
+    rows = preparing.questions(12, words=60)
+    table = preparing.write_csv(tmp_path / "rows.csv", rows)
+    preparing.prepared(table, tmp_path / "data", tokenizer="sample:", input_length=64, splits={"train": 1.0})
+    records = preparing.by_id(tmp_path / "data")
+    without = preparing.write_csv(tmp_path / "new.csv", [{k: row[k] for k in ("Body", "Title", "Id")} for row in rows])
+    tokenizer = answering.model(None).tokenizer
+    assert tokenizer
+    answers = asked("so_quality", without)
+    assert len(answers) == 12
+    for one in answers:
+        assert one.prediction == predictor.answer(records[one.id]["input_ids"], tokenizer)
+        assert one.lost == one.tokens - 63  # 255 + 256 of 512 in the small: a marker stands for what was cut
+
+
+def test_rows_inside_a_json_document(copies: None, tmp_path: Path) -> None:
+    rows = [{"Id": str(i), "Title": f"why {i}", "Body": "b"} for i in range(3)]
+    document = tmp_path / "rows.json"
+    document.write_text(json.dumps({"version": 1, "data": [{"items": rows[:2]}, {"items": rows[2:]}]}))
+    answers = asked("so_quality", document, reading=Reading(files=FileOptions(encoding="", records="data[].items[]")))
+    assert [(one.id, one.input) for one in answers] == [(str(i), f"quality: why {i} b") for i in range(3)]
+    table = preparing.write_csv(tmp_path / "rows.csv", rows)
+    with pytest.raises(SourceError, match=r"--records is for JSON documents, and rows\.csv is csv"):
+        asked("so_quality", table, reading=Reading(files=FileOptions(encoding="", records="data[]")))
+
+
+@pytest.mark.parametrize("how", ["csv.gz", "tsv", "jsonl", "parquet", "utf-16", "cp1252", "directory", "piped", "json"])
+def test_whatever_prepare_reads(copies: None, tmp_path: Path, how: str) -> None:
+    rows = [{"Id": str(i), "Title": f"café {i}", "Body": "b"} for i in range(5)]
+    text = "Id,Title,Body\n" + "".join(f"{r['Id']},{r['Title']},{r['Body']}\n" for r in rows)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    path, reading = tmp_path / "rows.csv", Reading()
+    if how == "csv.gz":
+        (path := tmp_path / "rows.csv.gz").write_bytes(gzip.compress(text.encode()))
+    elif how == "tsv":
+        (path := tmp_path / "rows.tsv").write_text(text.replace(",", "\t"), encoding="utf-8")
+    elif how == "jsonl":
+        (path := tmp_path / "rows.jsonl").write_text(lines, encoding="utf-8")
+    elif how == "json":
+        (path := tmp_path / "rows").write_text(lines, encoding="utf-8")
+        reading = Reading(files=FileOptions(format="jsonl"))
+    elif how == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path := tmp_path / "rows.parquet")
+    elif how == "directory":
+        path = tmp_path / "folder"
+        path.mkdir()
+        (path / "a.csv").write_text(text, encoding="utf-8")
+    elif how in ("utf-16", "cp1252"):
+        path.write_text(text, encoding=how)
+        reading = Reading(files=FileOptions(encoding="utf-8" if how == "utf-16" else how))
+    if how == "piped":
+        result = CliRunner().invoke(
+            cli.main, ["predict", "--model", "so_quality", "--format", "csv", "--to", "jsonl"], catch_exceptions=False,
+            input=gzip.compress(text.encode()),
+        )  # fmt: skip
+        assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == [row["Id"] for row in rows]
+        return
+    answers = asked("so_quality", path, reading=reading, generation=Generation(max_length=64))
+    assert [(one.id, one.input) for one in answers] == [(str(i), f"quality: café {i} b") for i in range(5)]
+
+
+def test_lines_of_text_are_the_one_column_that_a_task_needs(copies: None, tmp_path: Path) -> None:
+    (lines := tmp_path / "a.txt").write_text("Tara mea.\n\nÎn tara ta.\n", encoding="utf-8")
+    assert [(one.id, one.input, one.reason) for one in asked("diacritics_ro", lines)] == [
+        ("a.txt:1", "Tara mea.", ""), ("a.txt:2", "", "empty row"), ("a.txt:3", "In tara ta.", "")
+    ]  # fmt: skip
+    (source := tmp_path / "test.source").write_text("The sun rises.\n", encoding="utf-8")
+    (tmp_path / "test.target").write_text("Soarele răsare.\n", encoding="utf-8")
+    for place in (source, tmp_path / "test.*"):
+        (one,) = asked("translate_en_ro", place)
+        assert one.input == "translate English to Romanian: The sun rises."
+    (one, _, _) = asked("diacritics_ro", lines, reading=Reading(as_text=True))
+    assert one.input == "Tara mea."
+
+
+def test_lines_that_are_no_rows_are_answered_as_they_stand(copies: None, tmp_path: Path) -> None:
+    (lines := tmp_path / "a.txt").write_text("quality: so?\n", encoding="utf-8")
+    asking = predictions.Predictions("so_quality", str(lines))
+    assert "--as-text says that this is meant" in asking.note
+    (table := tmp_path / "a.jsonl").write_text(
+        '{"id": "a", "input": ["title", "body"]}\n{"input": 7}\n{"input": " "}\n'
+    )
+    for model in ("so_quality", "none", "text2text"):
+        one, number, space = asked(model, table)
+        assert (one.id, one.input, one.prediction) == ("a", "title body", "title body")
+        assert (number.reason, space.reason) == ("no text: input is a text or a list of texts", "empty input")
+    (table := tmp_path / "b.csv").write_text("Id,Headline\n1,x\n")
+    with pytest.raises(SourceError, match=r'b\.csv has no column "Title"; it has Id, Headline.*so_quality, needs it'):
+        asked("so_quality", table)
+    (table2 := tmp_path / "c.jsonl").write_text(
+        '{"Id": "1", "Title": {"a": [1]}, "Body": "x"}\n{"Id": "2", "Title": "x"}\n'
+    )
+    assert [one.reason for one in asked("so_quality", table2)] == [
+        "not text: Title holds an object with a list in it", "missing field: Body"
+    ]  # fmt: skip
+    with pytest.raises(SourceError, match=r'b\.csv has no column "input"'):
+        asked("none", table)
+
+
+def test_a_mixture_asks_which_task(copies: None, tmp_path: Path) -> None:
+    (lines := tmp_path / "a.txt").write_text("Tara mea.\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"so_quality, diacritics_ro\. Say which rows these are: --task so_quality"):
+        asked("both", lines)
+    (one,) = asked("both", lines, reading=Reading(task="diacritics_ro"))
+    assert one.prediction == "Tara mea."
+    with pytest.raises(UsageError, match="--task sst2: this model has no such task; it was trained on so_quality"):
+        asked("both", lines, reading=Reading(task="sst2"))
+
+
+def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
+    text = " ".join(f"Fraza {i} are cuvinte." for i in range(40))
+    (lines := tmp_path / "a.txt").write_text(f"Scurt.\n{text}\n", encoding="utf-8")
+    short, long = asked("diacritics_ro", lines, long="refuse")
+    assert short.prediction == "Scurt."
+    assert long.reason.startswith("too long: ")
+    assert long.reason.endswith(" tokens, the limit is 32")
+    asking = predictions.Predictions("diacritics_ro", str(lines), long="cut", generation=Generation(max_length=8))
+    _, cut = asking
+    assert cut.lost > 0
+    assert cut.unfinished
+    told = " ".join(asking.sentences())
+    assert f"1 input longer than 32 tokens, cut: {cut.lost:,} of {cut.tokens:,} tokens are lost." in told
+    assert "1 answer did not come to an end within 8 tokens" in told
+    # A task whose texts must stay whole splits by itself, and a copy of the parts is the text.
+    _, split = asked("diacritics_ro", lines, generation=Generation(max_length=32))
+    assert split.prediction == text
+    assert (split.lost, split.unfinished) == (0, False)
+    assert split.parts > 5
+
+
+def test_what_has_no_parts_is_not_split(copies: None, tmp_path: Path) -> None:
+    table = preparing.write_csv(tmp_path / "a.csv", preparing.questions(2))
+    with pytest.raises(UsageError, match="so_quality answers with classes or numbers"):
+        asked("so_quality", table, long="split")
+    table = preparing.write_csv(tmp_path / "b.csv", [{"q": "word " * 50, "c": "other " * 50}])
+    (one,) = asked("text2text", table, long="split")
+    assert one.reason == "too long to split: its input has 4 texts that could be taken apart"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"batch": 0}, "batch is 0, and must be at least 1"),
+        ({"long": "splitt"}, 'long is "splitt". Did you mean "split"? It can be cut, split, refuse.'),
+        ({"reading": predictions.Reading(limit=-1)}, "limit is -1, and cannot be negative"),
+    ],
+)
+def test_options_from_python_are_checked(copies: None, tmp_path: Path, options: dict[str, Any], said: str) -> None:
+    (tmp_path / "lines.txt").write_text("a\n")
+    with pytest.raises(UsageError) as raised:
+        predictions.Predictions("diacritics_ro", str(tmp_path / "lines.txt"), **options)
+    assert said in str(raised.value)
+
+
+def test_rows_of_like_lengths_share_a_batch(copies: None, tmp_path: Path) -> None:
+    texts = ["word " * (1 + i * 7 % 26) for i in range(64)]
+    (lines := tmp_path / "a.txt").write_text("".join(text + "\n" for text in texts))
+    answers = asked("diacritics_ro", lines, batch=4)
+    assert [one.prediction for one in answers] == [text.strip() for text in texts]
+    batches = answering.Copies.batches
+    assert all(count == 4 for count, _ in batches)
+    room, tokens = sum(count * length for count, length in batches), sum(one.tokens for one in answers)
+    assert room < 1.5 * tokens  # 2.2 in the order of the rows
+
+
+@pytest.mark.parametrize("to", ["jsonl", "csv", "tsv", "text", "json"])
+def test_killed_and_started_again_the_file_is_the_same(
+    copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    rows = [{"Id": str(i), "Title": f'title "{i}"', "Body": "a\nb" if i % 7 else ""} for i in range(200)]
+    rows[50]["Title"] = rows[50]["Body"] = ""
+    table = preparing.write_csv(tmp_path / "rows.csv", rows)
+
+    def ask(out: Path, **how: Any) -> int:
+        asking = predictions.Predictions("so_quality", str(table), batch=2, generation=Generation(max_length=64))
+        return asking.write(out, to=to, watch=lambda _: None, **how)
+
+    assert ask(tmp_path / "whole") == 0
+    add = files.AnswerFile.add
+
+    def killed(file: files.AnswerFile, text: str, **said: Any) -> None:
+        add(file, text, **said)
+        if said["done"] == 96:
+            file._file.write(b"half a li")  # what the disk has of a window that was never finished
+            file._file.flush()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(files.AnswerFile, "add", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ask(tmp_path / "out")
+    monkeypatch.setattr(files.AnswerFile, "add", add)
+    assert not (tmp_path / "out").exists()
+    asking = predictions.Predictions("so_quality", str(table), batch=2, generation=Generation(max_length=9))
+    with pytest.raises(OutputError, match=r"begun with another options\. Give the same again to go on, or --fresh"):
+        asking.write(tmp_path / "out", to=to, watch=lambda _: None)
+    assert ask(tmp_path / "out") == 96
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "rows.csv", "whole"]
+    with pytest.raises(UsageError, match="is the input itself"):
+        ask(table)
+
+
+def test_a_table_keeps_its_columns(copies: None, tmp_path: Path) -> None:
+    table = tmp_path / "in.csv"
+    table.write_text('Id,Title,prediction,Body\n1,"a, b",old,"x\ny"\n2,,,\n', encoding="utf-8")
+    out = tmp_path / "out.csv"
+    result = CliRunner().invoke(
+        cli.main, ["predict", str(table), "--model", "so_quality", "--out", str(out), "--max-length", "64"],
+        catch_exceptions=False,
+    )  # fmt: skip
+    assert result.exit_code == 0
+    with open(out, newline="", encoding="utf-8") as file:
+        first, second = csv.DictReader(file)
+    assert first == {
+        "Id": "1", "Title": "a, b", "prediction": "old", "Body": "x\ny",
+        "prediction_2": "quality: a, b x y", "reason": "", "tokens_lost": "0",
+    }  # fmt: skip
+    assert second["reason"] == "empty text: neither title nor body"
+    assert "1 of 2 rows have no answer: empty text 1." in result.stderr
+
+
+def test_one_json_object(copies: None, tmp_path: Path) -> None:
+    table = preparing.write_csv(
+        tmp_path / "a.csv", [{"Id": "1", "Title": "t", "Body": ""}, {"Id": "2", "Title": "", "Body": ""}]
+    )
+    command = ["predict", str(table), "--model", "so_quality", "--json", "--max-length", "64"]
+    result = CliRunner().invoke(cli.main, command, catch_exceptions=False)
+    assert json.loads(result.stdout) == {
+        "predictions": [
+            {"id": "1", "input": "quality: t", "prediction": "quality: t"},
+            {"id": "2", "input": "", "prediction": None, "reason": "empty text: neither title nor body"},
+        ]
+    }
+    (empty := tmp_path / "b.txt").write_text("")
+    result = CliRunner().invoke(cli.main, ["predict", str(empty), "--model", "none", "--json"], catch_exceptions=False)
+    assert json.loads(result.stdout) == {"predictions": []}
+
+
+def test_a_table_in_memory_gives_answers_to_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A DataFrame gave answers to its column names, and a dict to its keys."""
+    import pyarrow as pa
+
+    import t5prep
+    from t5prep.training.predict import predictions as module
+
+    asked_for: list[list[str]] = []
+
+    class Seen:
+        def __init__(self, model: str, source: Any, *, reading: Reading, **_: Any) -> None:
+            asked_for.append([str(reading.as_text), Path(source.files[0].path).read_text()])
+
+    monkeypatch.setattr(module, "Predictions", Seen)
+    table = pa.table({"Title": ["Why?", "How?"], "__index_level_0__": [5, 7]})
+    rows = '{"Title": "Why?"}\n{"Title": "How?"}\n'
+
+    class Frame:  # as pandas has it from 2.2
+        columns = ("Title",)
+
+        def __arrow_c_stream__(self, schema: object = None) -> object:
+            return table.__arrow_c_stream__(schema)
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(self.columns)
+
+    class OldFrame:
+        columns = ("Title",)
+
+        def to_dict(self, orient: str) -> list[dict[str, str]]:
+            assert orient == "records"
+            return table.select(["Title"]).to_pylist()
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(self.columns)
+
+    for given in (
+        Frame(),
+        OldFrame(),
+        table,
+        table.select(["Title"]).to_pylist(),
+        iter(table.select(["Title"]).to_pylist()),
+    ):
+        t5prep.predict("no-such-model", given)
+        assert asked_for.pop() == ["False", rows]
+    t5prep.predict("no-such-model", (text for text in ("a", "b")))
+    assert asked_for.pop() == ["True", '{"input": "a"}\n{"input": "b"}\n']
+    for wrong, sentence in (({"Title": "a"}, "A dict is one row"), (7, "of the type int"), (b"ab", "of the type int")):
+        with pytest.raises(UsageError, match=sentence):
+            t5prep.predict("no-such-model", wrong)

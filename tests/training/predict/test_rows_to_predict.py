@@ -1,0 +1,179 @@
+"""A task of the user's own file: kept beside the dataset and in a run, so that raw rows are predicted by it."""
+
+import dataclasses
+import hashlib
+import shutil
+from pathlib import Path
+
+import answering
+import click.testing
+import preparing
+import pytest
+import training
+
+import t5prep
+from t5prep import cli, sources
+from t5prep.dataset import manifest
+from t5prep.dataset.verify import verify
+from t5prep.errors import DatasetError, UsageError
+from t5prep.report.dataset import look
+from t5prep.tokens import loading
+from t5prep.training.model.generation import Generation
+from t5prep.training.predict import predictions, predictor, rows
+from t5prep.training.run import run
+
+TASK = '''"""Headlines."""
+from t5prep.tasks import Columns, Example, Reject, Task
+
+def to_example(record, options):
+    if len(record["text"].split()) < 2:
+        raise Reject("short article")
+    return Example(id=str(record["id"]), inputs=f"headline: {record['text']}", targets=record.get("title", ""))
+
+def to_inputs(record, options):
+    return to_example(dict(record, title=""), options)
+
+TASK = Task(to_example=to_example, to_inputs=to_inputs, columns=Columns(inputs=["text"], targets=["title"], id="id"),
+            target_length=8)
+'''
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "headlines.py").write_text(TASK)
+    rows = [{"id": str(n), "text": f"article number {n}", "title": f"number {n}"} for n in range(6)]
+    source = preparing.write_csv(folder / "rows.csv", rows)
+    task = str(folder / "headlines.py")
+    preparing.prepared(source, folder / "data", task=task, tokenizer="sample:", splits={"train": 1.0}, input_length=16)
+    return folder / "data"
+
+
+def begun(dataset: Path, out: Path) -> run.Model:
+    """A run on the dataset with one checkpoint, opened."""
+    return run.open_model(training.begun(out, manifest.load(dataset), data=str(dataset)))
+
+
+def test_the_file_is_kept_and_predicts(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (dataset / "task.py").read_text() == TASK
+    opened = begun(dataset, tmp_path / "run")
+    assert opened.own_tasks == {0: run.TaskFile(f"{tmp_path}/run/task-0.py", TASK.encode())}
+    monkeypatch.setattr(run, "open_model", lambda name, which: opened)
+    monkeypatch.setattr(predictor, "Device", answering.Copies)
+    table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}, {"id": "b", "text": "one"}])
+    asking = predictions.Predictions("run", str(table), generation=Generation(max_length=16), trust_code=True)
+    answers = list(asking)
+    assert [(one.id, one.prediction, one.reason) for one in answers] == [
+        ("a", "headline: two words", ""),
+        ("b", None, "short article"),
+    ]
+
+
+def test_an_altered_file_is_named(dataset: Path, tmp_path: Path) -> None:
+    """An edited file with the old checksum is refused: beside a dataset, and in a run, also of a user who trusts it."""
+    changed = tmp_path / "data"
+    shutil.copytree(dataset, changed)
+    (changed / "task.py").write_text("raise SystemExit('ran')")
+    with pytest.raises(DatasetError, match=r"data/task\.py is altered: .*the file headlines\.py that made the dataset"):
+        begun(changed, tmp_path / "run")
+    with pytest.raises(DatasetError, match=r"data/task\.py is altered"):
+        verify(changed)
+    begun(dataset, tmp_path / "other")
+    (tmp_path / "other" / "task-0.py").write_text("raise SystemExit('ran')")
+    opened = run.open_model(str(tmp_path / "other"))
+    with pytest.raises(DatasetError, match=r"other/task-0\.py is altered"):
+        rows.asking_of(opened, opened.manifests[0], trust_code=True)
+    (tmp_path / "other" / "task-0.py").unlink()
+    opened = run.open_model(str(tmp_path / "other"))
+    assert rows.asking_of(opened, opened.manifests[0]).name == ""  # rows are inputs unchanged
+
+
+def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) -> None:
+    """A run whose task was replaced, its checksum recomputed: `predict` says what it is, and executes nothing."""
+    begun(dataset, tmp_path / "run")
+    ran = tmp_path / "ran"
+    code = f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n{TASK}"
+    (tmp_path / "run" / "task-0.py").write_text(code)
+    made = manifest.load(dataset)
+    facts = dataclasses.replace(made.task, sha256=hashlib.sha256(code.encode()).hexdigest())
+    (tmp_path / "run" / "manifest-0.json").write_text(dataclasses.replace(made, task=facts).sealed().dumps())
+    table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}])
+    said = click.testing.CliRunner().invoke(cli.main, ["predict", str(table), "--model", str(tmp_path / "run")])
+    assert said.exit_code == 1
+    (sentence,) = said.stderr.splitlines()
+    assert "run/task-0.py is Python code that came with the model and that you have not run" in sentence
+    assert "it would make the inputs of rows, for the task headlines" in sentence
+    assert "--trust-code" in sentence
+    assert not ran.exists()
+    opened = run.open_model(str(tmp_path / "run"))
+    assert rows.asking_of(opened, opened.manifests[0], trust_code=True).name == "headlines"
+    assert ran.exists()
+
+
+def test_what_this_user_prepared_by_is_run(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`prepare` remembers the file that it was given: a run on the dataset is opened without a word."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    begun(dataset, tmp_path / "run")
+    opened = run.open_model(str(tmp_path / "run"))
+    with pytest.raises(UsageError, match="trust-code"):
+        rows.asking_of(opened, opened.manifests[0])
+    (tmp_path / "headlines.py").write_text(TASK)
+    source = preparing.write_csv(tmp_path / "rows.csv", [{"id": "1", "text": "an article", "title": "a title"}])
+    t5prep.prepare(
+        str(tmp_path / "headlines.py"),
+        source=str(source),
+        tokenizer="sample:",
+        out=tmp_path / "data",
+        splits={"train": 1.0},
+        workers=0,
+    )
+    assert rows.asking_of(opened, opened.manifests[0]).name == "headlines"
+
+
+def test_a_manifest_names_no_code_to_run(dataset: Path, tmp_path: Path) -> None:
+    """A dataset's manifest whose task is the path of a file: `report` executes nothing."""
+    altered = tmp_path / "data"
+    shutil.copytree(dataset, altered)
+    ran = tmp_path / "ran"
+    (altered / "task.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n{TASK}")
+    made = manifest.load(altered)
+    settings = dataclasses.replace(made.settings, task=str(altered / "task.py"))
+    made = dataclasses.replace(made, settings=settings, task=dataclasses.replace(made.task, file="", sha256=""))
+    assert look(made, loading.load("sample:")) is None
+    assert not ran.exists()
+
+
+def test_it_belongs_to_the_dataset(dataset: Path, tmp_path: Path) -> None:
+    """Another dataset is never prepared around it, and an installed task leaves none."""
+    from t5prep.preparation import output_folder
+
+    assert output_folder.is_of_dataset("task.py")
+    source = preparing.write_csv(tmp_path / "rows.csv", preparing.questions(6))
+    preparing.prepared(source, tmp_path / "data", tokenizer="sample:", splits={"train": 1.0}, input_length=32)
+    assert not (tmp_path / "data" / "task.py").exists()
+
+
+def test_of_a_folder_the_files_of_a_split_are_read_once(tmp_path: Path) -> None:
+    for name in ("train.csv", "train.tsv", "test.csv", "README.md"):
+        divider = "\t" if name.endswith("tsv") else ","
+        (tmp_path / name).write_text(f"id{divider}input\n1{divider}words of {name}\n")
+    source = sources.resolve(str(tmp_path))
+    ids = {
+        split: [question.id for question in rows.Rows(source, rows.as_they_stand(), reading=rows.Reading(split=split))]
+        for split in ("", "test", "all")
+    }
+    assert ids == {"": ["1", "1", "1"], "test": ["1"], "all": ["1", "1", "1"]}
+    opened = rows.Rows(source, rows.as_they_stand())
+    assert [file.name for file in opened.source.files] == ["test.csv", "train.csv", "train.tsv"]
+    assert "README.md" in opened.note
+    assert "the splits test, train are read. For one of them: --split test" in opened.note
+    with pytest.raises(UsageError, match="--split gold"):
+        rows.Rows(source, rows.as_they_stand(), reading=rows.Reading(split="gold"))
+
+
+def test_what_a_card_says_of_reading_is_obeyed(tmp_path: Path) -> None:
+    card = '---\nconfigs:\n- config_name: default\n  data_files: a.csv\n  sep: "|"\n  encoding: latin-1\n---\n'
+    (tmp_path / "README.md").write_text(card)
+    (tmp_path / "a.csv").write_text("id|input\n1|café, too\n", encoding="latin-1")
+    read = rows.Rows(sources.resolve(str(tmp_path)), rows.as_they_stand())
+    assert [question.text for question in read] == ["café, too"]

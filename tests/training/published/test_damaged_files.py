@@ -1,0 +1,359 @@
+"""Files that are cut short, wrong, or meant to do harm: one sentence that names the model, and nothing ran."""
+
+import collections
+import contextlib
+import gzip
+import json
+import os
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import model_formats
+import numpy as np
+import pytest
+from model_formats import Call, LongStorage, pickled, tensor
+
+from t5prep.errors import UsageError
+from t5prep.training.model.architecture import ModelConfig
+from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.model.weights import load_weights, random_weights, save_weights
+from t5prep.training.published.stored import UnreadableError
+from t5prep.training.published.t5x_file import zarr_array
+
+TINY = ModelConfig(vocab_size=40, d_model=8, d_kv=4, d_ff=12, num_layers=1, num_decoder_layers=1, num_heads=2)
+SHAPES = {
+    tensor: layout.shape[layout.stacked_axes :][:: -1 if layout.transposed else 1]
+    for layout in weight_layouts(TINY).values()
+    for tensor in layout.tensors
+}
+
+
+def state() -> dict[str, Any]:
+    return collections.OrderedDict((name, tensor(str(at), shape)) for at, (name, shape) in enumerate(SHAPES.items()))
+
+
+def write_archive(path: Path, content: bytes, *, compression: int = zipfile.ZIP_STORED, extra: Any = None) -> None:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("archive/data.pkl", content)
+        for at, shape in enumerate(SHAPES.values()):
+            archive.writestr(f"archive/data/{at}", np.full(shape, at, np.float32).tobytes())
+        for name, value in (extra or {}).items():
+            archive.writestr(name, value)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(TINY.to_json()))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["", "..", "../other", "é" * 128])
+def test_a_name_of_an_array_that_names_no_folder_beside_it_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnreadableError, match="not beside it"):
+        zarr_array(tmp_path, name)
+
+
+def another(path: Path, make: Callable[[Path], object]) -> None:
+    path.unlink()
+    make(path)
+
+
+def with_entry(path: Path, **entry: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | entry))
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda place: (place / ".zarray").unlink(), "the array target.* is missing"),
+        (lambda place: (place / ".zarray").write_text("{"), "zarray is damaged"),
+        (lambda place: (place / "0.0").unlink(), r"the array target.* lacks 0\.0"),
+        (lambda place: (place / "0.0").write_bytes(b"\x1f\x8b"), r"0\.0 is damaged"),
+        (lambda place: (place / "0.0").write_bytes(gzip.compress(bytes(1 << 24))), r"0\.0 is larger"),
+        (lambda place: another(place / ".zarray", os.mkfifo), "it is a pipe or a device"),
+        (lambda place: another(place / ".zarray", lambda at: at.symlink_to("/dev/zero")), "it is a pipe or a device"),
+        (lambda place: os.truncate(place / ".zarray", 1 << 40), "zarray is larger than what it can hold"),
+        (lambda place: another(place / "0.0", os.mkfifo), r"0\.0 is damaged"),
+        (lambda place: another(place / "0.0", lambda at: at.symlink_to("/dev/zero")), r"0\.0 is damaged"),
+        (lambda place: os.truncate(place / "0.0", 1 << 40), r"0\.0 is larger than what it can hold"),
+        (
+            lambda place: with_entry(place / ".zarray", dimension_separator="/../../other"),
+            "separates the numbers of its chunks by '/../../other'",
+        ),
+        (lambda place: with_entry(place / ".zarray", chunks=[1 << 50, 8]), "has chunks that are larger than itself"),
+        (
+            lambda place: with_entry(place / ".zarray", dtype="int32"),
+            "it has a tensor of int32, and weights are float64",
+        ),
+    ],
+)
+def test_a_damaged_checkpoint_of_t5x_is_one_sentence(tmp_path: Path, harm: Callable[[Path], object], said: str) -> None:
+    drawn = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
+    model_formats.write_t5x(tmp_path, drawn, kind="zarr")
+    harm(tmp_path / "target.encoder.layers_0.mlp.wo.kernel")
+    with pytest.raises(UsageError, match=said) as raised:
+        np.asarray(load_weights(tmp_path)[1]["encoder.wo"])
+    assert str(tmp_path) in str(raised.value)
+
+
+def array(content: bytes) -> bytes:
+    """A float32[40, 8] as flax.serialization has it, whatever its bytes are."""
+    inner = b"\x93\x92\x28\x08\xa7float32" + b"\xc5" + struct.pack(">H", len(content)) + content
+    return b"\xc8" + struct.pack(">H", len(inner)) + b"\x01" + inner
+
+
+@pytest.mark.parametrize(
+    ("chunked", "said"),
+    [
+        (b"\x81\xb9__msgpack_chunked_array__\xc3", "an array of it is damaged"),
+        (b"\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x81\xa2\xc2\xb2\x03\xa6chunks\x80", "has no values"),
+        (
+            b"\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x82\xa10\x28\xa11\x08\xa6chunks\x82\xa10%s\xa11%s"
+            % (array(bytes(3)), array(bytes(1277))),
+            "a value of it is divided between two pieces",
+        ),
+    ],
+)
+def test_an_array_in_chunks_that_is_none_is_refused(model: Path, chunked: bytes, said: str) -> None:
+    """It lacks its shape, has a name that is a digit and no number, or has pieces that end within a value."""
+    (model / "flax_model.msgpack").write_bytes(b"\x81\xa6shared\x81\xa9embedding" + chunked)
+    refused(model, said)
+
+
+def test_a_checkpoint_of_tensorflow_is_none_of_t5x(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-0"')
+    with pytest.raises(UsageError, match="has no optimizer/target, so it is no checkpoint of T5X"):
+        load_weights(tmp_path)
+
+
+def refused(model: Path, match: str) -> str:
+    """The sentence that a model is refused with: it names the model and the file, and has one line."""
+    with pytest.raises(UsageError, match=match) as raised:
+        load_weights(model)
+    said = str(raised.value)
+    assert str(model) in said
+    assert "\n" not in said
+    return said
+
+
+def test_an_archive_without_torch_is_read(model: Path) -> None:
+    write_archive(model / "pytorch_model.bin", pickled(state()))
+    weights = load_weights(model)[1]
+    assert np.asarray(weights["shared"]).tolist() == np.full((40, 8), 0.0).tolist()
+    assert weights["decoder.wo"][0, 0, 0] == list(SHAPES).index("decoder.block.0.layer.2.DenseReluDense.wo.weight")
+
+
+CALLS = {
+    "os.system": lambda: Call(os.system, "touch ran"),
+    "eval": lambda: Call(eval, "open('ran', 'w')"),
+    "exec": lambda: Call(exec, "open('ran', 'w')"),
+    "open": lambda: Call(open, "ran", "w"),
+    "import": lambda: Call(__import__, "os"),
+    "Path": lambda: Path("ran"),
+    "array": lambda: np.zeros(3),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("form", ["zip", "legacy"])
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_a_pickle_that_names_anything_but_tensors_runs_nothing(
+    model: Path, monkeypatch: pytest.MonkeyPatch, call: str, form: str, protocol: int
+) -> None:
+    monkeypatch.chdir(model)
+    value = CALLS[call]()
+    content = pickled({**state(), "extra": value}) if protocol == 2 else pickle.dumps({"shared.weight": value}, 4)
+    if form == "zip":
+        write_archive(model / "pytorch_model.bin", content)
+    else:
+        begin = b"".join(pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
+        (model / "pytorch_model.bin").write_bytes(begin + content + pickle.dumps([], 2))
+    refused(model, "nothing of it was run|no tensor needs")
+    assert sorted(path.name for path in model.iterdir()) == ["config.json", "pytorch_model.bin"]
+    if protocol == 4 and call in ("os.system", "eval", "exec", "open"):  # which Python's own reader does run
+        pickle.loads(content)
+        assert (model / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "opcode", [b"ios\nsystem\n", b"(S'touch ran'\nios\nsystem\n.", b"\x80\x02}\x81.", b"\x80\x02\x8c\x01a\x93.", b""]
+)
+def test_other_instructions_of_pickles_are_refused(model: Path, opcode: bytes) -> None:
+    write_archive(model / "pytorch_model.bin", opcode)
+    refused(model, "pytorch_model.bin cannot be read, for it")
+
+
+_STORAGE = b"(X\x07\0\0\0storagectorch\nFloatStorage\n%sX\x03\0\0\0cpuK\x04tQ"
+_TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n(" + _STORAGE % b"X\x01\0\0\x000" + b"K\0K\x04\x85K\x01\x85\x89}tR"
+_STATE = b"}X\x05\0\0\0shapeX\x03\0\0\0abcsb"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (_TENSOR + _STATE, "sets the state"),
+        (_STORAGE % b"X\x01\0\0\x000" + _STATE, "sets the state"),
+        (b"ctorch._utils\n_rebuild_tensor\n" + _STATE, "sets the state"),
+        (b"ctorch._utils\n_rebuild_tensor\nN}X\x08\0\0\0functionNs\x86b", "sets the state"),
+        (b"}(" + b")" + b"\x85" * 1_000_000 + b"Nu", "far more than tensors"),  # its hash would overflow the stack
+        (_STORAGE % (b"]" * 3000 + b"a" * 2999), "TypeError|not a storage"),
+        # Each is a pair of the one before, so the last has a hash of 2^40.
+        (b"})" + b"".join(b"q%ch%ch%c\x86" % (n, n, n) for n in range(1, 41)) + b"Ns", "far more than tensors"),
+    ],
+    ids=[
+        "state of a tensor",
+        "of a storage",
+        "of a function",
+        "slots of a function",
+        "a deep key",
+        "a deep name",
+        "pairs",
+    ],
+)
+def test_a_pickle_that_changes_what_it_made_or_nests_deeply_is_refused(model: Path, content: bytes, why: str) -> None:
+    write_archive(model / "pytorch_model.bin", b"\x80\x02" + content + b".")
+    refused(model, why)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"offset": 1}, "beyond its storage"),
+        ({"offset": -1}, "beyond its storage"),
+        ({"strides": (1 << 60, 1)}, "beyond its storage"),
+        ({"strides": (-8, 1)}, "beyond its storage"),
+        ({"shape": (1 << 40, 8)}, "beyond its storage"),
+        ({"shape": (-40, 8)}, "tensor of shape"),
+        ({"key": "nowhere"}, "lacks a storage"),
+    ],
+)
+def test_a_tensor_that_reaches_beyond_its_storage_is_refused(model: Path, change: dict[str, Any], why: str) -> None:
+    said = {"key": "0", "shape": (40, 8), **change}
+    write_archive(model / "pytorch_model.bin", pickled({**state(), "shared.weight": tensor(**said)}))
+    refused(model, why)
+
+
+def test_compressed_and_big_endian_archives_are_refused(model: Path) -> None:
+    write_archive(model / "pytorch_model.bin", pickled(state()), compression=zipfile.ZIP_DEFLATED)
+    refused(model, "compressed")
+    write_archive(model / "pytorch_model.bin", pickled(state()), extra={"archive/byteorder": b"big"})
+    refused(model, "big-endian")
+
+
+def _written(model: Path) -> dict[str, Path]:
+    """The same weights in each format."""
+    weights = random_weights(TINY)
+    tensors = {}
+    for name, layout in weight_layouts(TINY).items():
+        rows = weights[name].reshape(-1, *layout.shape[layout.stacked_axes :])
+        tensors |= {t: row.T if layout.transposed else row for t, row in zip(layout.tensors, rows, strict=True)}
+    save_weights(model, TINY, weights)
+    model_formats.write_flax(model / "flax_model.msgpack", tensors)
+    write_archive(model / "pytorch_model.bin", pickled(state()))
+    return {path.name: path for path in model.iterdir() if path.name != "config.json"}
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "flax_model.msgpack"])
+def test_a_file_cut_anywhere_is_one_sentence(model: Path, name: str) -> None:
+    files = _written(model)
+    whole = files.pop(name).read_bytes()
+    for other in files.values():
+        other.unlink()
+    load_weights(model)
+    for kept in sorted({0, 1, 7, 9, 64, 300, len(whole) // 3, len(whole) // 2, len(whole) - 1}):
+        (model / name).write_bytes(whole[:kept])
+        refused(model, f"{name} cannot be read, for it")
+    (model / name).write_bytes(b"<html>not a model</html>" * 100)
+    refused(model, f"{name} cannot be read, for it")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "flax_model.msgpack"])
+def test_a_file_with_any_byte_changed_is_read_or_is_one_sentence(model: Path, name: str) -> None:
+    files = _written(model)
+    whole = bytearray(files.pop(name).read_bytes())
+    for other in files.values():
+        other.unlink()
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        at, value = int(rng.integers(min(len(whole), 3000))), int(rng.integers(256))
+        changed = whole.copy()
+        changed[at] = value
+        (model / name).write_bytes(changed)
+        with contextlib.suppress(UsageError):  # any other error is a failure
+            load_weights(model)
+
+
+def test_formats_are_preferred_in_order_and_a_part_that_is_missing_is_named(model: Path) -> None:
+    files = _written(model)
+    shared = dict.fromkeys(files)
+    for name in ("model.safetensors", "pytorch_model.bin", "flax_model.msgpack"):
+        shared[name] = np.asarray(load_weights(model)[1]["shared"])
+        files[name].unlink()
+    assert (shared["pytorch_model.bin"] == 0).all()  # the archive's are not the others'
+    assert np.array_equal(shared["model.safetensors"], shared["flax_model.msgpack"])
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../part.safetensors"}}))
+    refused(model, r"lacks \.\./part.safetensors, which model.safetensors.index.json names")
+    (model / "model.safetensors.index.json").write_text("[]")
+    refused(model, "index.json is damaged")
+
+
+def test_places_that_are_no_whole_numbers_are_refused(model: Path) -> None:
+    for places in ([0.0, 8.0], [False, 8]):
+        header = json.dumps({"shared.weight": {"dtype": "F32", "shape": [2], "data_offsets": places}}).encode()
+        (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+        refused(model, "lies from byte")
+
+
+def test_weights_of_whole_numbers_and_of_unknown_dtypes_are_refused(model: Path) -> None:
+    for dtype, why in (("I8", r"is quantized \(shared\.weight is int8\)"), ("I7", "a tensor of the unknown dtype I7")):
+        header = json.dumps({"shared.weight": {"dtype": dtype, "shape": [2], "data_offsets": [0, 2]}}).encode()
+        (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"ab")
+        refused(model, why)
+
+
+def test_a_tensor_before_the_first_value_is_refused(model: Path) -> None:
+    """Bytes of the header would else be weights."""
+    for places in ([-8, 0], [-16, -8]):
+        header = json.dumps({"shared.weight": {"dtype": "F32", "shape": [2], "data_offsets": places}}).encode()
+        (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
+        refused(model, "lies from byte -")
+
+
+def test_a_compressed_byteorder_is_refused_before_it_is_unpacked(model: Path) -> None:
+    path = model / "pytorch_model.bin"
+    write_archive(path, pickled(state()))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("archive/byteorder", b"little" + bytes(1 << 20), zipfile.ZIP_DEFLATED)
+    refused(model, "compressed")
+    write_archive(path, pickled(state()), extra={"archive/byteorder": b"little" + bytes(1 << 20)})
+    refused(model, "big-endian")
+
+
+@pytest.mark.parametrize(
+    ("keys", "count", "why"),
+    [
+        (None, 0, "does not list its storages"),
+        ({"0": 1}, 0, "does not list its storages"),
+        ([1.5], 0, "does not list its storages"),
+        (["0"], (1 << 63) - 1, "is cut short"),
+        (["0"], 1 << 40, "is cut short"),
+        (["0"], -1, "is cut short"),
+    ],
+)
+def test_storages_of_the_old_format_that_cannot_be_are_refused(model: Path, keys: Any, count: int, why: str) -> None:
+    parts = [0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}]
+    content = b"".join(pickle.dumps(part, 2) for part in parts) + pickled(state()) + pickle.dumps(keys, 2)
+    (model / "pytorch_model.bin").write_bytes(content + struct.pack("<q", count) + bytes(64))
+    refused(model, why)
+
+
+def test_buffers_of_whole_numbers_are_passed_over_in_a_pickle(model: Path) -> None:
+    tensors = {"position_ids": tensor("0", (1, 16), kind=LongStorage), **state()}
+    write_archive(model / "pytorch_model.bin", pickled(collections.OrderedDict(tensors)))
+    said: list[str] = []
+    load_weights(model, say=said.append)
+    assert said == [f"Not used of {model}: position_ids."]

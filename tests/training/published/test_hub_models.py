@@ -1,0 +1,135 @@
+"""Models of the Hub: only what is needed is fetched, and errors name the model as the user did."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from servers.http import Answer, Fault
+from servers.internet import Internet
+
+from t5prep.errors import TokenizerError, UsageError
+from t5prep.planning.models import shape_of
+from t5prep.tokens import loading
+from t5prep.training.model.weights import load_config, load_weights
+from t5prep.training.run import run
+from t5prep.training.settings.config import build
+
+GOLDEN = Path(__file__).parents[2] / "data" / "published"
+NAME = "somebody/some-t5"
+
+
+def publish(internet: Internet, files: dict[str, bytes]) -> None:
+    internet.hub.models[NAME] = files
+
+
+def golden(kind: str) -> dict[str, bytes]:
+    place = GOLDEN / kind
+    return {path.name: path.read_bytes() for path in place.iterdir() if path.suffix != ".npz" and path.is_file()}
+
+
+def fetched(internet: Internet) -> list[str]:
+    """The files that were asked for, and each no more than once in full."""
+    paths = [request.path.rpartition("/")[2] for request in internet.server.requests if request.method == "GET"]
+    return [path for path in paths if "." in path]
+
+
+def test_a_shape_fetches_the_config_alone(internet: Internet) -> None:
+    publish(internet, golden("t5/flax") | {"model.safetensors": b"never read", "spiece.model": b"nor this"})
+    assert load_config(NAME).d_model == 8
+    assert fetched(internet) == ["config.json"]
+    settings = build({"model": NAME, "weights": "random"})
+    assert run.start_from(settings, ids=100)[0].vocab_size == 128
+    assert shape_of(NAME).d_model == 8
+    assert set(fetched(internet)) == {"config.json"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("t5/flax", ["flax_model.msgpack"]),
+        (
+            "t5_1_1/flax/sharded",
+            [*(f"flax_model-0000{part}-of-00002.msgpack" for part in (1, 2)), "flax_model.msgpack.index.json"],
+        ),
+    ],
+)
+def test_only_the_files_of_one_format_are_fetched(
+    internet: Internet, monkeypatch: pytest.MonkeyPatch, kind: str, wanted: list[str]
+) -> None:
+    others = {"rust_model.ot": b"", "opt_state.msgpack": b"", "README.md": b"", "training_args.bin": b""}
+    publish(internet, golden(kind) | others)
+    weights = load_weights(NAME)[1]
+    assert sorted(fetched(internet)) == ["config.json", *wanted]
+    assert np.array_equal(weights["shared"], load_weights(GOLDEN / kind)[1]["shared"])
+    # What was fetched is there when the network is not.
+    internet.server.faults.append(Fault("/api/models", times=99, answer=Answer(500)))
+    assert np.array_equal(load_weights(NAME)[1]["shared"], weights["shared"])
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert np.array_equal(load_weights(NAME)[1]["shared"], weights["shared"])
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "holds no config.json"),
+        ({"config.json": b"{"}, "is not the configuration of a model"),
+        ({"config.json": b"{}"}, "is not the configuration of a model"),
+        ({"manifest.json": b"{}"}, "is a prepared dataset"),
+        (golden("t5/flax") | {"flax_model.msgpack": b"cut"}, "flax_model.msgpack cannot be read, for"),
+        (
+            golden("t5/flax") | {"pytorch_model.bin": b"cut"},
+            "pytorch_model.bin cannot be read, for its pickle is damaged",
+        ),
+        ({"config.json": golden("t5/flax")["config.json"]}, "holds no weights; one of model.safetensors"),
+        (golden("t5_1_1/flax/sharded") | {"config.json": golden("t5/flax")["config.json"]}, "decoder.block.0.layer.2"),
+    ],
+)
+def test_errors_name_the_model_and_no_cache(internet: Internet, files: dict[str, bytes], said: str) -> None:
+    publish(internet, files)
+    with pytest.raises(UsageError, match=said) as raised:
+        load_weights(NAME)
+    assert NAME in str(raised.value)
+    assert "snapshots" not in str(raised.value)
+    assert str(Path.home()) not in str(raised.value)
+
+
+def test_models_that_are_not_there(internet: Internet) -> None:
+    for name in ("nobody/no-such-model", "no-such-model"):
+        with pytest.raises(
+            UsageError, match=f'"{name}" is not a directory, and the Hugging Face Hub has no such model'
+        ):
+            load_weights(name)
+        with pytest.raises(TokenizerError, match="has no such model"):
+            loading.load(name)
+    internet.server.faults.append(Fault("/api/models", times=99, answer=Answer(500)))
+    with pytest.raises(UsageError, match=r"is not a directory, and the Hugging Face Hub answers 500\. Try again"):
+        load_weights("nobody/another")
+
+
+def test_a_tokenizer_fetches_its_own_files_only(internet: Internet) -> None:
+    from t5prep.sources import sample
+    from t5prep.tokens import huggingface_files
+
+    tokenizer = loading.load("sample:")
+    content = json.dumps(huggingface_files.tokenizer_json(tokenizer)).encode()
+    model = sample.tokenizer_path().read_bytes()
+    files = {"spiece.model": model, "tokenizer_config.json": b"{}", "pytorch_model.bin": b"0" * 99}
+    publish(internet, {"tokenizer.json": content, **files})
+    assert loading.load(NAME).model == model
+    # The small one tells a T5 from an ALBERT; the ids of both large ones must be the same.
+    assert set(fetched(internet)) == {"tokenizer_config.json", "spiece.model", "tokenizer.json"}
+    publish(internet, {"tokenizer.json": b"{", **files})
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json is damaged"):
+        loading.load(NAME)
+    publish(internet, {"config.json": b"{}", "pytorch_model.bin": b""})
+    with pytest.raises(TokenizerError, match=f"{NAME} holds no tokenizer"):
+        loading.load(NAME)
+
+
+def test_a_byt5_is_known_by_its_tokenizers_class(internet: Internet) -> None:
+    said = json.dumps({"tokenizer_class": "ByT5Tokenizer", "extra_ids": 125}).encode()
+    publish(internet, {"config.json": b"{}", "tokenizer_config.json": said, "special_tokens_map.json": b"{}"})
+    assert loading.load(NAME).encode("é") == [0xC3 + 3, 0xA9 + 3]
+    publish(internet, {"config.json": said})
+    assert loading.load(NAME).vocab_size == 259

@@ -1,0 +1,97 @@
+"""The files of a run: those of a start that came to no checkpoint are replaced, those of a run that goes on are not."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from t5prep.errors import OutputError
+from t5prep.io import atomic_files
+from t5prep.tokens import loading
+from t5prep.training.run import run
+from t5prep.training.settings import config as configs
+
+
+def _begin(out: Path, *, seed: int, goes_on: bool = False) -> None:
+    settings = configs.build({"model": "m", "data": ("d",), "out": str(out), "seed": seed})
+    sample = loading.load("sample:")
+    run.begin(str(out), config=settings, shape=run.TINY, tokenizer=sample, manifests=(), goes_on=goes_on)
+
+
+def test_a_start_that_came_to_no_checkpoint_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+    _begin(tmp_path, seed=1)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for name in ("tokenizer.json", "manifest-0.json", "manifest-1.json", "task-0.py", "config.json"):
+        (tmp_path / name).write_text("of other data")
+    (tmp_path / "metrics.jsonl").write_text("")
+    _begin(tmp_path, seed=2, goes_on=True)
+    assert (tmp_path / "manifest-1.json").read_text() == "of other data"
+    assert (tmp_path / "train.json").read_bytes() == first["train.json"]
+    _begin(tmp_path, seed=2)
+    second = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert second.pop("metrics.jsonl") == b""
+    assert b'"seed": 2' in second["train.json"]
+    assert {**second, "train.json": b""} == {**first, "train.json": b""}
+
+
+def test_a_file_that_a_killed_start_was_writing_is_no_strangers(tmp_path: Path) -> None:
+    (tmp_path / ".unfinished-config.json-x1y2").write_text("{")
+    _begin(tmp_path, seed=1)
+    assert run.is_run(str(tmp_path))
+
+
+def test_what_a_killed_process_left_of_a_runs_files_goes_and_what_others_write_stays(tmp_path: Path) -> None:
+    left = [
+        f".unfinished-{name}-ab12_cd3" for name in ("config.json", "train.json", "manifest-0.json", "metrics.jsonl")
+    ]
+    others = [".unfinished-answers.jsonl", ".unfinished-answers.jsonl.json", ".unfinished-report.html-ab12_cd3"]
+    for name in (*left, *others):
+        (tmp_path / name).write_text("half")
+    with atomic_files.whole(tmp_path / "metrics.jsonl") as file:  # by a process that lives
+        file.write(b"{}")
+        with run.held(str(tmp_path)):
+            living = [path.name for path in tmp_path.glob(".unfinished-metrics.jsonl-*")]
+            assert len(living) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "metrics.jsonl"])
+
+
+def test_a_run_is_held_until_the_process_that_trains_it_ends(tmp_path: Path) -> None:
+    out = tmp_path / "runs" / "one"
+    with run.held(str(out)):
+        (out / "train.json").write_text("{}")
+        with (
+            pytest.raises(OutputError, match=r"one is being written by another process\. Wait until it ends, or"),
+            run.held(str(out)),
+        ):
+            pass
+        with run.held(str(tmp_path / "runs" / "two")):
+            pass
+    with run.held(str(out)):
+        pass
+    assert [path.name for path in out.iterdir()] == ["train.json"]
+
+
+def test_what_never_began_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no"), run.held(str(tmp_path / "new")):
+        raise ValueError("no")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "empty").mkdir()
+    with run.held(str(tmp_path / "empty")):
+        pass
+    assert (tmp_path / "empty").is_dir()
+
+
+def test_a_place_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in ("file", "file/run"):
+        with (
+            pytest.raises(OutputError, match=r"cannot be written \(.+\)\. Choose another --out"),
+            run.held(str(tmp_path / out)),
+        ):
+            pass
+
+
+def test_a_pipe_in_a_strangers_run_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "manifest-0.json")
+    with pytest.raises(OSError, match="it is a pipe or a device"):
+        run.manifests_of_run(str(tmp_path))

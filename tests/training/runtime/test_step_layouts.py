@@ -1,0 +1,192 @@
+"""One step, many layouts: 20 steps on one device, in parts, on replicas, split, and both, beside PyTorch's."""
+
+import dataclasses
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t5prep.training.model.architecture import ModelConfig
+from t5prep.training.model.weights import random_weights, save_weights
+from t5prep.training.runtime import compiling
+from t5prep.training.runtime.devices import open_layout
+from t5prep.training.runtime.layout import Layout
+from t5prep.training.runtime.lowering import lower
+from t5prep.training.runtime.programs import METRICS, StepProgram, step_program
+from t5prep.training.runtime.state import Variables, begin, put_rows, put_weights, with_copies
+from t5prep.training.settings.config import TrainConfig
+
+STEPS, ROWS, INPUT, TARGET = 20, 8, 12, 6
+SHAPE = {
+    "vocab_size": 128,
+    "d_model": 32,
+    "d_kv": 4,
+    "d_ff": 48,
+    "num_layers": 1,
+    "num_decoder_layers": 1,
+    "num_heads": 8,
+}
+MODELS = {
+    "t5": ModelConfig(**SHAPE),
+    "t5_1_1": ModelConfig(
+        **SHAPE, feed_forward_proj="gated-gelu", tie_word_embeddings=False, scale_decoder_outputs=False
+    ),
+    "tied gated": ModelConfig(**SHAPE, feed_forward_proj="gated-gelu"),
+}
+# Replicas, devices of each, and the parts whose gradients are accumulated. Each takes seconds to compile: every layout is run
+# with one model, and every model on one device and on several that are replicas, split, and accumulate.
+LAYOUTS = {
+    "t5": [(1, 1, 1), (1, 8, 1), (2, 2, 2)],
+    "t5_1_1": [(1, 1, 1), (1, 1, 4), (8, 1, 1), (1, 8, 1), (2, 2, 2), (2, 4, 1)],
+    "tied gated": [(1, 1, 1), (2, 2, 2)],
+}
+CONFIG = TrainConfig(batch=ROWS, optimizer="adamw", dtype="float32", dropout=0.0, z_loss=0.0)
+RATE = 1e-3
+
+
+def batches() -> list[dict[str, np.ndarray]]:
+    """Rows with padding, without; with all targets, some, and none."""
+    rng = np.random.default_rng(0)
+    made = []
+    for _ in range(STEPS):
+        mask = np.arange(INPUT) < rng.integers(3, INPUT + 1, (ROWS, 1))
+        labels = rng.integers(2, 128, (ROWS, TARGET))
+        labels[np.arange(TARGET) >= rng.integers(0, TARGET + 1, (ROWS, 1))] = -100
+        labels[0, 0] = 3
+        batch = {"input_ids": rng.integers(2, 128, (ROWS, INPUT)) * mask, "attention_mask": mask, "labels": labels}
+        made.append({name: value.astype(np.int32) for name, value in batch.items()})
+    return made
+
+
+@functools.cache
+def compiled(model: str, layout: Layout, config: TrainConfig) -> tuple[StepProgram, Callable]:
+    made = step_program(MODELS[model], config, layout=layout, input_length=INPUT, target_length=TARGET)
+    return made, compiling.compile_program(made.program)
+
+
+def losses(model: str, layout: Layout, config: TrainConfig = CONFIG, *, resumed: int = 0) -> list[float]:
+    """Train, and begin again with the same variables before step `resumed`."""
+    shape, (made, step) = MODELS[model], compiled(model, layout, config)
+    variables = begin(random_weights(shape), made.variables)
+    found = []
+    for number, batch in enumerate(batches()):
+        if number == resumed:
+            variables = with_copies(variables, made.variables)
+        sent = {name: ids for name, ids in batch.items() if name != "attention_mask"}  # the step computes it
+        *state, metrics = step(*variables, put_rows(sent, layout), np.float32(RATE))
+        variables = Variables(*state)
+        found.append(float(np.asarray(metrics)[METRICS.index("loss")]))
+    assert int(variables.step) == STEPS
+    return found
+
+
+THEIRS = """
+import json, sys
+import numpy as np, torch
+from transformers import AutoModelForSeq2SeqLM
+batches, rate, *places = sys.argv[1:]
+found = []
+for place in places:
+    model = AutoModelForSeq2SeqLM.from_pretrained(place).eval()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=float(rate), weight_decay=0.0)
+    found.append([])
+    for batch in json.load(open(batches)):
+        optimizer.zero_grad()
+        loss = model(**{name: torch.tensor(value) for name, value in batch.items()}).loss
+        loss.backward()
+        optimizer.step()
+        found[-1].append(loss.item())
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
+    """PyTorch's losses of each model."""
+    folder = tmp_path_factory.mktemp("models")
+    for model, shape in MODELS.items():
+        save_weights(folder / model, shape, random_weights(shape))
+        (folder / model / "config.json").write_text(json.dumps(shape.to_json() | {"dropout_rate": 0.0}))
+    (folder / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in one.items()} for one in batches()]))
+    command = [sys.executable, "-c", THEIRS, folder / "batches.json", str(RATE), *(folder / model for model in MODELS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(zip(MODELS, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+@pytest.mark.extra("torch")
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, theirs: dict[str, list[float]]) -> None:
+    found: dict[object, list[float]] = {
+        (replicas, shard, parts): losses(
+            model, open_layout(replicas=replicas, shard=shard), dataclasses.replace(CONFIG, accumulate=parts)
+        )
+        for replicas, shard, parts in LAYOUTS[model]
+    }
+    found["torch"] = theirs[model]
+    for name, own in found.items():
+        assert own == pytest.approx(found[1, 1, 1], abs=3e-6), name  # of losses above 5: six units of float32
+
+
+@pytest.mark.slow
+def test_with_dropout_a_layout_makes_the_same_losses_again_bit_by_bit() -> None:
+    dropping = dataclasses.replace(CONFIG, dropout=0.1, optimizer="adafactor")
+    layout = open_layout(replicas=2, shard=4)
+    once = losses("t5", layout, dropping)
+    assert once == losses("t5", layout, dropping)
+    assert once[0] != losses("t5", open_layout(replicas=2, shard=2), dataclasses.replace(CONFIG, accumulate=2))[0]
+
+
+@pytest.mark.slow
+def test_copies_in_bfloat16_are_the_rounded_weights_bit_by_bit() -> None:
+    """So a run that goes on, with new copies, makes the losses of one that was never stopped."""
+    layout, rounding = open_layout(replicas=1), dataclasses.replace(CONFIG, dtype="bfloat16")
+    made, _ = compiled("t5", layout, rounding)
+    assert {"encoder.q", "decoder.cross_kv", "decoder.wo"} < made.variables.copies.keys()
+    assert not {"shared", "encoder.norms", "encoder.relative_bias"} & made.variables.copies.keys()
+    found = losses("t5", layout, rounding)
+    assert found == losses("t5", layout, rounding, resumed=9)
+    assert found == pytest.approx(losses("t5", layout), abs=0.1)
+
+
+def test_each_device_holds_its_part() -> None:
+    """Of what is split, an eighth; the norms whole."""
+    shape, layout = MODELS["t5"], open_layout(replicas=1, shard=8)
+    weights = put_weights(random_weights(shape), layout.weights(shape))
+    whole = {name: value.size for name, value in weights.items()}
+    held = {name: value.addressable_shards[3].data.size for name, value in weights.items()}
+    assert {name for name in whole if held[name] == whole[name]} == {
+        *("encoder.norms", "encoder.final_norm", "decoder.norms", "decoder.final_norm"),
+    }
+    assert all(held[name] * 8 == whole[name] for name in whole if "norm" not in name)
+    again = {name: np.asarray(value) for name, value in weights.items()}
+    assert all(np.array_equal(again[name], value) for name, value in random_weights(shape).items())
+
+
+@pytest.mark.slow
+def test_a_program_has_the_same_digest_in_another_process() -> None:
+    """And after others were lowered, which TensorFlow numbers."""
+    code = (
+        "from t5prep.training.runtime import probe\n"
+        "from t5prep.training.runtime.devices import open_layout\n"
+        "from t5prep.training.runtime.programs import step_program\n"
+        "from t5prep.training.settings.config import TrainConfig\n"
+        "layout = open_layout(replicas=2, shard=2)\n"
+        "made = step_program(probe.TOY, TrainConfig(batch=4), layout=layout, input_length=8, target_length=4)\n"
+        "print(made.program.digest)"
+    )
+    from t5prep.training.runtime import probe
+
+    for _ in range(3):
+        lower(tf.nn.relu, tf.TensorSpec([2], tf.float32))
+    layout = open_layout(replicas=2, shard=2)
+    made = step_program(probe.TOY, TrainConfig(batch=4), layout=layout, input_length=8, target_length=4)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split()[-1] == made.program.digest
+    other = step_program(probe.TOY, TrainConfig(batch=4, z_loss=0.5), layout=layout, input_length=8, target_length=4)
+    assert other.program.digest != made.program.digest

@@ -1,0 +1,63 @@
+"""A run may get another number of steps where the steps that it has made would be the same."""
+
+import dataclasses
+import types
+from typing import Any
+
+import pytest
+
+from t5prep.errors import UsageError
+from t5prep.training.settings import checks
+from t5prep.training.settings import config as configs
+
+
+def check(settings: dict, *, now: dict, made: int) -> str:
+    stored = dataclasses.asdict(configs.build({"steps": 2000, **settings}))
+    config = configs.build({"steps": 2000, **settings}, now)
+    return checks.other_length(config, stored, made=made, in_epoch=100, where="RUN/checkpoints/2")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"schedule": "constant"},
+        {"schedule": "inverse_sqrt", "warmup": 100},
+        {"schedule": "warmup_constant", "warmup": 100},
+        {"schedule": "warmup_inverse_sqrt", "warmup": 100},
+    ],
+)
+def test_schedules_without_an_end_go_on(settings: dict) -> None:
+    assert check(settings, now={"steps": 3000}, made=2000) == "The run has 3,000 steps now, instead of 2,000."
+    assert check(settings, now={"epochs": 30}, made=2000) == "The run has 3,000 steps now, instead of 2,000."
+    assert check(settings, now={"epochs": 20}, made=2000) == ""
+    assert "only scored" in check(settings, now={"steps": 1000}, made=2000)
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine", "polynomial", "constantlinear"])
+def test_a_schedule_with_an_end_goes_on_only_before_it_falls(name: str) -> None:
+    settings = {"schedule": name, "warmup": 100}
+    assert check(settings, now={"steps": 3000}, made=100)
+    with pytest.raises(UsageError, match=f"schedule={name} depends on that, so step 10[123] had a rate of"):
+        check(settings, now={"steps": 3000}, made=2000)
+
+
+def test_a_warmup_that_is_a_share_of_all_steps_depends_on_them() -> None:
+    with pytest.raises(UsageError, match=r"step 1 had a rate of 5e-06 and should have had 3\.33e-06"):
+        check({"schedule": "warmup_constant", "warmup": 0.1}, now={"steps": 3000}, made=50)
+
+
+def test_buckets_of_tags_have_equal_sides() -> None:
+    dataset = types.SimpleNamespace(settings=types.SimpleNamespace(target="tags"), class_names=["O"])
+    with pytest.raises(UsageError, match="give buckets of equal sides"):
+        checks.check_data(configs.build({"buckets": ("32x32", "64x16")}), [dataset])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("target", ["labels", "number"])
+def test_settings_of_a_softmax_are_refused_where_there_is_none(target: str) -> None:
+    settings = types.SimpleNamespace(target=target, layout="padded", target_length=1)
+    dataset: Any = types.SimpleNamespace(settings=settings, class_names=["a"], splits={"validation": None})
+    for key, value in (("label_smoothing", 0.1), ("z_loss", 0.01)):
+        with pytest.raises(UsageError, match=rf"{key} is {value}, and does nothing where targets are {target}"):
+            checks.check_data(configs.build({key: value}), [dataset])
+    checks.check_data(configs.build({"z_loss": 0.0}), [dataset])
+    checks.check_data(configs.build({}), [dataset])

@@ -1,0 +1,279 @@
+"""Settings and recipes: every built-in recipe loads, and every mistake is met by a sentence."""
+
+import dataclasses
+import json
+import typing
+
+import pytest
+import toy_dataset
+from click.testing import CliRunner
+
+from t5prep.cli import main
+from t5prep.errors import UsageError
+from t5prep.training.settings import checks
+from t5prep.training.settings import config as configs
+
+
+def test_every_recipe_is_a_configuration_with_a_header() -> None:
+    assert set(configs.recipes()) >= {"so_quality", "sst2", "causal_qa", "diacritics_ro", "span_corruption", "tiny"}
+    for name, said in configs.recipes().items():
+        config = configs.build(configs.read_recipe(name), {"data": ("d",), "out": "o"})
+        assert config.model, name
+        assert config.steps or config.epochs, name
+        assert len(said) > 40, name
+
+
+def test_the_numbers_of_the_seeds() -> None:
+    quality = configs.build(configs.read_recipe("so_quality"))
+    assert (quality.batch, quality.epochs, quality.learning_rate, quality.warmup) == (32, 50, 1e-5, 0.1)
+    assert (quality.optimizer, quality.weight_decay, quality.epsilon, quality.clip_norm) == ("adamw", 0.01, 1e-6, 1.0)
+    romanian = configs.build(configs.read_recipe("diacritics_ro"))
+    assert (romanian.optimizer, romanian.learning_rate, romanian.parameter_scale) == ("adafactor", 1e-4, False)
+    assert configs.build(configs.read_recipe("span_corruption")).warmup == 10_000
+    translation = configs.build(configs.read_recipe("translate_en_ro"))
+    assert (translation.batch, translation.epochs, translation.learning_rate, translation.seed) == (64, 6, 5e-5, 122)
+    assert (translation.schedule, translation.generate, translation.metric) == ("linear", True, "bleu")
+
+
+def test_later_settings_win_and_text_is_read_by_type() -> None:
+    config = configs.build({"batch": 8, "remat": True}, configs.read_settings(["batch=16", "rates=0.5,2", "data=a,b"]))
+    assert (config.batch, config.remat, config.rates, config.data) == (16, True, (0.5, 2.0), ("a", "b"))
+    assert configs.build({"steps": "1e4", "remat": "no"}) == configs.build({"steps": 10_000})
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"batchsize": "3"}, 'no setting "batchsize". Did you mean "batch"?'),
+        ({"learning-rate": "1"}, 'Did you mean "learning_rate"?'),
+        ({"batch": "many"}, "batch is 'many', and should be a whole number"),
+        ({"batch": "1.5"}, "should be a whole number"),
+        ({"batch": True}, "should be a whole number"),
+        ({"remat": "maybe"}, "should be true or false"),
+        ({"optimizer": "adafacto"}, 'Did you mean "adafactor"?'),
+        ({"dropout": 1.0}, "below 1"),
+        ({"metric": "acuracy"}, 'metric is "acuracy". Did you mean "accuracy"? It can be auto, loss, '),
+        ({"epochs": "nan"}, "epochs is 'nan', and should be a number"),
+        ({"epochs": float("inf")}, "should be a number"),
+        ({"data": "a,b", "rates": "1,inf"}, "should be a list"),
+        ({"data": "a,b", "rates": "1,0"}, "must each be above 0"),
+        ({"seed": "-1"}, "seed is -1, and must be at least 0"),
+        ({"seed": 2**31}, "below 2,147,483,648"),
+        ({"steps": -1}, "cannot be negative"),
+        ({"batch": 0}, "at least 1"),
+        ({"batch": 6, "accumulate": 4}, "4 equal parts"),
+        ({"steps": 5, "epochs": 1}, "Both steps and epochs"),
+        ({"data": "a,b", "rates": "1"}, "one for each"),
+        ({"lr": "3e-4"}, 'no setting "lr": it is learning_rate here. Write --set learning_rate=3e-4'),
+        ({"num_train_epochs": 3}, "Write --set epochs=3"),
+        ({"report_to": "wandb"}, "tensorboard"),
+        ({"gradient_accumulation_steps": "4"}, "all parts of an accumulation). Write --set accumulate=4"),
+        ({"per_device_train_batch_size": "8"}, "it is batch here (batch counts the rows of a step over all devices"),
+        ({"eval_steps": "500"}, "Write --set eval_every=500"),
+        ({"save_steps": "500"}, "Write --set save_every=500"),
+        ({"fp16": "true"}, "(float16 overflows in T5, bfloat16 does not). Write --set dtype=bfloat16"),
+        ({"bf16": True}, "Write --set dtype=bfloat16"),
+        ({"bf16": "false"}, "Write --set dtype=float32"),
+        ({"warmup_ratio": "0.1"}, "a share of all steps). Write --set warmup=0.1"),
+        ({"evaluation_strategy": "epoch"}, "Write --set eval_every=0"),
+        ({"lr_scheduler_type": "constant_with_warmup"}, "Write --set schedule=warmup_constant"),
+        ({"schedule": "warmuplinear"}, "It is linear here: --set schedule=linear"),
+        ({"dtype": "fp16"}, "It is bfloat16 here"),
+        ({"schedule": "polynomial", "power": 0}, "power is 0.0, and must be above 0"),
+        ({"schedule": "polynomial", "end_rate": 1}, "above the learning_rate"),
+        ({"learning_rate": -1}, "learning_rate is -1.0, and cannot be negative"),
+        ({"weight_decay": -0.1, "optimizer": "adamw"}, "weight_decay is -0.1, and cannot be negative"),
+        ({"z_loss": -1e-4}, "z_loss is -0.0001, and cannot be negative"),
+        ({"label_smoothing": 1}, "label_smoothing is 1.0, and must be at least 0 and below 1"),
+        ({"beta1": 1, "optimizer": "adamw"}, "beta1 is 1.0, and must be at least 0 and below 1"),
+        ({"beta2": -1, "optimizer": "adamw"}, "beta2 is -1.0, and must be at least 0 and below 1"),
+        ({"epsilon": 0, "optimizer": "adamw"}, "epsilon is 0.0, and must be above 0"),
+        ({"data": "a,b", "temperature": 0.001}, "temperature is 0.001, and must be at least 0.05: 1 is by records"),
+        ({"decay_rate": 0}, "decay_rate is 0.0, and must be above 0"),
+    ],
+)
+def test_mistakes(values: dict, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        configs.build(values)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400", float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in typing.get_type_hints(configs.TrainConfig).items() if kind is float]
+)
+def test_no_setting_is_a_number_that_is_none(name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=name):
+        configs.build({name: value})
+    if isinstance(value, str):
+        with pytest.raises(UsageError, match="rates"):
+            configs.build({"data": "a,b", "rates": f"1,{value}"})
+
+
+def test_every_name_of_other_trainers_is_answered_with_a_setting_of_ours() -> None:
+    ours = {field.name for field in dataclasses.fields(configs.TrainConfig)}
+    assert not ours & configs.OTHER_NAMES.keys()
+    assert len(configs.OTHER_NAMES) == 61
+    for key, field in configs.FIELDS.items():
+        for theirs, value in field.metadata["values"].items():
+            assert getattr(configs.build({key: value}), key) == value, theirs
+
+
+def test_the_command_line_lists_each_setting_with_its_help() -> None:
+    said = CliRunner().invoke(main, ["train", "--settings"], catch_exceptions=False).output
+    assert [line.split()[0] for line in said.splitlines()[: len(configs.FIELDS)]] == list(configs.FIELDS)
+    assert "batch = 128                 rows of one step, over all devices" in said
+    assert all(len(field.metadata["help"]) > 8 for field in configs.FIELDS.values())
+
+
+def test_the_command_line_lists_the_values_of_a_recipe() -> None:
+    """It printed the defaults, whatever the recipe was."""
+    values = {**configs.read_recipe("translate_en_ro"), "batch": 7}
+    for arguments in (["--settings", "--recipe", "translate_en_ro"], ["--recipe", "translate_en_ro", "--settings"]):
+        said = CliRunner().invoke(main, ["train", *arguments, "--set", "batch=7"], catch_exceptions=False).output
+        listed = dict(line.split(" = ", 1) for line in said.splitlines() if " = " in line)
+        config = configs.build(values)
+        for name in values:
+            assert listed[name].split()[0] == str(getattr(config, name))
+    assert "rougeLsum_f1" in said  # the names that `metric` can have
+    refused = CliRunner().invoke(main, ["train", "--settings", "--recipe", "none"])
+    assert (refused.exit_code, "No recipe is named" in refused.stderr) == (1, True)
+
+
+def test_unknown_recipes_files_and_settings(tmp_path) -> None:
+    with pytest.raises(UsageError, match='Did you mean "so_quality"'):
+        configs.read_recipe("so_qualty")
+    with pytest.raises(UsageError, match="cannot be read"):
+        configs.read_recipe(str(tmp_path / "none.toml"))
+    for text in ("batch = ", f"batch = {'[' * 100_000}"):
+        (tmp_path / "own.toml").write_text(text)
+        with pytest.raises(UsageError, match="is not TOML"):
+            configs.read_recipe(str(tmp_path / "own.toml"))
+    (tmp_path / "own.toml").write_text("batch = 7")
+    assert configs.build(configs.read_recipe(str(tmp_path / "own.toml"))).batch == 7
+    (tmp_path / "own.toml").write_text("batch = 7", encoding="utf-8-sig")  # as an editor on Windows may save it
+    assert configs.build(configs.read_recipe(str(tmp_path / "own.toml"))).batch == 7
+    (tmp_path / "own.toml").write_text('data = "é"', encoding="cp1252")
+    with pytest.raises(UsageError, match="is not text in UTF-8"):
+        configs.read_recipe(str(tmp_path / "own.toml"))
+    with pytest.raises(UsageError, match="has no value"):
+        configs.read_settings(["batch"])
+
+
+def test_what_may_change_between_two_starts() -> None:
+    stored = json.loads(configs.dumps(configs.build({"steps": 10, "schedule": "linear", "out": "a"})))
+    changed = configs.build({"steps": 20, "schedule": "linear", "out": "b", "keep": 9, "seed": 1})
+    assert configs.differing(changed, stored) == {"seed": (0, 1)}  # `checks.other_length` compares the length
+    of_an_older_version = {name: value for name, value in stored.items() if name not in ("cap", "buckets", "lora")}
+    assert configs.differing(changed, of_an_older_version) == {"seed": (0, 1)}
+    assert configs.differing(configs.build({"steps": 20, "cap": 7}), of_an_older_version)["cap"] == (0, 7)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"weight_decay": 0.1}, "weight_decay is 0.1, and does nothing with optimizer=adafactor. Leave it out, or"),
+        ({"beta1": 0.5}, "--set optimizer=adamw"),
+        ({"beta2": 0.5}, "beta2 is 0.5"),
+        ({"epsilon": 1e-6}, "epsilon is 1e-06"),
+        ({"optimizer": "adamw", "parameter_scale": False}, "parameter_scale is False, and does nothing"),
+        ({"optimizer": "adamw", "decay_rate": 0.5}, "--set optimizer=adafactor"),
+        ({"warmup": 10}, "does nothing with schedule=constant"),
+        (
+            {"power": 2},
+            "power is 2.0, and does nothing with schedule=constant. Leave it out, or --set schedule=polynomial",
+        ),
+        ({"beams": 4}, "beams is 4, and does nothing with generate=false. Leave it out, or --set generate=true"),
+        ({"data": "a", "rates": "1"}, "does nothing with a single dataset"),
+    ],
+)
+def test_settings_that_do_nothing_are_refused(values: dict, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        configs.build(values)
+    assert said in str(raised.value)
+
+
+def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
+    recipe = configs.read_recipe("so_quality")
+    assert recipe["weight_decay"]
+    config = configs.build(recipe, {"optimizer": "adafactor"})
+    assert config.weight_decay == 0
+    assert configs.build(recipe, {"schedule": "constant"}).warmup == 0
+    with pytest.raises(UsageError, match=r"weight_decay is 0\.1"):
+        configs.build(recipe, {"optimizer": "adafactor", "weight_decay": "0.1"})
+
+
+@pytest.mark.parametrize(
+    ("values", "splits", "change", "said"),
+    [
+        ({"patience": 3}, ["train"], {}, 'patience is 3, and does nothing: the data has no split "validation"'),
+        ({"generate": True}, ["train"], {}, "generate is True"),
+        ({"metric": "loss"}, ["train"], {}, "metric is loss"),
+        ({"eval_rows": 9}, ["train"], {}, "eval_rows is 9"),
+        (
+            {"eval_split": "validatoin"},
+            ["train", "validation"],
+            {},
+            "no such split .it has train, validation.. Did you mean",
+        ),
+        ({"eval_split": "train"}, ["train"], {}, ""),
+        ({"generate": True}, ["train", "validation"], {"layout": "packed"}, "packed"),
+        ({"generate": True}, ["train", "validation"], {"target_length": 2}, "one token"),
+        ({"generate": True}, ["train", "validation"], {}, ""),
+        ({"eval_every": 5}, ["train"], {}, ""),
+    ],
+)
+def test_settings_that_do_nothing_with_the_data_are_refused(
+    tmp_path, values: dict, splits: list, change: dict, said: str
+) -> None:
+    made = toy_dataset.write(tmp_path, {split: [4] for split in splits})
+    made = dataclasses.replace(made, settings=dataclasses.replace(made.settings, **change))
+    config = configs.build(values)
+    if not said:
+        checks.check_data(config, [made])
+        return
+    with pytest.raises(UsageError, match=said):
+        checks.check_data(config, [made])
+
+
+@pytest.mark.parametrize(
+    ("metric", "task", "longest", "generate", "said"),
+    [
+        (
+            "em",
+            ["squad"],
+            8,
+            False,
+            "metric is em, and an evaluation of .* has only loss, perplexity, token_accuracy. Gen",
+        ),
+        ("em", ["squad"], 8, True, ""),
+        ("bleu", ["squad"], 8, True, ""),  # computed beside the task's own
+        ("chrf", [], 8, True, ""),
+        ("bleu", ["squad"], 8, False, "--set generate=true"),
+        ("mse", ["squad"], 8, True, "Choose one of these, or auto"),
+        ("accuracy", ["classification"], 8, False, "--set generate=true"),
+        ("accuracy", ["classification"], 4, False, ""),  # perhaps of one token
+        ("em", ["token_accuracy"], 8, True, "has only loss, perplexity, token_accuracy. Choose"),
+        ("rougeL_f1", [], 8, True, ""),
+        ("word_accuracy", ["diacritics"], 8, True, ""),
+        ("loss", ["squad"], 8, False, ""),
+        ("auto", ["squad"], 8, False, ""),
+    ],
+)
+def test_a_metric_that_no_evaluation_will_have_is_refused(
+    tmp_path, metric: str, task: list, longest: int, generate: bool, said: str
+) -> None:
+    made = toy_dataset.write(tmp_path, {"train": [4], "validation": [4]})
+    split = dataclasses.replace(made.splits["validation"], lengths={"step": [16, 4], "joint": [[16, longest, 4]]})
+    made = dataclasses.replace(
+        made,
+        task=dataclasses.replace(made.task, metrics=task),
+        settings=dataclasses.replace(made.settings, target_length=8),
+        splits={**made.splits, "validation": split},
+    )
+    config = configs.build({"metric": metric, "generate": generate})
+    if not said:
+        checks.check_data(config, [made])
+        return
+    with pytest.raises(UsageError, match=said):
+        checks.check_data(config, [made])

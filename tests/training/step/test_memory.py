@@ -1,0 +1,47 @@
+"""A step that does not fit is answered with the settings that would fix it."""
+
+import jax
+import pytest
+
+from t5prep.errors import T5prepError
+from t5prep.training.settings import config as configs
+from t5prep.training.step import memory
+from t5prep.training.step.memory import Held
+
+GIB = 2**30
+OF_TPU = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 24.26G of 15.75G hbm."
+OF_GPU = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes."
+
+
+def held(**changes: int) -> Held:
+    fields = {"weights": GIB, "slots": 0, "capacity": 0, "rows": 16, "devices": 4, "shard": 1}
+    return Held(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("reason", "settings", "changes", "said"),
+    [
+        # 23.3 GiB of activations, 14.75 GiB of room: half of them, and the gradients' sum, fit.
+        (OF_TPU, {}, {}, ["24.26 GiB of 15.75 GiB", "accumulate=2,", "remat=true (", "1/2", "shard=2"]),
+        # With weights of 6 GiB, 9.75 GiB of room: half of 18.3 GiB fits, but not with a sum of gradients beside it.
+        (OF_TPU, {}, {"weights": 6 * GIB}, ["accumulate=8,", "remat=true", "1/2"]),
+        (OF_TPU, {"remat": True}, {"rows": 1}, ["1/2, or --set shard=2"]),
+        # Weights and slots alone are too large: only another optimizer or more devices help.
+        (OF_TPU, {"optimizer": "adamw"}, {"weights": 6 * GIB, "slots": 12 * GIB}, ["too much alone", "adafactor, or"]),
+        (OF_GPU, {}, {"capacity": 40 * GIB}, ["does not fit", "accumulate=2", "remat=true"]),
+        (OF_GPU, {"remat": True}, {"weights": 50 * GIB, "capacity": 40 * GIB, "devices": 1}, ["needs larger devices"]),
+    ],
+)
+def test_what_would_mend_it_is_named(reason: str, settings: dict, changes: dict, said: list[str]) -> None:
+    sentence = memory.sentence(reason, configs.build({"batch": 64, **settings}), held(**changes))
+    for words in said:
+        assert words in sentence, sentence
+    assert ("accumulate" in sentence) == any("accumulate" in words for words in said)
+
+
+def test_running_out_of_memory_is_our_error_and_other_errors_stay() -> None:
+    config = configs.build({"batch": 64})
+    with pytest.raises(T5prepError, match="does not fit into the memory of a device"), memory.explained(config, held()):
+        raise jax.errors.JaxRuntimeError(OF_GPU)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), memory.explained(config, held()):
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")

@@ -1,0 +1,29 @@
+"""TensorFlow and PyTorch in one process, whichever is imported first."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+T5 = "from transformers import T5ForConditionalGeneration"
+
+
+@pytest.mark.extra("torch", "triton")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("import t5prep", "t5prep.evaluate", T5),
+        ("import tensorflow", "import t5prep.training", T5),
+        (T5, "import t5prep", "t5prep.evaluate"),
+    ],
+    ids=("t5prep first", "tensorflow first", "transformers first"),
+)
+def test_a_t5_of_transformers_can_be_imported_beside_tensorflow(lines: tuple[str, ...]) -> None:
+    """Triton's LLVM, loaded after TensorFlow's, ended the process with "inconsistency in registered CommandLine options"."""
+    code = "; ".join((*lines, "import tensorflow as tf, triton._C.libtriton", "print(float(tf.constant(2.0) * 2))"))
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert done.stdout.strip() == "4.0"

@@ -1,0 +1,245 @@
+"""Encoders with a classification head: the logits and training steps of PyTorch, from and to its files."""
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from safetensors import safe_open
+from torch_encoders import LONG, MODERNBERTS, T5_TYPES, TYPES
+from torch_t5 import FAMILIES
+
+from t5prep.errors import UsageError
+from t5prep.training.model.architecture import CLASS_NAMES, EncoderConfig, ModelConfig, read_config
+from t5prep.training.model.forward import forward
+from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.model.weights import for_classes, load_config, load_weights, random_weights, save_weights
+from t5prep.training.publish.export import export_hf
+from tests import adamw_steps
+
+pytestmark = pytest.mark.extra("torch")
+
+PROGRAM = "torch_encoders.py"
+
+
+@pytest.fixture(params=[*TYPES, *T5_TYPES])
+def model(published, request):
+    return published / request.param
+
+
+@pytest.fixture(params=TYPES)
+def encoder(published, request):
+    return published / request.param
+
+
+def reference(model):
+    kept = np.load(model / "reference.npz")
+    batch = {"input_ids": kept["ids"], "attention_mask": kept["texts"], "labels": kept["labels"][:, None]}
+    return kept, {name: tf.constant(value, tf.int32) for name, value in batch.items()}
+
+
+def logits_of(model, batch, **options):
+    config, weights = load_weights(model)
+    return forward(weights, config, batch, **options).numpy()[:, 0]
+
+
+def test_logits_are_those_of_pytorch(model):
+    kept, batch = reference(model)
+    wanted = kept["logits"]
+    for folder in (model, model / "bin"):
+        np.testing.assert_allclose(logits_of(folder, batch), wanted, atol=1e-5)
+    np.testing.assert_allclose(logits_of(model, batch, remat=True), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_longer_texts_have_the_logits_of_pytorch(published, name):
+    kept = np.load(published / name / "reference.npz")
+    batch = {"input_ids": kept["long_ids"], "attention_mask": kept["long_texts"]}
+    batch = {name: tf.constant(value, tf.int32) for name, value in batch.items()}
+    for remat in (False, True):
+        found = logits_of(published / name, batch, remat=remat)
+        np.testing.assert_allclose(found, kept["long_logits"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODERNBERTS)
+def test_a_masked_language_model_gives_all_but_the_last_matrix(published, name):
+    """The tensors of answerdotai/ModernBERT-base: `decoder.weight` is the embeddings, and is not stored."""
+    with safe_open(published / name / "published" / "model.safetensors", "np") as file:
+        assert {"decoder.bias", "head.dense.weight", "head.norm.weight"} <= {*file.keys()}
+        assert "decoder.weight" not in file.keys()  # noqa: SIM118 - it is no dict
+    (_, whole), (_, read) = (load_weights(published / name / folder) for folder in (".", "published"))
+    assert whole.keys() == read.keys()
+    for name in whole.keys() - {"head.classifier", "head.classifier_bias"}:
+        np.testing.assert_array_equal(read[name], whole[name])
+
+
+# XLM-RoBERTa and CamemBERT are RoBERTas of other names.
+@pytest.mark.parametrize("name", [name for name in (*TYPES, *T5_TYPES) if name not in ("xlm-roberta", "camembert")])
+@pytest.mark.slow
+def test_gradients_and_training_steps_are_those_of_pytorch(published, name, tmp_path):
+    model = published / name
+    kept, batch = reference(model)
+    config, weights = load_weights(model)
+    steps = adamw_steps.STEPS if name in ("bert", "modernbert", "umt5") else 1
+    losses, first = adamw_steps.train(config, weights, batch, steps=steps)
+    np.testing.assert_allclose(losses, kept["losses"][:steps], atol=1e-5)
+    save_weights(tmp_path, config, first)
+    with safe_open(tmp_path / "model.safetensors", "np") as file:
+        for name in file.keys():  # noqa: SIM118 - it is no dict
+            wanted = kept[f"gradient/{name}"]
+            np.testing.assert_allclose(file.get_tensor(name), wanted, atol=1e-5 * max(1.0, np.abs(wanted).max()))
+
+
+def test_a_saved_model_is_the_file_that_was_read(model, tmp_path):
+    config, weights = load_weights(model)
+    save_weights(tmp_path, config, weights)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
+    again = load_config(tmp_path)
+    assert again == config
+    for name, value in load_weights(tmp_path)[1].items():
+        np.testing.assert_array_equal(value, weights[name])
+
+
+# What transformers makes of exported models: the logits of each one's batch, and the names that it misses or does not know.
+LOADED = """
+import json, sys
+from pathlib import Path
+import numpy as np
+import torch
+from transformers import AutoModelForSequenceClassification
+said = {}
+for name in sys.argv[2:]:
+    place, kept = Path(sys.argv[1]) / name, np.load(Path(sys.argv[1]) / name / "reference.npz")
+    model, loaded = AutoModelForSequenceClassification.from_pretrained(place / "exported", output_loading_info=True)
+    batch = {"input_ids": torch.tensor(kept["ids"]), "attention_mask": torch.tensor((kept["texts"] > 0).astype(int))}
+    if getattr(model.config, "type_vocab_size", 1) > 1:
+        batch["token_type_ids"] = torch.tensor(np.maximum(kept["texts"] - 1, 0))
+    with torch.no_grad():
+        logits = model.eval()(**batch).logits.tolist()
+    names = [sorted(loaded[kind]) for kind in ("missing_keys", "unexpected_keys")]
+    said[name] = {"logits": logits, "names": names, "class": type(model).__name__}
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.slow
+def test_transformers_loads_what_is_exported_with_the_same_logits(published):
+    for name in TYPES:
+        export_hf(str(published / name), out=str(published / name / "exported"))
+    command = [sys.executable, "-c", LOADED, str(published), *TYPES]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    for name, config in TYPES.items():
+        assert said[name]["class"] == f"{CLASS_NAMES[config['model_type']]}ForSequenceClassification"
+        assert said[name]["names"] == [[], []]
+        np.testing.assert_allclose(said[name]["logits"], reference(published / name)[0]["logits"], atol=1e-5)
+
+
+def test_a_pretrained_model_gets_a_new_head(encoder):
+    (whole, weights), (config, bare) = load_weights(encoder), load_weights(encoder / "bare")
+    assert config == whole
+    for name in weights:
+        if not name.startswith("head."):
+            np.testing.assert_array_equal(bare[name], weights[name])
+    assert bare["head.classifier"].std() == pytest.approx(weight_layouts(config)["head.classifier"].stddev, rel=0.5)
+
+
+@pytest.mark.parametrize("family", ["t5_1_1", "umt5"])
+def test_a_t5_gives_its_encoder_a_head(family):
+    written = ModelConfig.from_json(FAMILIES[family])
+    weights = random_weights(written)
+    config, kept = for_classes(written, weights, ["no", "yes"], seed=3)
+    assert kept.keys() == weight_layouts(config).keys()
+    assert not any(name.startswith(("decoder.", "lm_head")) for name in kept)
+    assert all(kept[name] is weights[name] for name in kept if not name.startswith("head."))
+    assert kept["head.classifier"].shape == (written.d_model, 2)
+    again, same = for_classes(config, kept, ["bad", "good"], seed=4)
+    assert again.classes == ("bad", "good")
+    assert all(same[name] is kept[name] for name in kept)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_dropout_changes_the_logits_and_its_seed_repeats_them(name):
+    config = read_config(json.dumps(TYPES[name]).encode(), where="config.json")
+    config = dataclasses.replace(config, dropout_rate=0.3)
+    weights = random_weights(config, seed=1)
+    batch = {name: tf.ones([2, 5], tf.int32) for name in ("input_ids", "attention_mask")}
+    one, other, same = (forward(weights, config, batch, dropout_seed=tf.constant([0, n])) for n in (1, 2, 1))
+    assert not np.allclose(one, other)
+    np.testing.assert_array_equal(one, same)
+
+
+def test_a_weight_that_is_missing_is_named(published, tmp_path):
+    shutil.copytree(published / "bert", tmp_path / "bert")
+    config = json.loads((tmp_path / "bert" / "config.json").read_text())
+    (tmp_path / "bert" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 4}))
+    with pytest.raises(UsageError, match=r"lacks bert\.encoder\.layer\.3\."):
+        load_weights(tmp_path / "bert")
+
+
+def test_inputs_that_are_too_long_are_a_sentence():
+    config = EncoderConfig.from_json(TYPES["roberta"])
+    batch = {name: tf.ones([1, 41], tf.int32) for name in ("input_ids", "attention_mask")}
+    with pytest.raises(UsageError, match="positions for 40 tokens, and the inputs have 41"):
+        forward(random_weights(config), config, batch)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key'"),
+        ({"model_type": "albert", "num_hidden_groups": 2}, "num_hidden_groups 2"),
+        ({"hidden_act": "silu"}, 'hidden_act "silu"'),
+        ({"num_hidden_layers": -1}, "num_layers is -1"),
+        ({"num_attention_heads": 5}, "not the configuration"),
+        ({"model_type": "gpt2"}, 'of type "gpt2"'),
+        ({"id2label": {"a": "b"}}, "not the configuration"),
+        ({"model_type": "modernbert", "mlp_bias": True}, "mlp_bias True"),
+        ({"model_type": "modernbert", "hidden_activation": "tanh"}, 'hidden_activation "tanh"'),
+        ({"model_type": "modernbert", "classifier_pooling": "max"}, 'classifier_pooling "max"'),
+        ({"model_type": "modernbert", "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type 'yarn'"),
+        (
+            {"model_type": "modernbert", "rope_parameters": {"full_attention": {"rope_type": "linear"}}},
+            "rope_type 'linear'",
+        ),
+        ({"model_type": "modernbert", "layer_types": ["sliding_attention"] * 3}, "layer_types are sliding_attention"),
+        ({"model_type": "modernbert", "global_rope_theta": -1.0}, "not the configuration"),
+        ({"model_type": "modernbert", "local_attention": 0}, "window is 0"),
+    ],
+)
+def test_what_is_no_encoder_is_a_sentence(changed, said):
+    with pytest.raises(UsageError, match=said):
+        read_config(json.dumps({**TYPES["bert"], **changed}).encode(), where="config.json")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"model_type": "modernbert", "num_hidden_layers": 1 << 24},
+        {"model_type": "modernbert", "layer_types": ["sliding_attention"] * 100_000},
+        {"model_type": "modernbert", "num_labels": 10**9},
+        {"model_type": "modernbert", "num_labels": float("inf")},
+        {"model_type": "modernbert", "local_rope_theta": 10**400},
+        {"model_type": "modernbert", "local_rope_theta": 1e-320},
+        {"model_type": "modernbert", "local_rope_theta": "1_000"},
+        {"model_type": "modernbert", "local_rope_theta": True},
+        {"model_type": "modernbert", "num_labels": "1_000"},
+        {"model_type": "modernbert", "mlp_dropout": float("nan")},
+        {"model_type": "modernbert", "classifier_pooling": "A" * 100_000},
+        {"model_type": "modernbert", "mlp_bias": ["A"] * 100_000},
+        {"model_type": "A" * 100_000},
+        {"model_type": "bert", "num_attention_heads": "A" * 100_000},
+        {"model_type": "deberta-v2", "relative_attention": "A" * 100_000},
+        {"model_type": "t5", "feed_forward_proj": "A" * 100_000},
+        {"model_type": "t5", "eos_token_id": []},
+        {"model_type": "t5", "d_model": "A" * 100_000},
+    ],
+)
+def test_a_config_of_absurd_values_is_one_short_sentence(entries):
+    """None takes memory or time: ten million layers have as many names, and kinds of layers were compared in all orders."""
+    with pytest.raises(UsageError) as refused:
+        read_config(json.dumps(entries).encode(), where="config.json")
+    assert len(str(refused.value)) < 500

@@ -1,0 +1,88 @@
+"""Encoders of tags, of several labels and of a number: the logits, gradients and training steps of PyTorch, and its files."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from safetensors import safe_open
+from torch_targets import JOBS, TARGETS
+
+from t5prep.tokens.target_numbers import bits_of
+from t5prep.training.model.forward import forward
+from t5prep.training.model.weights import for_classes, load_weights, save_weights
+from t5prep.training.step.step import losses_of_numbers
+from tests import adamw_steps
+
+pytestmark = pytest.mark.extra("torch")
+
+PROGRAM = "torch_targets.py"
+
+
+def reference(model, target):
+    kept = np.load(model / "reference.npz")
+    labels = bits_of(kept["labels"]) if target == "number" else kept["labels"]
+    batch = {"input_ids": kept["ids"], "attention_mask": kept["texts"], "labels": labels}
+    return kept, {name: tf.constant(value, tf.int32) for name, value in batch.items()}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_logits_gradients_and_training_steps_are_those_of_transformers(published, name, tmp_path):
+    _, target = JOBS[name]
+    kept, batch = reference(published / name, target)
+    config, weights = load_weights(published / name)
+    assert (config.target, len(config.classes)) == (target, 1 if target == "number" else 3)
+    logits = forward(weights, config, batch).numpy()
+    there = kept["texts"] > 0  # what stands at padding is nobody's
+    own, theirs = (logits[there], kept["logits"][there]) if target == "tags" else (logits[:, 0], kept["logits"])
+    np.testing.assert_allclose(own, theirs, atol=1e-5)
+    steps = adamw_steps.STEPS if name.startswith("bert-") else 1
+    losses, gradients = adamw_steps.train(config, weights, batch, steps=steps)
+    np.testing.assert_allclose(losses, kept["losses"][:steps], rtol=1e-4)
+    save_weights(tmp_path, config, gradients)
+    with safe_open(tmp_path / "model.safetensors", "np") as file:
+        assert {f"gradient/{tensor}" for tensor in file.keys()} == {one for one in kept if one.startswith("gradient")}  # noqa: SIM118
+        for tensor in file.keys():  # noqa: SIM118 - it is no dict
+            wanted = kept[f"gradient/{tensor}"]
+            np.testing.assert_allclose(file.get_tensor(tensor), wanted, atol=2e-5 * max(1.0, np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_what_is_exported_is_the_file_and_the_class_of_transformers(published, name, tmp_path):
+    _, target = JOBS[name]
+    config, weights = load_weights(published / name)
+    save_weights(tmp_path, config, weights)
+    (own, theirs) = (safe_open(folder / "model.safetensors", "np") for folder in (tmp_path, published / name))
+    aliases = {"transformer.encoder.embed_tokens.weight"}
+    assert {*own.keys()} == {*theirs.keys()} - aliases
+    for tensor in own.keys():  # noqa: SIM118 - it is no dict
+        np.testing.assert_array_equal(own.get_tensor(tensor), theirs.get_tensor(tensor))
+    written, read = config.to_json(), json.loads((published / name / "config.json").read_text())
+    assert written["architectures"] == read["architectures"]
+    assert written.get("problem_type") == TARGETS[target]
+
+
+def test_a_model_of_one_target_begins_anew_with_another_head(published):
+    config, weights = load_weights(published / "roberta-tags")
+    assert "head.dense" not in weights
+    changed, kept = for_classes(config, weights, ["a", "b", "c"], seed=1, target="labels")
+    assert changed.target == "labels"
+    assert {"head.dense", "head.dense_bias"} <= kept.keys()
+    assert kept["layers.0.query"] is weights["layers.0.query"]
+    again, same = for_classes(config, weights, ["a", "b", "c"], seed=1, target="tags")
+    assert again.classes == ("a", "b", "c")
+    assert all(same[name] is weights[name] for name in weights)
+
+
+def test_a_published_model_of_one_logit_is_of_a_number(published, tmp_path):
+    config = json.loads((published / "bert-number" / "config.json").read_text())
+    del config["problem_type"]  # as cross-encoder/ms-marco-MiniLM-L6-v2 has none
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").symlink_to(published / "bert-number" / "model.safetensors")
+    assert load_weights(tmp_path)[0].target == "number"
+
+
+def test_likeliest_labels_are_those_above_one_half():
+    losses, likeliest = losses_of_numbers(tf.constant([[2.0, -1.0]]), tf.constant([[1, 1]]), "labels")
+    assert likeliest.numpy().tolist() == [[1, 0]]
+    np.testing.assert_allclose(losses, [[np.log(1 + np.exp(-2)), np.log(1 + np.e)]], rtol=1e-6)

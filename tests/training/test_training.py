@@ -1,0 +1,310 @@
+"""Whole runs on toys: interrupted and gone on with, scored, asked, exported; and what is refused before the first step."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import preparing
+import pytest
+import tensorflow as tf
+import training
+from click.testing import CliRunner
+
+from t5prep import cli
+from t5prep.dataset import manifest
+from t5prep.errors import DatasetError, OutputError, T5prepError, TokenizerError, UsageError
+from t5prep.training import log, trainer
+from t5prep.training.evaluate.splits import load
+from t5prep.training.model.weights import load_weights
+from t5prep.training.predict.predictions import Predictions
+from t5prep.training.predict.predictor import answer
+from t5prep.training.publish import export
+from t5prep.training.run import checkpoint as checkpoints
+from t5prep.training.run import run
+from t5prep.training.runtime import devices
+
+
+def test_a_run_ends_with_its_best_checkpoint_scored(done: trainer.Result, data: str) -> None:
+    assert done.steps == 12
+    assert done.evaluation
+    made = manifest.load(data)
+    ids = preparing.records(Path(data))["validation"]
+    # Every record of the split, once.
+    assert sorted(one["id"] for one in done.evaluation.predictions) == sorted(r["id"][0].decode() for r in ids)
+    assert sum(map(sum, done.evaluation.metrics["confusion"])) == made.splits["validation"].records
+    _, state = checkpoints.best(done.run)
+    for name, value in state.metrics.items():
+        assert done.evaluation.metrics[name] == pytest.approx(value, rel=1e-6), name
+    assert sorted(training.losses(done.run)) == list(range(1, 13))
+
+
+def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
+    toys: Path, data: str, shape: str, done: trainer.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = training.config(data, shape, toys / "disturbed")
+    line = log.RunLog.line
+
+    def terminated(log: log.RunLog, step: int, **said: float) -> None:
+        line(log, step, **said)
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def killed(log: log.RunLog, step: int, **said: float) -> None:
+        line(log, step, **said)
+        if step == 11:
+            raise KeyboardInterrupt  # nothing is saved any more, as by kill -9
+
+    monkeypatch.setattr(log.RunLog, "line", terminated)
+    with pytest.raises(T5prepError, match="Stopped by SIGTERM at step 4, saved"):
+        trainer.train(config)
+    assert checkpoints.last(config.out)[1].step == 4  # type: ignore[index]
+    monkeypatch.setattr(log.RunLog, "line", killed)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(config)
+    assert checkpoints.last(config.out)[1].step == 8  # type: ignore[index]
+    monkeypatch.setattr(log.RunLog, "line", line)
+    ended = trainer.train(config)
+    assert training.losses(config.out) == training.losses(done.run)
+    assert ended.evaluation == done.evaluation
+    before, after = run.open_model(done.run, which="last"), run.open_model(config.out, which="last")
+    assert all(np.array_equal(before.weights[name], after.weights[name]) for name in before.weights)
+
+
+def test_a_finished_run_only_says_how_it_ended(done: trainer.Result, data: str, shape: str) -> None:
+    before = training.losses(done.run)
+    again = trainer.train(training.config(data, shape, done.run))
+    assert (again.steps, again.evaluation) == (done.steps, done.evaluation)
+    assert training.losses(done.run) == before
+
+
+def test_scoring_a_run_from_its_directory(done: trainer.Result, data: str, tmp_path: Path) -> None:
+    out = tmp_path / "scores.json"
+    arguments = ["eval", "--model", done.run, "--batch", "7", "--predictions", str(out)]
+    result = CliRunner().invoke(cli.main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    said = json.loads(out.read_text())
+    assert said["checkpoint"] == done.best
+    assert done.evaluation
+    assert {p["id"]: p["prediction"] for p in said["predictions"]} == {
+        p["id"]: p["prediction"] for p in done.evaluation.predictions
+    }
+    assert said["metrics"]["loss"] == pytest.approx(done.evaluation.metrics["loss"], rel=1e-5)
+    assert said["metrics"]["confusion"] == done.evaluation.metrics["confusion"]
+    losses = [one["loss"] for one in said["worst"]]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_predictions_are_those_of_the_evaluation(done: trainer.Result, data: str) -> None:
+    """Raw rows, through the run's own task and tokenizer, are answered as the prepared records are."""
+    assert done.evaluation
+    expected = {p["id"]: p["prediction"] for p in done.evaluation.predictions}
+    asking = Predictions(done.run, str(Path(data).with_suffix(".csv")), batch=8)
+    answers = list(asking)
+    assert len(answers) == 90
+    assert {one.id: one.prediction for one in answers if one.id in expected} == expected
+
+
+def test_another_run_starts_from_the_best_weights_of_one(done: trainer.Result) -> None:
+    config = training.config("d", done.run, "o", weights="pretrained")
+    shape, weights, tokenizer = run.start_from(config, ids=8100)
+    best = run.open_model(done.run)
+    assert shape == best.config
+    assert all(np.array_equal(weights[name], best.weights[name]) for name in weights)
+    assert tokenizer
+    assert tokenizer.sha256 == best.tokenizer.sha256  # type: ignore[union-attr]
+    with pytest.raises(UsageError, match="9,000 ids"):
+        run.start_from(config, ids=9000)
+
+
+@pytest.mark.parametrize("piped", [b"a\n\xff\xfe\n", b"a\ncaf\xe9\n"])
+def test_input_that_is_no_text_is_one_sentence(done: trainer.Result, piped: bytes) -> None:
+    result = CliRunner().invoke(cli.main, ["predict", "--model", done.run], input=piped)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: standard input is not utf-8: byte 0x")
+    assert "looks like --encoding" in result.stderr
+
+
+def test_an_export_holds_the_best_weights_bit_for_bit(done: trainer.Result, tmp_path: Path) -> None:
+    out = tmp_path / "exported"
+    assert export.export_hf(done.run, out=str(out)) == done.best
+    config, weights = load_weights(out)
+    best = run.open_model(done.run)
+    assert config == best.config
+    assert all(np.array_equal(weights[name], best.weights[name]) for name in weights)
+    card = (out / "README.md").read_text()
+    digest = best.manifests[0].digest
+    assert digest in card
+    assert "| accuracy |" in card
+    reopened = run.open_model(str(out))
+    assert reopened.tokenizer
+    assert reopened.tokenizer.sha256 == best.tokenizer.sha256  # type: ignore[union-attr]
+    assert reopened.manifests[0].digest == digest
+    with pytest.raises(OutputError, match="is there already"):
+        export.export_hf(done.run, out=str(out))
+    assert [path.name for path in tmp_path.iterdir()] == ["exported"]
+
+
+@pytest.mark.slow
+def test_a_saved_model_takes_ids_and_gives_ids(done: trainer.Result, data: str, tmp_path: Path) -> None:
+    export.export_saved_model(done.run, out=str(tmp_path / "saved"))
+    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    from t5prep.training.data import eval_batches, opening
+
+    best = run.open_model(done.run)
+    said = []
+    for batch in eval_batches(opening.open_split(data, split="validation"), batch=5):
+        ids = serve(input_ids=batch["input_ids"])["output_ids"].numpy()
+        assert best.tokenizer
+        for id, row in zip(batch["id"], ids, strict=True):
+            said += [(id.decode(), answer(row, best.tokenizer))] if id else []
+    assert done.evaluation
+    assert said == [(one["id"], one["prediction"]) for one in done.evaluation.predictions]
+
+
+THEIRS = """
+import json, sys
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1]).eval()
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+out = []
+for row in json.load(open(sys.argv[2])):
+    with torch.no_grad():
+        given = tokenizer(row, padding="max_length", max_length=16, return_tensors="pt")
+        ids = model.generate(given["input_ids"], attention_mask=given["attention_mask"])
+    said = {"text": tokenizer.decode(ids[0], skip_special_tokens=True), "given": given["input_ids"][0].tolist()}
+    out.append(said | {"ids": ids[0, 1:].tolist()})
+json.dump(out, open(sys.argv[3], "w"))
+"""
+
+
+@pytest.mark.extra("torch")
+@pytest.mark.slow
+def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_path: Path) -> None:
+    """From a text to an answer of several tokens, by the exported tokenizer and model on the validation split."""
+    from t5prep.training.data import eval_batches, opening
+
+    data = training.sentences(toys / "sentences")
+    long = {"steps": 150, "eval_every": 150, "log_every": 50}
+    config = training.config(data, shape, tmp_path / "run", learning_rate=0.02, generate=True, **long)
+    done = trainer.train(config)
+    export.export_hf(done.run, out=str(tmp_path / "exported"))
+    read = eval_batches(opening.open_split(data, split="validation"), batch=1)
+    rows = [row for batch in read for row in batch["input_ids"].tolist()]
+    words = run.open_model(done.run).tokenizer
+    assert words
+    (tmp_path / "texts.json").write_text(json.dumps([answer(row, words) for row in rows]))
+    files = [tmp_path / "exported", tmp_path / "texts.json", tmp_path / "said.json"]
+    subprocess.run([sys.executable, "-c", THEIRS, *files], check=True)
+    assert done.evaluation
+    ours = [one["prediction"] for one in done.evaluation.predictions]
+    theirs = json.loads((tmp_path / "said.json").read_text())
+    assert [one["given"] for one in theirs] == rows
+    assert [answer(one["ids"], words) for one in theirs] == ours
+    # The two libraries decode alike but for an answer of spaces alone.
+    assert [one["text"].strip() for one in theirs] == [text.strip() for text in ours]
+    assert len(set(ours)) > 1
+    assert {"em", "f1", "rougeL_f1"} <= done.evaluation.metrics.keys()
+
+
+@pytest.mark.extra("seeds")
+@pytest.mark.slow
+def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str, shared_data: Path) -> None:
+    rows = (shared_data / "sst2" / "train.tsv").read_text(encoding="utf-8").splitlines()[:9]
+    (toys / "eight.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    choices = {"task": "sst2", "tokenizer": "sample:", "input_length": 64, "target_length": 2, "splits": {"train": 1.0}}
+    made = preparing.prepared(toys / "eight.tsv", toys / "eight", shards=1, **choices)
+    assert made.splits["train"].records == 8
+    assert len(made.splits["train"].labels) == 2
+    long = {"steps": 300, "log_every": 50}
+    config = training.config(str(toys / "eight"), shape, toys / "learnt", learning_rate=0.02, z_loss=0.0, **long)
+    trainer.train(config)
+    assert training.losses(config.out)[300] < 1e-3
+
+
+@pytest.mark.slow
+def test_packed_rows_are_trained_on(toys: Path, shape: str) -> None:
+    packed = training.sentences(toys / "packed", layout="packed")
+    ended = trainer.train(training.config(packed, shape, toys / "of_packed", steps=20, eval_every=10))
+    losses = training.losses(ended.run)
+    assert losses[20] < losses[1]
+    _, state = checkpoints.best(ended.run)
+    assert {"loss", "token_accuracy"} <= state.metrics.keys()
+    assert "em" not in state.metrics
+
+
+@pytest.mark.slow
+def test_a_mixture_draws_from_all_its_parts(toys: Path, data: str, shape: str) -> None:
+    other = training.classes(toys / "other", seed=3)
+    both = {"data": (data, other), "rates": (1, 3)}
+    ended = trainer.train(dataclasses.replace(training.config(data, shape, toys / "mixed", steps=4), **both))
+    assert sorted(training.losses(ended.run)) == [1, 2, 3, 4]
+    assert len(checkpoints.best(ended.run)[1].data) == 2
+
+
+@pytest.mark.slow
+def test_patience_ends_a_run_that_gets_no_better(toys: Path, data: str, shape: str) -> None:
+    config = training.config(data, shape, toys / "patient", learning_rate=0.0, eval_every=2, patience=2, metric="loss")
+    ended = trainer.train(config)
+    assert ended.stopped_early
+    assert ended.steps == 6  # the first evaluation is the best so far, and two more are none the better
+    assert trainer.train(config).stopped_early
+
+
+def test_what_is_refused_before_the_first_step(
+    toys: Path, data: str, shape: str, done: trainer.Result, tmp_path: Path
+) -> None:
+    config = training.config(data, shape, tmp_path / "run")
+    with pytest.raises(UsageError, match="needs model: --model"):
+        trainer.train(dataclasses.replace(config, model=""))
+    with pytest.raises(UsageError, match="length of training is not set"):
+        trainer.train(dataclasses.replace(config, steps=0))
+    with pytest.raises(DatasetError, match="manifest"):
+        trainer.train(dataclasses.replace(config, data=(str(tmp_path),)))
+    with pytest.raises(TokenizerError, match="say where it lies with --tokenizer"):
+        trainer.train(dataclasses.replace(config, tokenizer=str(tmp_path / "none.model")))
+    with pytest.raises(UsageError, match="was 8 and is now 4"):
+        trainer.train(dataclasses.replace(config, out=done.run, batch=4))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("")
+    with pytest.raises(OutputError, match="holds something that is not a run"):
+        trainer.train(dataclasses.replace(config, out=str(tmp_path / "other")))
+    with pytest.raises(UsageError, match="Train it anew"):
+        trainer.train(dataclasses.replace(config, model="tiny", weights="pretrained"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tpu_that_is_not_there_is_one_sentence() -> None:
+    arguments = ["train", "--recipe", "tiny", "--data", "d", "--out", "o", "--tpu"]
+    result = CliRunner().invoke(cli.main, arguments)
+    if Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists():
+        pytest.skip("this machine has a TPU")
+    assert result.exit_code == 1
+    assert "no TPU here: there is no chip among /dev/accel*" in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_a_tpu_is_used_from_its_own_vm() -> None:
+    with pytest.raises(UsageError, match=r"tpu-vm ssh t5 --worker=all .* with --tpu local"):
+        devices.open_layout(tpu="t5")
+
+
+def test_gpus_that_are_not_there_are_one_sentence() -> None:
+    if tf.config.list_physical_devices("GPU"):
+        pytest.skip("this machine has a GPU")
+    arguments = ["train", "--recipe", "tiny", "--data", "d", "--out", "o", "--gpus"]
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 1
+    assert "jax is installed without CUDA" in result.output
+    result = CliRunner().invoke(cli.main, [*arguments, "--tpu"])
+    assert "Both --tpu and --gpus were given" in result.output
+
+
+def test_scoring_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"config\.json"):
+        load(str(tmp_path))

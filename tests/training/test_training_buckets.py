@@ -1,0 +1,40 @@
+"""A run in length buckets: a program for each shape, and the same losses after it was stopped and started again."""
+
+import dataclasses
+
+import preparing
+import pytest
+import training
+from preparing import write_csv
+
+from t5prep.errors import UsageError
+from t5prep.training import trainer
+
+
+@pytest.fixture(scope="module")
+def sentences(toys):
+    """Sixty short and twenty long questions."""
+    rows = [{"q": "is it so " * (1 if n % 4 else 6) + str(n), "a": "yes" if n % 2 else "no"} for n in range(80)]
+    write_csv(toys / "rows.csv", rows)
+    choices = {"task": "text2text", "options": {"inputs_column": "q", "targets_column": "a"}, "splits": {"train": 1.0}}
+    preparing.prepared(
+        toys / "rows.csv", toys / "sentences", tokenizer="sample:", input_length=48, target_length=4, **choices
+    )
+    return str(toys / "sentences")
+
+
+@pytest.mark.slow
+def test_a_run_in_buckets_goes_on_with_the_same_losses(toys, sentences, shape):
+    config = training.config(sentences, shape, toys / "whole", buckets=("16x4", "48x4"))
+    trainer.train(config)
+    whole = training.losses(config.out)
+    parts = dataclasses.replace(config, out=str(toys / "parts"))
+    trainer.train(dataclasses.replace(parts, steps=5))
+    trainer.train(parts)
+    assert training.losses(parts.out) == whole
+    assert sorted(whole) == list(range(1, 13))
+
+
+def test_buckets_that_hold_no_row_are_refused_before_the_model_is_read(toys, sentences, tmp_path):
+    with pytest.raises(UsageError, match="buckets go up to 99x4"):
+        trainer.train(training.config(sentences, "nothing", tmp_path / "run", buckets=("99x4",)))

@@ -1,0 +1,57 @@
+"""Runs that get more steps, and runs whose steps are recorded for TensorBoard."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+import training
+
+from t5prep.errors import T5prepError, UsageError
+from t5prep.training import trainer
+from t5prep.training.loop import Stepper
+from t5prep.training.run import checkpoint as checkpoints
+
+
+@pytest.mark.slow
+def test_a_longer_run_is_the_run_that_was_long_from_the_beginning(
+    toys: Path, data: str, shape: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = trainer.train(training.config(data, shape, toys / "whole", steps=8))
+    trainer.train(training.config(data, shape, toys / "longer", steps=4))
+    longer = trainer.train(training.config(data, shape, toys / "longer", steps=8))
+    assert "The run has 8 steps now, instead of 4." in capsys.readouterr().err
+    assert longer.evaluation == whole.evaluation
+    assert training.losses(longer.run) == training.losses(whole.run)
+    assert [state.step for _, state in checkpoints.found(longer.run)] == [4, 8]
+    ended = {"schedule": "linear", "warmup": 2}
+    trainer.train(training.config(data, shape, toys / "ended", steps=4, **ended))
+    with pytest.raises(UsageError, match="schedule=linear depends on that, so step 4 had a rate"):
+        trainer.train(training.config(data, shape, toys / "ended", steps=8, **ended))
+
+
+def test_recorded_steps_are_a_trace_that_tensorboard_reads(toys: Path, data: str, shape: str) -> None:
+    """In a process of its own: the profiler ends one in which a hundred other tests have left threads and devices."""
+    config = dataclasses.asdict(training.config(data, shape, toys / "traced", steps=8))
+    code = (
+        "from t5prep.training import trainer; from t5prep.training.settings.config import TrainConfig; "
+        f"trainer.train(TrainConfig(**{config!r}), profile=2)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "The profile is written. See it: tensorboard --logdir" in done.stderr, done.stderr[-2000:]
+    (trace,) = (toys / "traced" / "tensorboard").glob("plugins/profile/*/*.xplane.pb")
+    planes = [plane.name for plane in jax.profiler.ProfileData.from_file(str(trace)).planes]
+    assert any("CPU" in name for name in planes), planes
+
+
+def test_a_device_that_runs_out_of_memory_is_one_sentence(
+    toys: Path, data: str, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(_: Stepper) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.")
+
+    monkeypatch.setattr(Stepper, "begin", exhausted)
+    with pytest.raises(T5prepError, match=r"does not fit .* What should fit: --set accumulate=2, or --set remat=true"):
+        trainer.train(training.config(data, shape, toys / "exhausted"))

@@ -1,0 +1,69 @@
+"""A run on gs://, through TensorFlow's own client: the data read from a bucket, the checkpoints written to one."""
+
+import json
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+import training
+
+from t5prep.dataset.upload import upload
+from t5prep.io import gcs
+
+pytestmark = pytest.mark.extra("fake-gcs-server", "root")
+
+TRAIN = """
+import json, sys
+import numpy as np
+from t5prep.training.publish import export
+from t5prep.training.run import run
+from t5prep.training import trainer
+from t5prep.training.settings.config import build
+data, shape, out, local = sys.argv[1:]
+toy = {
+    "data": (data,), "model": shape, "weights": "random", "batch": 8, "learning_rate": 0.01, "eval_every": 2,
+    "dropout": 0.0, "log_every": 1, "keep": 1,
+}
+trainer.train(build(toy, {"out": out, "steps": 4}))
+gone_on = trainer.train(build(toy, {"out": out, "steps": 6}))
+whole = trainer.train(build(toy, {"out": local, "steps": 6, "tensorboard": False}))
+export.export_hf(out, out=local + "-exported")
+opened = run.open_model(out, which="last")
+expected = run.open_model(local, which="last")
+print(json.dumps({
+    "best": gone_on.best,
+    "step": whole.best.rpartition("/")[2],
+    "same scores": gone_on.evaluation == whole.evaluation,
+    "same weights": all(np.array_equal(opened.weights[name], own) for name, own in expected.weights.items()),
+}))
+"""
+
+
+@pytest.mark.slow
+def test_a_run_in_a_bucket_is_the_run_in_a_directory(googleapis, bucket: str, tmp_path: Path) -> None:
+    """Stopped and gone on with, while the storage fails now and then."""
+    training.classes(tmp_path / "classes")
+    upload(tmp_path / "classes", f"{bucket}/classes")
+    shape, out, local = training.shape(tmp_path / "shape"), f"{bucket}/runs/one", tmp_path / "run"
+    failing = iter(["503", "", "cut", "", "", "503", "", ""])
+    googleapis.front.fault = lambda seen: next(failing, "") if seen.kind in ("put", "read") else ""
+    done = googleapis.run(TRAIN, f"{bucket}/classes", shape, out, str(local), timeout=900)
+    assert next(failing, None) is None
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout)
+    best = f"{out}/checkpoints/{said.pop('step')}"
+    assert said == {"best": best, "same scores": True, "same weights": True}
+    lines = [json.loads(line) for line in gcs.read(f"{out}/metrics.jsonl").decode().splitlines()]
+    assert {line["step"]: line["loss"] for line in lines if "loss" in line} == training.losses(local)
+    assert "Going on with" in done.stderr
+    assert (tmp_path / "run-exported" / "model.safetensors").exists()
+    # A checkpoint is whole when its marker is there: nothing of it is written after the marker. Old ones went.
+    made = [
+        unquote(seen.url) for seen in googleapis.front.seen if seen.method in ("POST", "PUT") and seen.status == 200
+    ]
+    last = [name for name in made if "/00000006/" in name]
+    assert any("state.index" in name for name in last)
+    assert "checkpoint.json" in last[-1]
+    held = {step: sorted(gcs.objects(f"{out}/checkpoints/{step:08d}")) for step in (2, 4, 6)}
+    whole = ["checkpoint.json", "state.data-00000-of-00001", "state.index"]
+    assert held == {step: whole if f"{step:08d}" in (best[-8:], "00000006") else [] for step in (2, 4, 6)}

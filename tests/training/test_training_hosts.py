@@ -1,0 +1,119 @@
+"""Two processes with four CPU devices each: the losses of one process with eight; killed one, both end, and go on."""
+
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import training
+import xla_flags
+from click.testing import CliRunner
+
+from t5prep import cli
+from t5prep.errors import UsageError
+from t5prep.training.run import checkpoint as checkpoints
+from t5prep.training.runtime import hosts
+
+SECONDS = 600
+
+
+def command(data: str, shape: str, out: Path, **settings: object) -> list[str]:
+    values = {
+        **{"weights": "random", "batch": 8, "steps": 8, "learning_rate": 0.01, "eval_every": 4, "save_every": 2},
+        **{"log_every": 1, "tensorboard": "false", "dropout": 0.0},
+        **settings,
+    }
+    typed = ["train", "--data", data, "--model", shape, "--out", str(out), "--replicas", "8"]
+    return [sys.executable, "-m", "t5prep.cli", *typed, *(f"--set={key}={value}" for key, value in values.items())]
+
+
+def start(given: list[str]) -> list[subprocess.Popen]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "XLA_FLAGS": xla_flags.QUICK}  # each process has four devices
+    environment |= {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": "2"}
+    return [
+        subprocess.Popen(
+            given, env=environment | {"JAX_PROCESS_ID": str(number)}, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for number in range(2)
+    ]
+
+
+def ended(processes: list[subprocess.Popen]) -> list[str]:
+    """What each said on stderr; both must end by themselves."""
+    return [one.communicate(timeout=SECONDS)[1].decode(errors="replace") for one in processes]
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> None:
+    data, shape = training.classes(tmp_path / "classes"), training.shape(tmp_path / "shape")
+    killed = start(command(data, shape, tmp_path / "two", steps=2000))
+    deadline = time.monotonic() + SECONDS
+    while not checkpoints.last(str(tmp_path / "two")):
+        assert time.monotonic() < deadline
+        assert all(one.poll() is None for one in killed), ended(killed)
+        time.sleep(0.1)
+    killed[1].kill()
+    ended(killed)
+    assert killed[0].returncode not in (0, None)
+
+    newest = checkpoints.last(str(tmp_path / "two"))
+    assert newest
+    steps = newest[1].step + 4
+    again = start(command(data, shape, tmp_path / "two", steps=steps))
+    said = ended(again)
+    assert [one.returncode for one in again] == [0, 0], said
+    assert "Going on with" in said[0]
+    one = CliRunner().invoke(cli.main, command(data, shape, tmp_path / "one", steps=steps)[3:], catch_exceptions=False)
+    assert one.exit_code == 0, one.output
+    expected = training.losses(tmp_path / "one")
+    assert sorted(expected) == list(range(1, steps + 1))
+    assert training.losses(tmp_path / "two") == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_directory_of_one_of_several_machines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "_machines", lambda: 2)
+    with pytest.raises(UsageError, match=r"runs/a is a directory of one machine, and 2 machines train together"):
+        hosts.check_places("runs/a", "gs://b/data")
+    hosts.check_places("gs://b/runs/a", "gs://b/data")
+    monkeypatch.setattr(hosts, "_machines", lambda: 1)
+    hosts.check_places("runs/a")
+
+
+JOINED = """
+import sys, time
+from t5prep.training.runtime import hosts
+hosts.HEARTBEAT_SECONDS = 20
+hosts.join("cpu")
+hosts.wait("joined")
+print("joined", flush=True)
+time.sleep(600)  # as for devices that wait for another host
+"""
+
+
+@pytest.mark.slow
+def test_a_host_that_is_dead_or_frozen_ends_the_others() -> None:
+    """All at the same time, because each waits for a heartbeat; that another one than the first is dead, see above."""
+    stopped = [(signal.SIGKILL, 0), (signal.SIGSTOP, 0), (signal.SIGSTOP, 1)]
+    pairs = []
+    try:
+        for _ in stopped:
+            pairs.append(start([sys.executable, "-c", JOINED]))
+            for one in pairs[-1]:
+                assert one.stdout is not None
+                assert b"joined\n" in iter(one.stdout.readline, b"")  # Gloo says something before
+        for processes, (number, other) in zip(pairs, stopped, strict=True):
+            processes[other].send_signal(number)
+        for processes, (_, other) in zip(pairs, stopped, strict=True):
+            assert processes[1 - other].wait(timeout=SECONDS) not in (0, None)
+    finally:
+        for one in itertools.chain(*pairs):
+            one.kill()
+            one.communicate()

@@ -1,0 +1,55 @@
+"""A run reads each manifest once, and each evaluation reads its split once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import training
+
+from t5prep.training import trainer
+from t5prep.training.data import opening
+from t5prep.training.evaluate import evaluator
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+    """Count how often a manifest is loaded and a split is read for an evaluation."""
+    counts = {"manifests": 0, "splits": 0}
+    load, eval_batches = opening.load, evaluator.eval_batches
+
+    def loading(place: str):
+        counts["manifests"] += 1
+        return load(place)
+
+    def reading(*arguments, **options):
+        counts["splits"] += 1
+        return eval_batches(*arguments, **options)
+
+    monkeypatch.setattr(opening, "load", loading)
+    monkeypatch.setattr(evaluator, "eval_batches", reading)
+    return counts
+
+
+def test_a_run_that_generates_opens_its_data_once_and_reads_the_split_once_an_evaluation(
+    toys: Path, shape: str, reads: dict[str, int]
+) -> None:
+    data = training.sentences(toys / "sentences")
+    settings = {"steps": 2, "eval_every": 1, "generate": True, "metric": "em", "eval_rows": 5}
+    result = trainer.train(training.config(data, shape, toys / "once", **settings))
+    assert reads == {"manifests": 1, "splits": 3}  # at both steps, and the best one at the end
+    assert result.evaluation
+    assert result.evaluation.metrics["records"] == 5
+    assert len(result.evaluation.predictions) == 5
+
+
+def test_answers_of_one_token_are_not_generated(
+    toys: Path, data: str, shape: str, reads: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("one forward pass has the answers")
+
+    monkeypatch.setattr(evaluator, "answers_on_rows", lambda *_, **__: refuse)
+    result = trainer.train(training.config(data, shape, toys / "classes-once", steps=1, eval_every=1))
+    assert reads == {"manifests": 1, "splits": 2}
+    assert result.evaluation
+    assert "accuracy" in result.evaluation.metrics

@@ -1,0 +1,87 @@
+"""Runs that end where they should not: between a checkpoint and its evaluation, and at a loss that is not a number."""
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import training
+
+from t5prep.dataset import manifest
+from t5prep.errors import OutputError, T5prepError
+from t5prep.training import log, trainer
+from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
+from t5prep.training.run import checkpoint as checkpoints
+from t5prep.training.run import run
+
+pytestmark = pytest.mark.slow
+
+
+def _states(run: str) -> list[tuple[int, dict[str, float], float | None, int]]:
+    return [(state.step, state.metrics, state.best, state.stale) for _, state in checkpoints.found(run)]
+
+
+def test_a_step_is_saved_before_it_is_evaluated_and_evaluated_when_the_run_goes_on(
+    toys: Path, data: str, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A preemption leaves half a minute, and an evaluation may take longer."""
+    whole = trainer.train(training.config(data, shape, toys / "whole", steps=8))
+    config = training.config(data, shape, toys / "stopped", steps=8)
+    line, score = log.RunLog.line, Evaluator.__call__
+
+    signals = iter([signal.SIGTERM])  # once: a second one ends the process without saving
+
+    def terminated(log: log.RunLog, step: int, **said: float) -> None:
+        line(log, step, **said)
+        for number in signals:
+            os.kill(os.getpid(), number)
+
+    def killed(evaluator: Evaluator, *given: object, **how: int) -> Evaluation:
+        raise KeyboardInterrupt  # nothing is saved any more, as by kill -9
+
+    monkeypatch.setattr(log.RunLog, "line", lambda log, step, **said: terminated(log, step, **said))
+    with pytest.raises(T5prepError, match="Stopped by SIGTERM at step 4, saved"):
+        trainer.train(config)
+    monkeypatch.setattr(log.RunLog, "line", line)
+    monkeypatch.setattr(Evaluator, "__call__", killed)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(config)
+    newest = checkpoints.last(config.out)
+    assert newest
+    assert (newest[1].step, newest[1].metrics) == (4, {})
+    scored = iter([score, killed])
+    monkeypatch.setattr(Evaluator, "__call__", lambda evaluator, *given, **how: next(scored)(evaluator, *given, **how))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(config)
+    newest = checkpoints.last(config.out)
+    assert newest
+    assert (newest[1].step, newest[1].metrics) == (8, {})
+    monkeypatch.setattr(Evaluator, "__call__", score)
+    assert trainer.train(config).evaluation == whole.evaluation
+    assert _states(config.out)[-2:] == _states(whole.run)
+    assert training.losses(config.out) == training.losses(whole.run)
+
+
+def test_a_second_process_does_not_train_into_the_same_run(
+    toys: Path, data: str, shape: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = training.begun(toys / "begun", manifest.load(data))
+    config = training.config(data, whole, toys / "held")
+    with (
+        run.held(config.out),
+        pytest.raises(OutputError, match="held is being written by another process"),
+    ):
+        trainer.train(config)
+    assert not Path(config.out).exists()
+    assert (
+        f"{whole} gives its shape alone, for weights=random. To begin with its weights: --set"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_loss_that_is_no_number_ends_the_run_unsaved(toys: Path, data: str, shape: str) -> None:
+    config = training.config(data, shape, toys / "nan", optimizer="adamw", learning_rate=1e30)
+    with pytest.raises(T5prepError, match=r"The loss of step \d+ is (nan|inf): lower learning_rate, or set clip_norm"):
+        trainer.train(dataclasses.replace(config, save_every=12, eval_every=12))
+    assert not checkpoints.found(config.out)
