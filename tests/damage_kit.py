@@ -79,15 +79,15 @@ def _sources(folder: Path) -> None:
 def _runs(folder: Path) -> None:
     """Write a run of four steps, and the model that it makes in each format."""
     import model_formats
-    import training
+    import toy_runs
 
     import t5prep
     from t5prep.training.model.weight_layout import weight_layouts
     from t5prep.training.model.weights import load_weights
     from t5prep.training.publish.export import export_hf
 
-    shape = training.shape(folder / "shape")
-    config = training.config(str(folder / "data"), shape, folder / "run", steps=4, eval_every=2)
+    shape = toy_runs.shape(folder / "shape")
+    config = toy_runs.config(str(folder / "data"), shape, folder / "run", steps=4, eval_every=2)
     values = {name: value for name, value in vars(config).items() if name not in ("data", "model", "out")}
     t5prep.train(data=str(folder / "data"), model=shape, out=str(folder / "run"), settings=values)
     export_hf(str(folder / "run"), out=folder / "safetensors")

@@ -279,7 +279,7 @@ def lay_good(folder: Path, *, training: bool) -> None:
     preparing.write_csv(folder / "rows.csv", [*preparing.questions(90, words=8), *preparing.questions(3, words=8)])
     preparing.prepared(folder / "rows.csv", folder / "data", tokenizer="sample:", input_length=32, shards=2)
     if training:
-        import training as toys
+        import toy_runs as toys
 
         import t5prep
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import training
+import toy_runs
 
 import t5prep
 
@@ -188,7 +188,7 @@ def test_the_examples_of_training_run(here: Path) -> None:
 @pytest.mark.slow
 def test_the_example_of_planning_runs(here: Path) -> None:
     Path("model").mkdir()
-    Path("model/config.json").write_text(json.dumps(training.SHAPE | {"vocab_size": 32128}))
+    Path("model/config.json").write_text(json.dumps(toy_runs.SHAPE | {"vocab_size": 32128}))
     code = _example("prepare") + _example("plan").replace('"t5-small"', '"model"')  # t5-small itself takes minutes
     Path("examples.py").write_text("import t5prep\n\nif __name__ == '__main__':\n" + textwrap.indent(code, "    "))
     printed = _run("examples.py")

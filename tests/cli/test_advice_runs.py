@@ -11,7 +11,7 @@ import pytest
 import readme
 import test_advice
 import test_published_table
-import training
+import toy_runs
 from click.testing import CliRunner
 from servers.corpora import publish
 from servers.internet import Internet
@@ -82,7 +82,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = preparing.prepared(
         here / "mine.csv", here / "data" / "sample", tokenizer="sample:", splits=splits, input_length=32
     )
-    training.begun(here / "runs" / "sample", made, data=str(here / "data" / "sample"))
+    toy_runs.begun(here / "runs" / "sample", made, data=str(here / "data" / "sample"))
     return here
 
 

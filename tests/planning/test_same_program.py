@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import training
+import toy_runs
 
 import t5prep
 from t5prep.planning import compiled, compiler, planner, report
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.extra("libtpu")
 def test_what_is_planned_is_what_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replicas: int, shard: int
 ) -> None:
-    data, shape = training.classes(tmp_path / "classes"), training.shape(tmp_path / "shape")
-    config = training.config(data, shape, tmp_path / "run", shard=str(shard), dtype="float32", dropout=0.1)
+    data, shape = toy_runs.classes(tmp_path / "classes"), toy_runs.shape(tmp_path / "shape")
+    config = toy_runs.config(data, shape, tmp_path / "run", shard=str(shard), dtype="float32", dropout=0.1)
     trained, planned = [], []
 
     class EnoughError(Exception):
@@ -61,7 +61,7 @@ def test_what_is_planned_is_what_is_trained(
 
 def test_what_is_planned_for_vectors_is_what_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`plan --embed` asks for the encoder alone, with its matrices in bfloat16, and counts a third of a training's work."""
-    shape = training.shape(tmp_path / "shape")
+    shape = toy_runs.shape(tmp_path / "shape")
     planned = []
 
     def described(asked: dict, **_: object) -> Compiled:

@@ -31,33 +31,33 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def data(shared: Path) -> str:
-    import training  # needs TensorFlow
+    import toy_runs  # needs TensorFlow
 
     with filelock.FileLock(shared / "data.lock"):
         made = shared / "classes"
-        return str(made) if (made / "manifest.json").exists() else training.classes(made)
+        return str(made) if (made / "manifest.json").exists() else toy_runs.classes(made)
 
 
 @pytest.fixture(scope="session")
 def shape(shared: Path) -> str:
-    import training  # needs TensorFlow
+    import toy_runs  # needs TensorFlow
 
     with filelock.FileLock(shared / "shape.lock"):
         made = shared / "shape"
-        return str(made) if (made / "config.json").exists() else training.shape(made)
+        return str(made) if (made / "config.json").exists() else toy_runs.shape(made)
 
 
 @pytest.fixture(scope="session")
 def done(shared: Path, data: str, shape: str) -> Any:
     """A run of twelve steps that nothing disturbed: a `trainer.Result`."""
-    import training  # needs TensorFlow
+    import toy_runs  # needs TensorFlow
 
     from t5prep.training import trainer
 
     result = shared / "done.pickle"
     with filelock.FileLock(shared / "done.lock"):
         if not result.exists():
-            result.write_bytes(pickle.dumps(trainer.train(training.config(data, shape, shared / "done"))))
+            result.write_bytes(pickle.dumps(trainer.train(toy_runs.config(data, shape, shared / "done"))))
     return pickle.loads(result.read_bytes())
 
 

@@ -30,12 +30,12 @@ LOST_AFTER_SECONDS = 600
 
 def lay(folder: Path) -> None:
     """Write data, the shape of a model, a run, and rows without end."""
-    import training
+    import toy_runs
     import xla_flags
 
     os.environ["XLA_FLAGS"] = xla_flags.QUICK  # one device, as a user has
     folder.mkdir(parents=True, exist_ok=True)
-    data, shape = training.classes(folder / "classes"), training.shape(folder / "shape")
+    data, shape = toy_runs.classes(folder / "classes"), toy_runs.shape(folder / "shape")
     steps = {"weights": "random", "batch": 8, "steps": 1, "eval_every": 0, "tensorboard": "false", "dropout": 0.0}
     settings = [f"--set={name}={value}" for name, value in steps.items()]
     command = [sys.executable, "-m", "t5prep.cli", "train", "--data", data, "--model", shape]

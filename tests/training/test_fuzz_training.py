@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import training
+import toy_runs
 from click.testing import CliRunner
 from odd import ODD, SEED, fault
 
@@ -41,8 +41,8 @@ SETTINGS = [
 def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data of classes, and a shape to train."""
     toys = tmp_path_factory.mktemp("fuzz")
-    training.classes(toys / "classes")
-    training.shape(toys / "shape")
+    toy_runs.classes(toys / "classes")
+    toy_runs.shape(toys / "shape")
     return toys
 
 
@@ -104,7 +104,7 @@ def test_no_damaged_run_ends_in_a_traceback(name: str, line: list[str], toys: Pa
     config = configs.build({"weights": "random", "batch": 8, "steps": 4, "data": ("d",), "model": "m", "out": "o"})
     run.begin(str(whole), config=config, shape=shape, tokenizer=loading.load("sample:"), manifests=())
     state = checkpoints.State(step=2, config=json.loads(configs.dumps(config)), data=[], tokenizer="", metric="loss")
-    checkpoints.save(str(whole), training.writer(random_weights(shape)), state=state, keep=1)
+    checkpoints.save(str(whole), toy_runs.writer(random_weights(shape)), state=state, keep=1)
     (whole / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
     for content in DAMAGE:
         shutil.rmtree(out, ignore_errors=True)

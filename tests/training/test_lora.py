@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import torch_t5gemma
-import training
+import toy_runs
 
 import t5prep
 from t5prep.errors import OutputError, UsageError
@@ -162,7 +162,7 @@ def test_accumulation_remat_and_bfloat16_train_adapters_too() -> None:
 
 @pytest.fixture(scope="module")
 def base(toys: Path) -> str:
-    shape = dataclasses.replace(ModelConfig.from_json(training.SHAPE), vocab_size=8192)
+    shape = dataclasses.replace(ModelConfig.from_json(toy_runs.SHAPE), vocab_size=8192)
     (toys / "base").mkdir()
     return write_model(toys / "base", shape, random_weights(shape, seed=4))
 
@@ -172,12 +172,12 @@ LORA = {"weights": "pretrained", "lora": 4, "optimizer": "adamw"}
 
 @pytest.fixture(scope="module")
 def done(toys: Path, data: str, base: str) -> trainer.Result:
-    return trainer.train(training.config(data, base, toys / "run", **LORA))
+    return trainer.train(toy_runs.config(data, base, toys / "run", **LORA))
 
 
 def test_only_adapters_are_trained_and_checkpointed(done: trainer.Result, base: str) -> None:
     assert done.evaluation is not None
-    found = training.losses(done.run)
+    found = toy_runs.losses(done.run)
     assert found[12] < found[1]
     path, state = checkpoints.best(done.run)
     names = [name for name, _ in tf.train.list_variables(f"{path}/state")]
@@ -193,10 +193,10 @@ def test_only_adapters_are_trained_and_checkpointed(done: trainer.Result, base: 
 
 @pytest.mark.slow
 def test_a_stopped_run_goes_on_with_the_same_losses(done: trainer.Result, data: str, base: str, toys: Path) -> None:
-    half = training.config(data, base, toys / "half", **LORA, schedule="constant")
+    half = toy_runs.config(data, base, toys / "half", **LORA, schedule="constant")
     trainer.train(dataclasses.replace(half, steps=8))
     again = trainer.train(half)
-    assert training.losses(again.run) == training.losses(done.run)
+    assert toy_runs.losses(again.run) == toy_runs.losses(done.run)
 
 
 def test_eval_predict_and_a_new_run_use_the_adapters(done: trainer.Result, data: str, toys: Path) -> None:
@@ -205,7 +205,7 @@ def test_eval_predict_and_a_new_run_use_the_adapters(done: trainer.Result, data:
     assert scores.metrics["loss"] == pytest.approx(done.evaluation.metrics["loss"], abs=1e-5)
     (answer,) = t5prep.predict(done.run, ["quality: closed one"])
     assert answer.prediction is not None
-    following = training.config(data, done.run, toys / "following", weights="pretrained")
+    following = toy_runs.config(data, done.run, toys / "following", weights="pretrained")
     begun, opened = run.start_from(following, ids=8100)[1], run.open_model(done.run)
     assert all(np.array_equal(begun[name], weight) for name, weight in opened.weights.items())
 
@@ -270,7 +270,7 @@ def test_a_base_that_changed_is_noticed(done: trainer.Result, base: str, tmp_pat
 
 @pytest.mark.slow
 def test_adapters_that_nobody_else_can_use_are_not_exported_alone(data: str, shape: str, toys: Path) -> None:
-    config = training.config(data, shape, toys / "of_random", lora=2, steps=1)
+    config = toy_runs.config(data, shape, toys / "of_random", lora=2, steps=1)
     trainer.train(config)
     with pytest.raises(UsageError, match="random weights, which nobody else has: export a whole model with --merge"):
         export_hf(config.out, out=str(toys / "alone"))

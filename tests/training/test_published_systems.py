@@ -6,7 +6,7 @@ from pathlib import Path
 import preparing
 import pytest
 import readme
-import training
+import toy_runs
 from click.testing import CliRunner
 
 from t5prep import cli
@@ -56,7 +56,7 @@ def test_a_table_of_raw_rows_is_answered(table: str, tmp_path: Path, monkeypatch
     )  # fmt: skip
     monkeypatch.chdir(tmp_path)
     arguments = COMMANDS[table]
-    training.begun(tmp_path / arguments[arguments.index("--model") + 1], manifest)
+    toy_runs.begun(tmp_path / arguments[arguments.index("--model") + 1], manifest)
     asked = {"input": "A line <extra_id_0> that says"} if task == "span_corruption" else row
     asked = {name: value for name, value in asked.items() if name not in target}
     preparing.write_csv(tmp_path / table, [asked, empty, asked])

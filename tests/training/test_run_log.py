@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-import training
+import toy_runs
 
 from t5prep.training import log
 from t5prep.training.log import RunLog
@@ -83,11 +83,11 @@ def test_curves_are_resumed_as_the_lines_are(tmp_path: Path) -> None:
         log.record(3, {"loss": 0.3}, prefix="")
         log.flush()
     expected = [(1, "loss"), (1, "validation_loss"), (2, "loss"), (2, "validation_loss"), (3, "loss")]
-    assert [point[:2] for point in training.points(tmp_path)] == expected
+    assert [point[:2] for point in toy_runs.points(tmp_path)] == expected
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert sorted((line["step"], name) for line in lines for name in line if name != "step") == expected
     log_in(tmp_path, tensorboard=True).record(1, {"loss": 9.0}, prefix="")  # without a checkpoint: another training
-    assert training.points(tmp_path) == [(1, "loss", 9.0)]
+    assert toy_runs.points(tmp_path) == [(1, "loss", 9.0)]
 
 
 def test_curves_that_cannot_be_written_do_not_end_a_training(

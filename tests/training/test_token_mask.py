@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import training
+import toy_runs
 
 from t5prep.training.data import device_feed, opening, train_batches
 from t5prep.training.model.forward import token_mask, with_mask
@@ -35,8 +35,8 @@ def test_packed_rows_are_masked_by_their_segments():
 
 
 def test_a_batch_is_sent_without_its_mask(tmp_path):
-    data = training.classes(tmp_path / "classes")
-    config = training.config(data, "tiny", tmp_path / "run")
+    data = toy_runs.classes(tmp_path / "classes")
+    config = toy_runs.config(data, "tiny", tmp_path / "run")
     opened = opening.open_all([data], split="train")
     sent = next(device_feed.device_batches(opened, config, layout=open_layout(), start_step=0))
     assert set(sent) == {"input_ids", "labels"}

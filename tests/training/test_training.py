@@ -12,7 +12,7 @@ import numpy as np
 import preparing
 import pytest
 import tensorflow as tf
-import training
+import toy_runs
 from click.testing import CliRunner
 
 from t5prep import cli
@@ -40,13 +40,13 @@ def test_a_run_ends_with_its_best_checkpoint_scored(done: trainer.Result, data: 
     _, state = checkpoints.best(done.run)
     for name, value in state.metrics.items():
         assert done.evaluation.metrics[name] == pytest.approx(value, rel=1e-6), name
-    assert sorted(training.losses(done.run)) == list(range(1, 13))
+    assert sorted(toy_runs.losses(done.run)) == list(range(1, 13))
 
 
 def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
     toys: Path, data: str, shape: str, done: trainer.Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = training.config(data, shape, toys / "disturbed")
+    config = toy_runs.config(data, shape, toys / "disturbed")
     line = log.RunLog.line
 
     def terminated(log: log.RunLog, step: int, **said: float) -> None:
@@ -69,17 +69,17 @@ def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
     assert checkpoints.last(config.out)[1].step == 8  # type: ignore[index]
     monkeypatch.setattr(log.RunLog, "line", line)
     ended = trainer.train(config)
-    assert training.losses(config.out) == training.losses(done.run)
+    assert toy_runs.losses(config.out) == toy_runs.losses(done.run)
     assert ended.evaluation == done.evaluation
     before, after = run.open_model(done.run, which="last"), run.open_model(config.out, which="last")
     assert all(np.array_equal(before.weights[name], after.weights[name]) for name in before.weights)
 
 
 def test_a_finished_run_only_says_how_it_ended(done: trainer.Result, data: str, shape: str) -> None:
-    before = training.losses(done.run)
-    again = trainer.train(training.config(data, shape, done.run))
+    before = toy_runs.losses(done.run)
+    again = trainer.train(toy_runs.config(data, shape, done.run))
     assert (again.steps, again.evaluation) == (done.steps, done.evaluation)
-    assert training.losses(done.run) == before
+    assert toy_runs.losses(done.run) == before
 
 
 def test_scoring_a_run_from_its_directory(done: trainer.Result, data: str, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_predictions_are_those_of_the_evaluation(done: trainer.Result, data: str
 
 
 def test_another_run_starts_from_the_best_weights_of_one(done: trainer.Result) -> None:
-    config = training.config("d", done.run, "o", weights="pretrained")
+    config = toy_runs.config("d", done.run, "o", weights="pretrained")
     shape, weights, tokenizer = run.start_from(config, ids=8100)
     best = run.open_model(done.run)
     assert shape == best.config
@@ -189,9 +189,9 @@ def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_p
     """From a text to an answer of several tokens, by the exported tokenizer and model on the validation split."""
     from t5prep.training.data import eval_batches, opening
 
-    data = training.sentences(toys / "sentences")
+    data = toy_runs.sentences(toys / "sentences")
     long = {"steps": 150, "eval_every": 150, "log_every": 50}
-    config = training.config(data, shape, tmp_path / "run", learning_rate=0.02, generate=True, **long)
+    config = toy_runs.config(data, shape, tmp_path / "run", learning_rate=0.02, generate=True, **long)
     done = trainer.train(config)
     export.export_hf(done.run, out=str(tmp_path / "exported"))
     read = eval_batches(opening.open_split(data, split="validation"), batch=1)
@@ -222,16 +222,16 @@ def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str,
     assert made.splits["train"].records == 8
     assert len(made.splits["train"].labels) == 2
     long = {"steps": 300, "log_every": 50}
-    config = training.config(str(toys / "eight"), shape, toys / "learnt", learning_rate=0.02, z_loss=0.0, **long)
+    config = toy_runs.config(str(toys / "eight"), shape, toys / "learnt", learning_rate=0.02, z_loss=0.0, **long)
     trainer.train(config)
-    assert training.losses(config.out)[300] < 1e-3
+    assert toy_runs.losses(config.out)[300] < 1e-3
 
 
 @pytest.mark.slow
 def test_packed_rows_are_trained_on(toys: Path, shape: str) -> None:
-    packed = training.sentences(toys / "packed", layout="packed")
-    ended = trainer.train(training.config(packed, shape, toys / "of_packed", steps=20, eval_every=10))
-    losses = training.losses(ended.run)
+    packed = toy_runs.sentences(toys / "packed", layout="packed")
+    ended = trainer.train(toy_runs.config(packed, shape, toys / "of_packed", steps=20, eval_every=10))
+    losses = toy_runs.losses(ended.run)
     assert losses[20] < losses[1]
     _, state = checkpoints.best(ended.run)
     assert {"loss", "token_accuracy"} <= state.metrics.keys()
@@ -240,16 +240,16 @@ def test_packed_rows_are_trained_on(toys: Path, shape: str) -> None:
 
 @pytest.mark.slow
 def test_a_mixture_draws_from_all_its_parts(toys: Path, data: str, shape: str) -> None:
-    other = training.classes(toys / "other", seed=3)
+    other = toy_runs.classes(toys / "other", seed=3)
     both = {"data": (data, other), "rates": (1, 3)}
-    ended = trainer.train(dataclasses.replace(training.config(data, shape, toys / "mixed", steps=4), **both))
-    assert sorted(training.losses(ended.run)) == [1, 2, 3, 4]
+    ended = trainer.train(dataclasses.replace(toy_runs.config(data, shape, toys / "mixed", steps=4), **both))
+    assert sorted(toy_runs.losses(ended.run)) == [1, 2, 3, 4]
     assert len(checkpoints.best(ended.run)[1].data) == 2
 
 
 @pytest.mark.slow
 def test_patience_ends_a_run_that_gets_no_better(toys: Path, data: str, shape: str) -> None:
-    config = training.config(data, shape, toys / "patient", learning_rate=0.0, eval_every=2, patience=2, metric="loss")
+    config = toy_runs.config(data, shape, toys / "patient", learning_rate=0.0, eval_every=2, patience=2, metric="loss")
     ended = trainer.train(config)
     assert ended.stopped_early
     assert ended.steps == 6  # the first evaluation is the best so far, and two more are none the better
@@ -259,7 +259,7 @@ def test_patience_ends_a_run_that_gets_no_better(toys: Path, data: str, shape: s
 def test_what_is_refused_before_the_first_step(
     toys: Path, data: str, shape: str, done: trainer.Result, tmp_path: Path
 ) -> None:
-    config = training.config(data, shape, tmp_path / "run")
+    config = toy_runs.config(data, shape, tmp_path / "run")
     with pytest.raises(UsageError, match="needs model: --model"):
         trainer.train(dataclasses.replace(config, model=""))
     with pytest.raises(UsageError, match="length of training is not set"):

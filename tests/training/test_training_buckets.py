@@ -4,7 +4,7 @@ import dataclasses
 
 import preparing
 import pytest
-import training
+import toy_runs
 from preparing import write_csv
 
 from t5prep.errors import UsageError
@@ -25,16 +25,16 @@ def sentences(toys):
 
 @pytest.mark.slow
 def test_a_run_in_buckets_goes_on_with_the_same_losses(toys, sentences, shape):
-    config = training.config(sentences, shape, toys / "whole", buckets=("16x4", "48x4"))
+    config = toy_runs.config(sentences, shape, toys / "whole", buckets=("16x4", "48x4"))
     trainer.train(config)
-    whole = training.losses(config.out)
+    whole = toy_runs.losses(config.out)
     parts = dataclasses.replace(config, out=str(toys / "parts"))
     trainer.train(dataclasses.replace(parts, steps=5))
     trainer.train(parts)
-    assert training.losses(parts.out) == whole
+    assert toy_runs.losses(parts.out) == whole
     assert sorted(whole) == list(range(1, 13))
 
 
 def test_buckets_that_hold_no_row_are_refused_before_the_model_is_read(toys, sentences, tmp_path):
     with pytest.raises(UsageError, match="buckets go up to 99x4"):
-        trainer.train(training.config(sentences, "nothing", tmp_path / "run", buckets=("99x4",)))
+        trainer.train(toy_runs.config(sentences, "nothing", tmp_path / "run", buckets=("99x4",)))

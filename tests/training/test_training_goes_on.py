@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jax
 import pytest
-import training
+import toy_runs
 
 from t5prep.errors import T5prepError, UsageError
 from t5prep.training import trainer
@@ -19,22 +19,22 @@ from t5prep.training.run import checkpoint as checkpoints
 def test_a_longer_run_is_the_run_that_was_long_from_the_beginning(
     toys: Path, data: str, shape: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = trainer.train(training.config(data, shape, toys / "whole", steps=8))
-    trainer.train(training.config(data, shape, toys / "longer", steps=4))
-    longer = trainer.train(training.config(data, shape, toys / "longer", steps=8))
+    whole = trainer.train(toy_runs.config(data, shape, toys / "whole", steps=8))
+    trainer.train(toy_runs.config(data, shape, toys / "longer", steps=4))
+    longer = trainer.train(toy_runs.config(data, shape, toys / "longer", steps=8))
     assert "The run has 8 steps now, instead of 4." in capsys.readouterr().err
     assert longer.evaluation == whole.evaluation
-    assert training.losses(longer.run) == training.losses(whole.run)
+    assert toy_runs.losses(longer.run) == toy_runs.losses(whole.run)
     assert [state.step for _, state in checkpoints.found(longer.run)] == [4, 8]
     ended = {"schedule": "linear", "warmup": 2}
-    trainer.train(training.config(data, shape, toys / "ended", steps=4, **ended))
+    trainer.train(toy_runs.config(data, shape, toys / "ended", steps=4, **ended))
     with pytest.raises(UsageError, match="schedule=linear depends on that, so step 4 had a rate"):
-        trainer.train(training.config(data, shape, toys / "ended", steps=8, **ended))
+        trainer.train(toy_runs.config(data, shape, toys / "ended", steps=8, **ended))
 
 
 def test_recorded_steps_are_a_trace_that_tensorboard_reads(toys: Path, data: str, shape: str) -> None:
     """In a process of its own: the profiler ends one in which a hundred other tests have left threads and devices."""
-    config = dataclasses.asdict(training.config(data, shape, toys / "traced", steps=8))
+    config = dataclasses.asdict(toy_runs.config(data, shape, toys / "traced", steps=8))
     code = (
         "from t5prep.training import trainer; from t5prep.training.settings.config import TrainConfig; "
         f"trainer.train(TrainConfig(**{config!r}), profile=2)"
@@ -54,4 +54,4 @@ def test_a_device_that_runs_out_of_memory_is_one_sentence(
 
     monkeypatch.setattr(Stepper, "begin", exhausted)
     with pytest.raises(T5prepError, match=r"does not fit .* What should fit: --set accumulate=2, or --set remat=true"):
-        trainer.train(training.config(data, shape, toys / "exhausted"))
+        trainer.train(toy_runs.config(data, shape, toys / "exhausted"))

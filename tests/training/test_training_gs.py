@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-import training
+import toy_runs
 
 from t5prep.dataset.upload import upload
 from t5prep.io import gcs
@@ -42,9 +42,9 @@ print(json.dumps({
 @pytest.mark.slow
 def test_a_run_in_a_bucket_is_the_run_in_a_directory(googleapis, bucket: str, tmp_path: Path) -> None:
     """Stopped and gone on with, while the storage fails now and then."""
-    training.classes(tmp_path / "classes")
+    toy_runs.classes(tmp_path / "classes")
     upload(tmp_path / "classes", f"{bucket}/classes")
-    shape, out, local = training.shape(tmp_path / "shape"), f"{bucket}/runs/one", tmp_path / "run"
+    shape, out, local = toy_runs.shape(tmp_path / "shape"), f"{bucket}/runs/one", tmp_path / "run"
     failing = iter(["503", "", "cut", "", "", "503", "", ""])
     googleapis.front.fault = lambda seen: next(failing, "") if seen.kind in ("put", "read") else ""
     done = googleapis.run(TRAIN, f"{bucket}/classes", shape, out, str(local), timeout=900)
@@ -54,7 +54,7 @@ def test_a_run_in_a_bucket_is_the_run_in_a_directory(googleapis, bucket: str, tm
     best = f"{out}/checkpoints/{said.pop('step')}"
     assert said == {"best": best, "same scores": True, "same weights": True}
     lines = [json.loads(line) for line in gcs.read(f"{out}/metrics.jsonl").decode().splitlines()]
-    assert {line["step"]: line["loss"] for line in lines if "loss" in line} == training.losses(local)
+    assert {line["step"]: line["loss"] for line in lines if "loss" in line} == toy_runs.losses(local)
     assert "Going on with" in done.stderr
     assert (tmp_path / "run-exported" / "model.safetensors").exists()
     # A checkpoint is whole when its marker is there: nothing of it is written after the marker. Old ones went.

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-import training
+import toy_runs
 import xla_flags
 from click.testing import CliRunner
 
@@ -53,7 +53,7 @@ def ended(processes: list[subprocess.Popen]) -> list[str]:
 
 @pytest.mark.slow
 def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> None:
-    data, shape = training.classes(tmp_path / "classes"), training.shape(tmp_path / "shape")
+    data, shape = toy_runs.classes(tmp_path / "classes"), toy_runs.shape(tmp_path / "shape")
     killed = start(command(data, shape, tmp_path / "two", steps=2000))
     deadline = time.monotonic() + SECONDS
     while not checkpoints.last(str(tmp_path / "two")):
@@ -73,9 +73,9 @@ def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> Non
     assert "Going on with" in said[0]
     one = CliRunner().invoke(cli.main, command(data, shape, tmp_path / "one", steps=steps)[3:], catch_exceptions=False)
     assert one.exit_code == 0, one.output
-    expected = training.losses(tmp_path / "one")
+    expected = toy_runs.losses(tmp_path / "one")
     assert sorted(expected) == list(range(1, steps + 1))
-    assert training.losses(tmp_path / "two") == pytest.approx(expected, abs=1e-5)
+    assert toy_runs.losses(tmp_path / "two") == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_directory_of_one_of_several_machines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

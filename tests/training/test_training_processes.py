@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import training
+import toy_runs
 from click.testing import CliRunner
 
 from t5prep import cli
@@ -37,7 +37,7 @@ def _run(data: str, shape: str, out: Path, **settings: object) -> dict[int, floa
     """Train in this process, which has TensorFlow already, and return the losses."""
     done = CliRunner().invoke(cli.main, _command(data, shape, out, **settings), catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return training.losses(out)
+    return toy_runs.losses(out)
 
 
 def _kill(command: list[str], when: Callable[[], bool], *, later: float) -> None:
@@ -64,7 +64,7 @@ def _logged(out: Path) -> tuple[list[dict[str, Any]], list[tuple[int, str, float
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return (
         [line for line in lines if not SPEED & line.keys()],
-        [point for point in training.points(out) if point[1] not in SPEED],
+        [point for point in toy_runs.points(out) if point[1] not in SPEED],
     )
 
 
@@ -100,6 +100,6 @@ def test_killed_at_random_moments_the_lines_and_the_curves_are_the_same(toys: Pa
 @pytest.mark.parametrize(("setting", "value"), [("replicas", 4), ("accumulate", 4)])
 def test_replicas_and_accumulation_change_no_loss(toys: Path, data: str, shape: str, setting: str, value: int) -> None:
     alone = toys / "alone"
-    expected = training.losses(alone) if alone.exists() else _run(data, shape, alone, dropout=0, steps=10)
+    expected = toy_runs.losses(alone) if alone.exists() else _run(data, shape, alone, dropout=0, steps=10)
     found = _run(data, shape, toys / f"{setting}{value}", dropout=0, steps=10, **{setting: value})
     assert found == pytest.approx(expected, abs=3e-6)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import training
+import toy_runs
 
 from t5prep.training import trainer
 from t5prep.training.data import opening
@@ -33,9 +33,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
 def test_a_run_that_generates_opens_its_data_once_and_reads_the_split_once_an_evaluation(
     toys: Path, shape: str, reads: dict[str, int]
 ) -> None:
-    data = training.sentences(toys / "sentences")
+    data = toy_runs.sentences(toys / "sentences")
     settings = {"steps": 2, "eval_every": 1, "generate": True, "metric": "em", "eval_rows": 5}
-    result = trainer.train(training.config(data, shape, toys / "once", **settings))
+    result = trainer.train(toy_runs.config(data, shape, toys / "once", **settings))
     assert reads == {"manifests": 1, "splits": 3}  # at both steps, and the best one at the end
     assert result.evaluation
     assert result.evaluation.metrics["records"] == 5
@@ -49,7 +49,7 @@ def test_answers_of_one_token_are_not_generated(
         raise AssertionError("one forward pass has the answers")
 
     monkeypatch.setattr(evaluator, "answers_on_rows", lambda *_, **__: refuse)
-    result = trainer.train(training.config(data, shape, toys / "classes-once", steps=1, eval_every=1))
+    result = trainer.train(toy_runs.config(data, shape, toys / "classes-once", steps=1, eval_every=1))
     assert reads == {"manifests": 1, "splits": 2}
     assert result.evaluation
     assert "accuracy" in result.evaluation.metrics

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-import training
+import toy_runs
 
 from t5prep.dataset import manifest
 from t5prep.errors import OutputError, T5prepError
@@ -26,8 +26,8 @@ def test_a_step_is_saved_before_it_is_evaluated_and_evaluated_when_the_run_goes_
     toys: Path, data: str, shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A preemption leaves half a minute, and an evaluation may take longer."""
-    whole = trainer.train(training.config(data, shape, toys / "whole", steps=8))
-    config = training.config(data, shape, toys / "stopped", steps=8)
+    whole = trainer.train(toy_runs.config(data, shape, toys / "whole", steps=8))
+    config = toy_runs.config(data, shape, toys / "stopped", steps=8)
     line, score = log.RunLog.line, Evaluator.__call__
 
     signals = iter([signal.SIGTERM])  # once: a second one ends the process without saving
@@ -60,14 +60,14 @@ def test_a_step_is_saved_before_it_is_evaluated_and_evaluated_when_the_run_goes_
     monkeypatch.setattr(Evaluator, "__call__", score)
     assert trainer.train(config).evaluation == whole.evaluation
     assert _states(config.out)[-2:] == _states(whole.run)
-    assert training.losses(config.out) == training.losses(whole.run)
+    assert toy_runs.losses(config.out) == toy_runs.losses(whole.run)
 
 
 def test_a_second_process_does_not_train_into_the_same_run(
     toys: Path, data: str, shape: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = training.begun(toys / "begun", manifest.load(data))
-    config = training.config(data, whole, toys / "held")
+    whole = toy_runs.begun(toys / "begun", manifest.load(data))
+    config = toy_runs.config(data, whole, toys / "held")
     with (
         run.held(config.out),
         pytest.raises(OutputError, match="held is being written by another process"),
@@ -81,7 +81,7 @@ def test_a_second_process_does_not_train_into_the_same_run(
 
 
 def test_a_loss_that_is_no_number_ends_the_run_unsaved(toys: Path, data: str, shape: str) -> None:
-    config = training.config(data, shape, toys / "nan", optimizer="adamw", learning_rate=1e30)
+    config = toy_runs.config(data, shape, toys / "nan", optimizer="adamw", learning_rate=1e30)
     with pytest.raises(T5prepError, match=r"The loss of step \d+ is (nan|inf): lower learning_rate, or set clip_norm"):
         trainer.train(dataclasses.replace(config, save_every=12, eval_every=12))
     assert not checkpoints.found(config.out)

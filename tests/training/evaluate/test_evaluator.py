@@ -10,7 +10,7 @@ import numpy as np
 import preparing
 import pytest
 import tensorflow as tf
-import training
+import toy_runs
 
 from t5prep.training.evaluate import evaluator
 from t5prep.training.model.generation import Generation
@@ -160,7 +160,7 @@ def test_wrong_answers_are_sampled_by_class_and_scored_each(tmp_path: Path, monk
 
 def test_eight_devices_give_the_table_of_one(tmp_path: Path) -> None:
     """Also of a last batch that does not fill them: so a TPU's cores and several GPUs give what one device gives."""
-    data = training.classes(tmp_path / "data", rows=90)
+    data = toy_runs.classes(tmp_path / "data", rows=90)
     shape = dataclasses.replace(TINY, vocab_size=WORDS.size, d_model=8, d_kv=4, d_ff=8, num_heads=2)
     tables = []
     for replicas in (1, 8):

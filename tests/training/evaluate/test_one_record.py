@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-import training
+import toy_runs
 from click.testing import CliRunner
 
 import t5prep
@@ -31,9 +31,9 @@ def seen_by_batches(places: list[str], steps: int, **how) -> dict[str, list[int]
 
 @pytest.mark.parametrize("how", ["plain", "buckets", "mixture"])
 def test_the_steps_are_those_whose_batches_have_the_id(tmp_path: Path, how: str) -> None:
-    places = [training.classes(tmp_path / "one", rows=130)]
+    places = [toy_runs.classes(tmp_path / "one", rows=130)]
     if how == "mixture":
-        places.append(training.classes(tmp_path / "two", rows=90, seed=3))
+        places.append(toy_runs.classes(tmp_path / "two", rows=90, seed=3))
     buckets = ["24x2", "32x2"] if how == "buckets" else []
     settings = build(
         {"model": "m", "data": tuple(places), "out": "r", "batch": 8, "seed": 4, "buckets": tuple(buckets)}
@@ -80,7 +80,7 @@ def test_a_run_says_what_it_did_with_a_row(data: str, done: trainer.Result, tmp_
     shown = CliRunner().invoke(main, ["why", id, "--data", data, "--run", out]).stdout
     assert f"in {len(seen[id])} of the 12 steps up to the newest checkpoint: {seen[id][0]}" in " ".join(shown.split())
 
-    other = training.classes(tmp_path / "other", rows=90, seed=9)
+    other = toy_runs.classes(tmp_path / "other", rows=90, seed=9)
     with pytest.raises(UsageError, match="was not trained on"):
         t5prep.why(first, other, run=out)
     with pytest.raises(UsageError, match="is not a run"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import click.testing
 import pytest
-import training
+import toy_runs
 
 import t5prep
 from t5prep import cli
@@ -37,13 +37,13 @@ EVERY = sorted(OPTIONS)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return training.sentences(tmp_path_factory.mktemp("data") / "data", rows=24)
+    return toy_runs.sentences(tmp_path_factory.mktemp("data") / "data", rows=24)
 
 
 @pytest.fixture(scope="module")
 def model(data: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     out = tmp_path_factory.mktemp("run") / "run"
-    training.begun(out, manifest.load(data), data=data)
+    toy_runs.begun(out, manifest.load(data), data=data)
     return str(out)
 
 
@@ -108,9 +108,9 @@ def test_an_option_changes_the_answers(name: str, model: str, data: str, tmp_pat
 
 def test_options_count_where_answers_are_one_token(data: str, tmp_path: Path, searched: list[Generation]) -> None:
     """One forward pass gives such an answer, but it draws none: `eval --sample` said nothing else than `eval`."""
-    classes = training.classes(tmp_path / "classes", rows=24)
+    classes = toy_runs.classes(tmp_path / "classes", rows=24)
     out = tmp_path / "run"
-    training.begun(out, manifest.load(classes), data=classes)
+    toy_runs.begun(out, manifest.load(classes), data=classes)
     with pytest.raises(UsageError, match="enough"):
         t5prep.evaluate(str(out), data=classes, sample=True)
     assert searched[0].sample

@@ -10,7 +10,7 @@ import answering
 import numpy as np
 import preparing
 import pytest
-import training
+import toy_runs
 
 import t5prep
 from t5prep.dataset import manifest
@@ -65,7 +65,7 @@ def prepared(folder: Path, rows: Path, **choices: Any) -> Path:
 
 def begun(data: Path, out: Path) -> str:
     """A run on the dataset with one checkpoint."""
-    training.begun(out, manifest.load(data), data=str(data))
+    toy_runs.begun(out, manifest.load(data), data=str(data))
     return str(out)
 
 

@@ -9,7 +9,7 @@ import answering
 import click.testing
 import preparing
 import pytest
-import training
+import toy_runs
 
 import t5prep
 from t5prep import cli, sources
@@ -51,7 +51,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def begun(dataset: Path, out: Path) -> run.Model:
     """A run on the dataset with one checkpoint, opened."""
-    return run.open_model(training.begun(out, manifest.load(dataset), data=str(dataset)))
+    return run.open_model(toy_runs.begun(out, manifest.load(dataset), data=str(dataset)))
 
 
 def test_the_file_is_kept_and_predicts(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

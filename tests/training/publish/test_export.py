@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-import training
+import toy_runs
 from torch_t5 import FAMILIES, draw_batch
 
 from t5prep.errors import UsageError
@@ -136,7 +136,7 @@ def test_a_runs_best_checkpoint_is_opened_and_exported_as_the_model_that_it_is(t
     worse = {name: value + 1 for name, value in weights.items()}
     for step, loss, values in ((1, 0.5, weights), (2, 0.7, worse)):
         reached = dataclasses.replace(state, step=step, value=loss)
-        checkpoints.save(out, training.writer(values), state=reached, keep=1)
+        checkpoints.save(out, toy_runs.writer(values), state=reached, keep=1)
     opened = run.open_model(out)
     assert opened.config == config
     assert all(np.array_equal(opened.weights[name], weights[name]) for name in weights)

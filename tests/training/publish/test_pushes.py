@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-import training
+import toy_runs
 from click.testing import CliRunner
 from servers.http import Answer, Fault
 from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
@@ -45,7 +45,7 @@ class Run:
 
     def reach(self, step: int) -> None:
         state = dataclasses.replace(self._state, step=step, value=LOSSES[step])
-        checkpoints.save(self.out, training.writer(random_weights(SHAPE, seed=step)), state=state, keep=4)
+        checkpoints.save(self.out, toy_runs.writer(random_weights(SHAPE, seed=step)), state=state, keep=4)
 
 
 def test_the_best_checkpoint_is_pushed(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_each_checkpoint_is_a_commit_with_its_logs_however_slow_the_network(
         return export(name, **options)
 
     monkeypatch.setattr(pushes, "export_hf", slow_export)
-    config = training.config(data, shape, out, push="me/model", save_every=4, keep=1, tensorboard=True)
+    config = toy_runs.config(data, shape, out, push="me/model", save_every=4, keep=1, tensorboard=True)
     trainer.train(config)
     hub = internet.hub
     assert hub.commits["me/model"] == [f"Step {step}, exported by t5prep" for step in (4, 8, 12)]
@@ -160,7 +160,7 @@ def test_a_push_that_fails_is_a_sentence_and_the_next_one_has_the_newer_weights(
     monkeypatch.setenv("HF_TOKEN", internet.hub.token)
     for status in (403, 500):
         internet.server.faults.append(Fault("/commit/main", answer=Answer(status), method="POST"))
-    trainer.train(training.config(data, shape, tmp_path / "run", push="me/model"))
+    trainer.train(toy_runs.config(data, shape, tmp_path / "run", push="me/model"))
     assert internet.hub.commits["me/model"][-1] == "Step 12, exported by t5prep"
     said = capsys.readouterr().err
     assert "Step 4 is not pushed: me/model cannot be written on the Hub (403)" in said
@@ -171,5 +171,5 @@ def test_who_may_not_push_learns_it_before_a_step_is_trained(
     internet: Internet, data: str, shape: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match="hf auth login"):
-        trainer.train(training.config(data, shape, tmp_path / "run", push="me/model"))
+        trainer.train(toy_runs.config(data, shape, tmp_path / "run", push="me/model"))
     assert checkpoints.last(str(tmp_path / "run")) is None

@@ -30,7 +30,7 @@ from t5prep.training.publish.export import export_hf
 from t5prep.training.run import checkpoint as checkpoints
 from t5prep.training.settings.config import build
 from t5prep.training.step.step import shape_of
-from tests import training
+from tests import toy_runs
 from tests.preparing import prepared, records
 from tests.training.embed.test_embedding import texts_of
 
@@ -224,7 +224,7 @@ def test_the_first_loss_is_that_of_transformers(trained: Trained) -> None:
     logits = np.array(trained.logits["first"], np.float64)
     labels = trained.batches[0]["labels"][:, 0]
     expected = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(BATCH), labels]
-    assert training.losses(trained.run)[1] == pytest.approx(expected.mean(), abs=1e-5)
+    assert toy_runs.losses(trained.run)[1] == pytest.approx(expected.mean(), abs=1e-5)
 
 
 @pytest.mark.slow
@@ -289,8 +289,8 @@ def test_a_run_that_is_killed_twice_has_the_losses_of_one_that_is_not(
     command = [sys.executable, "-m", "t5prep.cli", "train", "--data", trained.data, "--model", model, "--out", run]
     command += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     kill_at(command, lambda: checkpoints.last(str(run)) is not None)
-    assert "at step" in kill_at(command, lambda: RESUMED_STEPS in training.losses(run))
-    found, expected = training.losses(run), training.losses(trained.run)
+    assert "at step" in kill_at(command, lambda: RESUMED_STEPS in toy_runs.losses(run))
+    found, expected = toy_runs.losses(run), toy_runs.losses(trained.run)
     assert max(found) < STEPS
     assert found == {step: expected[step] for step in found}
 
@@ -329,7 +329,7 @@ def test_adapters_are_trained_as_peft_trains_them(trained: Trained, model: Path,
     (tmp_path / "request.json").write_text(json.dumps(request))
     program(PEFT, tmp_path)
     losses, trained_numbers = json.loads((tmp_path / "losses.json").read_text())
-    assert [*training.losses(run).values()] == pytest.approx(losses, abs=1e-5)
+    assert [*toy_runs.losses(run).values()] == pytest.approx(losses, abs=1e-5)
     export_hf(str(run), out=str(exported))
     logits = logits_of({"exported": exported}, trained.batches[0]["input_ids"], tmp_path)
     check_logits(exported, logits["exported"], trained.batches[0])

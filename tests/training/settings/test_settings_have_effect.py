@@ -18,7 +18,7 @@ from t5prep.training.settings.config import FIELDS, FREE, build
 from t5prep.training.settings.padding import Padding
 from t5prep.training.step.step import TrainStep, dtype_of, optimizer_of, schedule_of
 from t5prep.training.trainer import first_weights
-from tests import encoders, training, two_classes
+from tests import encoders, toy_runs, two_classes
 from tests.preparing import prepared
 from tests.training.test_encoder_runs import SHAPE
 from tests.training.test_masked_language import lines
@@ -66,7 +66,7 @@ def given(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         prepared(table, data, tokenizer=words, **options, target_length=INPUT_LENGTH if kind == "tags" else 1)
     else:
         tokenizer = "sample:" if kind == "text" else words
-        model = training.shape(folder / "t5") if kind == "text" else model
+        model = toy_runs.shape(folder / "t5") if kind == "text" else model
         prepared(
             two_classes.write(folder / "rows.tsv"), data, tokenizer=tokenizer, task="sst2", input_length=INPUT_LENGTH
         )
