@@ -1,4 +1,4 @@
-"""What PyTorch's encoders make of small models of tags, of labels and of a number: the reference of tests/training/test_targets.py.
+"""What PyTorch's encoders make of small models of tags, of labels and of a number: the reference of tests/training/test_objectives.py.
 
     python tests/torch_targets.py OUT
 

@@ -58,10 +58,10 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
     """
     from t5prep.dataset import inspect_records
     from t5prep.dataset.prepared import Dataset
-    from t5prep.dataset.settings import OF_HEADS
+    from t5prep.tasks.targets import HeadTarget
 
     opened = Dataset(data, tokenizer=tokenizer)
-    shown, target = inspect_records.records(opened, split=split, count=count), opened.manifest.settings.target
+    shown, target = inspect_records.records(opened, split=split, count=count), opened.manifest.target
     if as_json:
         _output.print_json({"records": [dataclasses.asdict(record) for record in shown]})
         return
@@ -74,9 +74,9 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
             click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
             for line in text.split("\n"):
                 click.echo(wrapped(line))
-            if what == "target" and target in OF_HEADS:
-                if target == "class":
-                    click.echo("    " + _output.colour(f"class {ids[0]}", dim=True))
+            if what == "target" and isinstance(target, HeadTarget):
+                if note := target.note(ids):
+                    click.echo("    " + _output.colour(note, dim=True))
                 continue
             for tokens, numbers in inspect_records.aligned(ids, opened.tokenizer, width=width - 4):
                 click.echo("    " + tokens)

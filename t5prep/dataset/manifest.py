@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from t5prep.dataset import manifest_checks
 from t5prep.dataset.rejected_rows import RejectedFile, Rows
-from t5prep.dataset.settings import OF_HEADS, Settings
+from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins, Shard
 from t5prep.errors import DatasetError
 from t5prep.io import gcs, paths
+from t5prep.tasks.targets import HeadTarget, Target, target_of
 from t5prep.version import __version__
 
 if TYPE_CHECKING:  # only what reads a manifest needs it: workers read none
@@ -254,20 +255,15 @@ class Manifest:
     digest: str = ""
 
     @property
-    def class_names(self) -> list[str]:
-        """Return the names of the classes whose numbers are the targets; none where targets are texts, one for a number."""
-        return {"text": [], "tokens": [], "number": ["number"]}.get(self.settings.target, self.task.classes)
+    def target(self) -> Target:
+        """Return what its targets are, with the task's classes."""
+        return target_of(self.settings.target, self.task.classes)
 
     @property
     def labels(self) -> list[str]:
         """Return the targets that are counted, of all splits, the most frequent first."""
         counts = sum((collections.Counter(split.labels) for split in self.splits.values()), collections.Counter[str]())
         return sorted(counts, key=lambda label: (-counts[label], label))
-
-    @property
-    def hides_tokens(self) -> bool:
-        """Check whether the targets are hidden tokens of the inputs, each at its own place, for an encoder."""
-        return self.settings.target == "tokens"
 
     @property
     def marked(self) -> bool:
@@ -366,7 +362,7 @@ def record_features(settings: Settings, *, references: bool) -> dict[str, Featur
     }
     if settings.masks:
         spec["attention_mask"] = Feature("int64", [inputs])
-        if settings.target in OF_HEADS:
+        if isinstance(target_of(settings.target), HeadTarget):
             spec["token_type_ids"] = Feature("int64", [inputs])
         else:
             spec["decoder_attention_mask"] = Feature("int64", [targets])

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from t5prep.dataset import manifest, rejected_rows, shard_files, targets, tfrecord
+from t5prep.dataset import conversion, manifest, rejected_rows, shard_files, tfrecord
 from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
 from t5prep.io import paths
 from t5prep.tokens import loading
@@ -96,7 +96,9 @@ class Dataset:
         )
         inputs, labels = ([int(token) for token in features[name]] for name in ("input_ids", "labels"))
         text = newlines.decode(inputs, tokenizer=self.tokenizer, keep_newlines=settings.keep_newlines)
-        target = targets.text_of_labels(_targeted(labels), settings, self.tokenizer, classes=self.manifest.task.classes)
+        target = conversion.text_of_labels(
+            _targeted(labels), settings, self.tokenizer, classes=self.manifest.task.classes
+        )
         return DecodedRecord(", ".join(ids), inputs, labels, text, target, references)
 
     def rejected(self, *needles: bytes) -> Iterator[pa.RecordBatch]:

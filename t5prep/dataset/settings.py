@@ -10,9 +10,8 @@ from t5prep.reading.file_options import FileOptions, parse_columns, parse_delimi
 from t5prep.sources.split_names import is_split_name
 from t5prep.tasks.options import check, flag, option, spelled
 
+# The kinds of targets in `tasks/targets.py`, which loads Arrow: `--help` needs none of it.
 TARGETS = ("text", "class", "tags", "labels", "number", "tokens")
-# What the head of an encoder tells of a text or its words.
-OF_HEADS = TARGETS[1:5]
 POLICIES = ("head_tail", "head", "tail")
 MARKERS = ("extra_id_1", "none")
 _EXAMPLE = "Write it like this: --splits train=0.9,validation=0.1 or --splits validation=15000"

@@ -19,11 +19,10 @@ import pyarrow.parquet as pq
 from t5prep._native import read_texts
 from t5prep.dataset import rejected_rows, shard_files, tfrecord
 from t5prep.dataset.prepared import REJECTED, Dataset
-from t5prep.dataset.settings import OF_HEADS
-from t5prep.dataset.targets import text_of_numbers
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
 from t5prep.io import paths
+from t5prep.tasks.targets import ClassTarget, HeadTarget
 from t5prep.tokens import decoding
 from t5prep.tokens.ragged import Names
 
@@ -76,13 +75,13 @@ class _Records:
         self._opened, dataset = opened, opened.manifest
         settings = dataset.settings
         self._texts = decoding.decoder(opened.tokenizer, keep_newlines=settings.keep_newlines)
-        self._packed, self._target = settings.layout == "packed", settings.target
-        self._classes = dataset.class_names
+        self._packed, self._target = settings.layout == "packed", dataset.target
+        is_class = isinstance(self._target, ClassTarget)
         self._lengths = {
             "input_ids": settings.input_length,
-            "labels": 1 if settings.target == "class" else settings.target_length,
+            "labels": 1 if is_class else settings.target_length,
         }
-        self._marked = dataset.marked and not self._classes
+        self._marked = dataset.marked and not self._target.classes
         self._references = "references" in dataset.features
         self._clusters = _Clusters(opened) if dataset.near_duplicates else None
         self._files = _texts([file.name for file in dataset.source.files])
@@ -93,7 +92,7 @@ class _Records:
                 *((name, _NAME) for name in ("split", "shard")),
                 ("place", pa.int64()),
                 ("input", pa.string()),
-                ("target", _NAME if settings.target == "class" else pa.string()),
+                ("target", _NAME if is_class else pa.string()),
                 ("input_tokens", pa.int32()),
                 ("target_tokens", pa.int32()),
                 ("cut", pa.bool_()),
@@ -230,16 +229,15 @@ class _Records:
     def _targets(self, pages: tuple[bytes, ...], places: np.ndarray, most: int) -> tuple[pa.Array, np.ndarray]:
         """Return the text of each target, and how many labels it has, int32[records]: `most` at most."""
         asked = (pages, places, "labels", most, IGNORED_LABEL)
-        if self._target not in OF_HEADS:
+        if not isinstance(self._target, HeadTarget):
             decoded = self._texts(*asked)
             return decoded.texts, decoded.lengths
         labels = decoding.ids_of(*asked)
         there = labels != IGNORED_LABEL
         lengths = np.count_nonzero(there, axis=1).astype(np.int32)
-        if self._target == "class":
-            return pa.DictionaryArray.from_arrays(_numbers(labels[:, 0]), _texts(self._classes)), lengths
-        rows = (row[kept].tolist() for row, kept in zip(labels, there, strict=True))
-        texts = [text_of_numbers(row, self._target, classes=self._classes) for row in rows]
+        if isinstance(self._target, ClassTarget):
+            return pa.DictionaryArray.from_arrays(_numbers(labels[:, 0]), _texts(self._target.classes)), lengths
+        texts = [self._target.text(row[kept].tolist()) for row, kept in zip(labels, there, strict=True)]
         return pa.array(texts, pa.string()), lengths
 
 

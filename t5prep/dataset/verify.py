@@ -12,10 +12,10 @@ import numpy as np
 
 from t5prep._native import decode_rows
 from t5prep.dataset import card, manifest, rejected_rows, shard_files, tfrecord
-from t5prep.dataset.settings import OF_HEADS
 from t5prep.dataset.shard_files import AGAIN
 from t5prep.errors import DatasetError
 from t5prep.io import paths
+from t5prep.tasks.targets import HeadTarget
 
 # Hashing frees the interpreter's lock, and a bucket answers many at once.
 _SIDE_BY_SIDE = 8
@@ -199,7 +199,7 @@ def _wrong_ids(piece: bytes, records: int, dataset: manifest.Manifest) -> str:
     """Return what is wrong with the ids of some framed records; "" if they are tokens of the tokenizer."""
     settings, tokens = dataset.settings, dataset.tokenizer.padded_vocab_size
     lengths = {"input_ids": settings.input_length, "labels": settings.target_length}
-    if settings.target in OF_HEADS:  # these are numbers of classes
+    if isinstance(dataset.target, HeadTarget):  # these are numbers of classes
         del lengths["labels"]
     ids = {name: np.empty((records, length), np.int32) for name, length in lengths.items()}
     features = tuple((name.encode(), own, own.shape[1], 0, -1) for name, own in ids.items())

@@ -53,9 +53,9 @@ def read(data: str, *, split: str) -> Data:
         dataset.settings.layout == "packed",
         dataset.splits[split],
         dataset.tokenizer.padded_vocab_size,
-        tuple(dataset.class_names),
+        dataset.target.classes,
         Padding.of_dataset(dataset),
-        dataset.hides_tokens,
+        dataset.target.is_aligned and not dataset.target.classes,
         dataset.settings.target,
     )
 

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from t5prep.dataset import targets
+from t5prep.dataset import conversion
 from t5prep.dataset.settings import Settings
 from t5prep.errors import Reject, SourceError, T5prepError, TaskError
 from t5prep.preparation import earlier_datasets
@@ -42,6 +42,7 @@ from t5prep.tasks import example_table, registry
 from t5prep.tasks.example import Example, Trace, problem
 from t5prep.tasks.example_table import Inputs
 from t5prep.tasks.filters.chain import Chain
+from t5prep.tasks.targets import target_of
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens.featurizer import Features
 from t5prep.tokens.ragged import Ragged
@@ -226,11 +227,11 @@ class BlockTokenizer:
         trace: Trace | None = None,
     ) -> None:
         self._examples, self._cache, self._trace = BlockExamples(settings, task), cache, trace
-        self._featurize = targets.featurizer_of(
+        self._featurize = conversion.featurizer_of(
             settings, tokenizer, classes=task.classes, documents=task.spans is not None, trace=trace
         )
         self._unknown = UnknownTexts(tokenizer)
-        self._writes_texts = settings.target == "text" and task.spans is None
+        self._writes_texts = target_of(settings.target).is_text and task.spans is None
         self._filters, self._leaks, self._earlier = Chain(settings.filter), leaks, earlier
         self._dedup, self._near_words = settings.dedup, settings.near_words
         split = settings.long == "split" or (settings.long == "auto" and task.task.never_cut)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from types import MappingProxyType
 
-from t5prep.dataset import manifest, rejected_rows, targets
+from t5prep.dataset import conversion, manifest, rejected_rows
 from t5prep.dataset.manifest import NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins
@@ -23,6 +23,7 @@ from t5prep.reading import text_rows
 from t5prep.sources import Resolved
 from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
+from t5prep.tasks.targets import target_of
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.version import __version__
@@ -53,7 +54,7 @@ def assemble(
     """
     parts = dict(sorted(written.splits.items()))
     counted = {split: own.counts for split, own in parts.items()}
-    if settings.target not in ("text", "class"):  # what a row is taught is no name that rows are counted by
+    if not target_of(settings.target).is_counted:  # what a row is taught is no name that rows are counted by
         counted = {split: dataclasses.replace(counts, labels=None) for split, counts in counted.items()}
     total = sum(counted.values(), record_counts.Counts())
     labelled = record_counts.is_classification(total)
@@ -74,7 +75,9 @@ def assemble(
     warnings = warnings_of(
         total,
         settings,
-        label_name=functools.partial(targets.label_name, settings=settings, tokenizer=tokenizer, classes=facts.classes),
+        label_name=functools.partial(
+            conversion.label_name, settings=settings, tokenizer=tokenizer, classes=facts.classes
+        ),
         splits=splits,
         rows_read=blocks.read - blocks.blank,
         rejected=rejected,
@@ -211,7 +214,7 @@ def _split(
 ) -> manifest.Split:
     """Return what the manifest says of one split, from the counts of its shards."""
     joint = [(inputs, targets, number) for (inputs, targets), number in sorted(counts.joint.items())]
-    name_of = functools.partial(targets.label_name, settings=settings, tokenizer=tokenizer, classes=facts.classes)
+    name_of = functools.partial(conversion.label_name, settings=settings, tokenizer=tokenizer, classes=facts.classes)
     labels = {name_of(ids): sum(number) for ids, number in sorted((counts.labels or {}).items())}
     lengths: manifest.Histogram = {
         "step": record_counts.STEPS,

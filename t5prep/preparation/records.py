@@ -14,9 +14,10 @@ import numpy as np
 
 from t5prep._native import frame_records
 from t5prep.dataset import tfrecord
-from t5prep.dataset.settings import OF_HEADS, Settings
+from t5prep.dataset.settings import Settings
 from t5prep.preparation import record_counts
 from t5prep.preparation.spills import ENTRY, Columns, Rows
+from t5prep.tasks.targets import HeadTarget, target_of
 from t5prep.tasks.task import ChosenTask, Masks, Spans, Task
 from t5prep.tokens import denoisers, masking, ragged, span_corruption
 from t5prep.tokens.denoisers import Hidden
@@ -78,10 +79,9 @@ def frame_of(settings: Settings, *, pad_id: int, separator: int) -> Frame:
     lengths, pads = (settings.input_length, settings.target_length), (pad_id, tfrecord.IGNORED_LABEL)
     if settings.layout == "packed":
         return Frame(lengths, pads, packed=True)
-    types = settings.masks and settings.target in OF_HEADS
-    return Frame(
-        lengths, pads, (settings.masks, settings.masks and settings.target == "text"), separator if types else -1
-    )
+    target = target_of(settings.target)
+    types = settings.masks and isinstance(target, HeadTarget)
+    return Frame(lengths, pads, (settings.masks, settings.masks and target.is_text), separator if types else -1)
 
 
 def frame_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int) -> Frame:

@@ -287,8 +287,8 @@ class Lives:
             return True
         record = self.opened.decoded(found.record)
         inputs = [one for one in record.input_ids if one != self.opened.tokenizer.pad_id]
-        is_tags = self.dataset.settings.target == "tags"  # most places of a row have none
-        return (inputs, record.labels[: len(inputs)] if is_tags else record.targeted) == recomputed.ids
+        is_aligned = self.dataset.target.is_aligned  # most places of a row have none
+        return (inputs, record.labels[: len(inputs)] if is_aligned else record.targeted) == recomputed.ids
 
     def _duplicates(
         self, own: dict[str, Any] | None, recomputed: "_Recomputed | None", found: Sequence[Found]

@@ -21,6 +21,7 @@ from t5prep.preparation.placement import SplitDraw
 from t5prep.preparation.spills import ENTRY, TOKENS, Columns, Spill
 from t5prep.preparation.text_counts import TextCounts
 from t5prep.reading.blocks import Block
+from t5prep.tasks.targets import target_of
 from t5prep.tasks.task import Task
 from t5prep.tokens.ragged import Names, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
@@ -112,7 +113,7 @@ class BlockSorter:
         self.draw = SplitDraw(settings, own_splits=own_splits)
         self._numbers = {name: number for number, name in enumerate(files)}
         self._unk_id = tokenizer.unk_id
-        narrow = tokenizer.padded_size <= 1 << 16 and settings.target not in ("tags", "number")  # those may be negative
+        narrow = tokenizer.padded_size <= 1 << 16 and not target_of(settings.target).is_signed
         self._type = TOKENS[2 if narrow else 4]
         self._search = clusters.of_settings(settings)
         self._several = task.several_answers
@@ -184,7 +185,7 @@ class BlockSorter:
         """Return what is counted of the texts of a block's table; the rest are its rows that made examples, and their splits."""
         counts = TextCounts(rows=len(entries), markup=int(np.count_nonzero(entries["markup"])))
         counts.inputs_unknown = int(np.count_nonzero(entries["unknown"]))
-        if self._settings.target == "text":
+        if target_of(self._settings.target).is_text:
             counts.targets_unknown = int(np.count_nonzero(labels.occurrences(self._unk_id)))
         counts.add_unknown(table["unknown"].drop_null().to_pylist())
         is_counted = pc.and_(table["reason"].is_null(), pc.less_equal(table["part"], 1))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from t5prep.dataset.settings import OF_HEADS, Settings, row_counts
+from t5prep.dataset.settings import Settings, row_counts
 from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.io import atomic_files
 from t5prep.preparation import earlier_datasets, placement, row_limit
@@ -29,6 +29,7 @@ from t5prep.tasks import example_table, labels
 from t5prep.tasks import options as task_options
 from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
+from t5prep.tasks.targets import TARGETS, ClassTarget, HeadTarget, target_of
 from t5prep.tasks.task import ChosenTask, Masks, Mixture, Spans
 from t5prep.tokens import denoisers, masking, span_corruption
 from t5prep.tokens import tokenizer as newlines
@@ -37,7 +38,6 @@ from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
 # A column with more different values is text, not the name of a class.
 MOST_CLASSES = 1_000
-KINDS = OF_HEADS[1:]
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -93,10 +93,10 @@ def whole(chosen: ChosenTask, *, source: Resolved, **given: Any) -> Settings:
                 f"--target {said}: the targets of these options are of the kind {chosen.target}. Leave it out"
             )
         values["target"] = chosen.target
-    elif values.get("target") in KINDS:
+    elif (kind := TARGETS.get(values.get("target", ""))) and kind.column:
         raise UsageError(
-            f"--target {values['target']}: {chosen.name} has none. The task text2text has them, in the column that "
-            f"--{values['target']}-column names"
+            f"--target {kind.name}: {chosen.name} has none. The task text2text has them, in the column that "
+            f"{task_options.flag(kind.column)} names"
         )
     if chosen.spans and values["target_length"] == task.target_length:  # as long as inputs of this length need
         values["target_length"] = _target_length(chosen, values["input_length"])
@@ -136,9 +136,15 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
         raise UsageError("--layout packed: a classification has one class for each row. Use --layout padded or ragged")
     if settings.keep_newlines:
         raise UsageError("--keep-newlines is for texts that are written out: leave it out of a classification")
-    target = "class" if settings.target == "text" else settings.target
-    length = {"tags": settings.input_length, "labels": len(task.classes)}.get(target, 1)
-    return dataclasses.replace(settings, target=target, target_length=length, marker="none")
+    target = _head_target(settings.target, task.classes)
+    length = target.length(settings.input_length)
+    return dataclasses.replace(settings, target=target.name, target_length=length, marker="none")
+
+
+def _head_target(name: str, classes: Sequence[str] = ()) -> HeadTarget:
+    """Return the targets that an encoder tells: classes where the setting is a text."""
+    target = target_of(name, classes)
+    return target if isinstance(target, HeadTarget) else ClassTarget.of(classes)
 
 
 def check(settings: Settings, task: ChosenTask) -> None:
@@ -320,13 +326,13 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
     if not source.files or not column:
         return task
     found, reason = set[str](), ""
-    examples_of = BlockExamples(settings, task)
+    examples_of, split_names = BlockExamples(settings, task), _head_target(settings.target).split_names
     for file in row_limit.limited_files(source.files, settings, task):
         for block in row_limit.scan(file, settings, task.task.corpus):
             examples = examples_of(block)
             reason = reason or next(iter(example_table.reasons_of(examples).values()), "")
             there = examples["target"].filter(examples["reason"].is_null()).combine_chunks()
-            found.update(pc.unique(example_table.names_of(there, task.target).values).to_pylist())
+            found.update(pc.unique(split_names(there).values).to_pylist())
             if len(found) > MOST_CLASSES:
                 raise UsageError(
                     f"{column} has more than {MOST_CLASSES:,} different values, so they are hardly classes. Name another "

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.prepared import DecodedRecord
-from t5prep.dataset.settings import OF_HEADS
 from t5prep.dataset.tfrecord import IGNORED_LABEL
+from t5prep.tasks.targets import HeadTarget
 from t5prep.tokens.tokenizer import Tokenizer
 
 # The middle of a text with more pieces than this is left out of the page.
@@ -24,11 +24,11 @@ class Piece:
 
 def of_record(record: DecodedRecord, dataset: Manifest, tokenizer: Tokenizer) -> dict[str, list[Piece]]:
     """Return the pieces of a record's input and of its target, which may be a class."""
-    marker, kind = tokenizer.sentinel(1) if dataset.marked else None, dataset.settings.target
-    target = labels(record.labels, tokenizer)
-    if kind in OF_HEADS:
-        target = [Piece(record.targets, "text", f"class {record.labels[0]}" if kind == "class" else kind)]
-    return {"input": inputs(record.input_ids, tokenizer, marker=marker), "target": target}
+    marker, target = tokenizer.sentinel(1) if dataset.marked else None, dataset.target
+    pieces = labels(record.labels, tokenizer)
+    if isinstance(target, HeadTarget):
+        pieces = [Piece(record.targets, "text", target.note(record.labels) or target.name)]
+    return {"input": inputs(record.input_ids, tokenizer, marker=marker), "target": pieces}
 
 
 def inputs(ids: Sequence[int], tokenizer: Tokenizer, *, marker: int | None) -> list[Piece]:

@@ -100,24 +100,6 @@ class Inputs(NamedTuple):
 
 # What stands in a word's text for a space, because spaces divide words.
 SPACE_IN_WORD = "\u00a0"
-# What divides the names in a target of several.
-BETWEEN = {"tags": " ", "labels": ","}
-
-
-def names_of(targets: pa.LargeStringArray, kind: str) -> pa.ListArray:
-    """Return the names in each target of a kind (`Task.target`), none of an empty one; the target itself for other kinds.
-
-    >>> names_of(pa.array(["B-PER O", ""], pa.large_string()), "tags").to_pylist()
-    [['B-PER', 'O'], []]
-    """
-    filled = targets.fill_null("")
-    if kind not in BETWEEN:
-        return pa.ListArray.from_arrays(pa.array(range(len(filled) + 1), pa.int32()), filled)
-    lists = pc.split_pattern(filled, BETWEEN[kind])
-    there = np.diff(byte_edges(filled)[0]) > 0
-    edges = np.concatenate([[0], np.cumsum(np.where(there, np.diff(lists.offsets.to_numpy()), 0))])
-    names = lists.values if there.all() else pc.list_flatten(lists.filter(pa.array(there)))
-    return pa.ListArray.from_arrays(pa.array(edges, pa.int32()), names)
 
 
 def byte_edges(texts: pa.LargeStringArray) -> tuple[np.ndarray, pa.Buffer]:

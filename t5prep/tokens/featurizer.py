@@ -18,10 +18,10 @@ from t5prep.errors import Reject, TokenizerError
 from t5prep.tasks import example_table
 from t5prep.tasks.example import Example, Trace
 from t5prep.tasks.example_table import END, PROTECTED, Inputs, visible
+from t5prep.tasks.targets import IGNORED, HeadTarget, TagsTarget, Target, TextTarget
 from t5prep.tokens import ragged
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.ragged import Frame, Ragged
-from t5prep.tokens.target_numbers import IGNORED, TargetNumbers
 from t5prep.tokens.tokenizer import Tokenizer
 
 
@@ -164,7 +164,6 @@ class _Encoded:
 class Featurizer:
     """Turn examples into features with one tokenizer, two lengths and one truncation policy. Threads may share it.
 
-    `classes` are the words whose numbers are the labels instead of a text, and `target` says how (`Settings.target`).
     `documents` are texts without a target, which are not cut: a later stage cuts them into rows. A `trace` notes what is cut
     out of the one row that is turned.
     """
@@ -178,19 +177,18 @@ class Featurizer:
         policy: str,
         marker: str,
         keep_newlines: bool = False,
-        target: str = "text",
-        classes: Sequence[str] | None = None,
+        target: Target = TextTarget(),  # noqa: B008 - frozen
         documents: bool = False,
         trace: Trace | None = None,
     ) -> None:
         self._tokenizer, self._frame = tokenizer, tokenizer.frame
         self._end = Frame((), (), (tokenizer.eos_id,))
         self._lines = Frame((), (tokenizer.sentinel(newlines.NUMBER),), ()) if keep_newlines else None
-        self._target, self._classes, self._documents = target, classes, documents
-        self._of_classes = TargetNumbers(target, classes or ())
+        self._target, self._documents = target, documents
+        self._of_head = isinstance(target, HeadTarget)
         # The second sentinel marks the cut, as in the tutorial of so_quality: the first would look like a span to
         # fill in. A classification has no marker.
-        marked = policy == "head_tail" and marker == "extra_id_1" and classes is None
+        marked = policy == "head_tail" and marker == "extra_id_1" and not self._of_head
         sides = (trace.inputs, trace.targets) if trace else (None, None)
         self._cut = Truncation(policy, input_length, tokenizer.sentinel(1) if marked else None, sides[0])
         self._cut_target = Truncation("head", target_length, removed=sides[1])
@@ -204,8 +202,10 @@ class Featurizer:
             removed.clear()  # a row that is split is turned twice
         if self._documents:
             made = self._of_documents(inputs)
+        elif isinstance(self._target, TagsTarget):
+            made = self._of_words(inputs, targets, self._target)
         else:
-            made = self._of_words(inputs, targets) if self._target == "tags" else self._of_pairs(inputs, targets)
+            made = self._of_pairs(inputs, targets)
         none = np.diff(inputs.starts) == 0
         none[list(made.reasons)] = True
         if not none.any():
@@ -216,9 +216,8 @@ class Featurizer:
     def inputs_of(self, examples: Sequence[Example]) -> list[OneInput | Reject]:
         """Return the input of each example as ids, or why it has none; its target does not matter."""
         table = example_table.made_of(range(len(examples)), examples)
-        of_words = self._target == "tags"
-        any_target = "0" if self._target == "number" else self._classes[0] if self._classes else "unknown"
-        targets = None if of_words else pa.array([any_target] * len(examples), pa.large_string())
+        of_words = isinstance(self._target, TagsTarget)
+        targets = None if of_words else pa.array([self._target.example] * len(examples), pa.large_string())
         made = self(example_table.inputs_of(table), targets)
         reasons = dict(enumerate(table["reason"].to_pylist())) | made.reasons
         nothing = np.zeros(0, np.int32)
@@ -238,11 +237,12 @@ class Featurizer:
         there = rows[1:] > rows[:-1]
         words = np.concatenate([[0], np.cumsum(encoded.words)])[rows]
         blank = there & (np.diff(words) == 0)
-        if self._classes is not None:  # spaces are tokens for RoBERTa
+        if isinstance(self._target, HeadTarget):  # spaces are tokens for RoBERTa
             seen = np.concatenate([[0], np.cumsum(visible(fields))])[rows]
             blank |= there & (np.diff(seen) == 0)
             reasons |= dict.fromkeys(np.flatnonzero(blank).tolist(), "empty input")
-            labels, wrong = self._of_classes(targets)
+            numbers, wrong = self._target.labels(targets)
+            labels = Ragged(numbers.ravel(), np.arange(len(numbers) + 1) * numbers.shape[1])
             target_tokens = labels.lengths
         else:
             reasons = dict.fromkeys(np.flatnonzero(blank).tolist(), "empty input") | reasons
@@ -289,8 +289,8 @@ class Featurizer:
         if not long.any():
             return whole, {}
         reasons: dict[int, str] = {}
-        made = whole if self._classes is not None or protected.all() else self._cut.whole(whole)
-        if self._classes is not None and len(which := np.flatnonzero(long & ~protected)):
+        made = whole if self._of_head or protected.all() else self._cut.whole(whole)
+        if self._of_head and len(which := np.flatnonzero(long & ~protected)):
             lengths = np.diff(rows)[which]
             edges = ragged.begins(lengths)
             fields = np.arange(edges[-1]) + np.repeat(rows[which] - edges[:-1], lengths)
@@ -313,12 +313,12 @@ class Featurizer:
 
     def _too_long(self, fixed: int, special: int) -> str:
         """Return the reason of a row whose protected texts and special tokens alone do not fit."""
-        if self._classes is None:
+        if not self._of_head:
             return f"protected text too long: {fixed} tokens with EOS, the limit is {self._cut.length}"
         room = self._cut.length - special
         return f"protected text too long: {fixed - special} tokens, and the limit leaves {room}"
 
-    def _of_words(self, inputs: Inputs, targets: pa.LargeStringArray | None) -> Features:
+    def _of_words(self, inputs: Inputs, targets: pa.LargeStringArray | None, target: TagsTarget) -> Features:
         """Return the features of words and their tags: of each word, the label is at its first piece, and -100 elsewhere.
 
         Words are encoded one by one, each with a space before it, as transformers encodes words that are given apart.
@@ -332,7 +332,7 @@ class Featurizer:
             pa.scalar("", pa.large_string()), spelled, pa.scalar(" ", pa.large_string())
         )
         each = ragged.taken(self._tokenizer.encode_block(spelled), coded.indices.to_numpy().astype(np.int64))
-        of_words, wrong = self._of_classes.of_words(targets, edges, rows)
+        of_words, wrong = target.labels_of_words(targets, edges, rows)
         labels = np.full(len(each.ids), IGNORED, np.int32)
         there = each.lengths > 0
         labels[each.starts[:-1][there]] = of_words[there]

@@ -80,12 +80,12 @@ def expected(data: Path, places: dict[str, tuple[str, int]]) -> list[dict[str, A
                         "shard": shard.name,
                         "place": place,
                         "input": text(inputs),
-                        "target": made.class_names[labels[0]] if made.class_names else text(labels),
+                        "target": made.target.classes[labels[0]] if made.target.classes else text(labels),
                         "input_tokens": len(inputs),
                         "target_tokens": len(labels),
                         "cut": cut > 0,
                         "input_cut": cut,
-                        "target_cut": whole[1] - len(labels) if before and not made.class_names else 0,
+                        "target_cut": whole[1] - len(labels) if before and not made.target.classes else 0,
                         "file": list(of[0]) if made.settings.layout == "packed" else of[0][0],
                         "row": list(of[1]) if made.settings.layout == "packed" else of[1][0],
                     }
@@ -263,7 +263,7 @@ def by_tensorflow(data: Path) -> Iterator[dict[str, Any]]:
                 row = {
                     "id": ids if made.settings.layout == "packed" else ids[0],
                     **{"split": split, "shard": shard.name, "place": place, "input": text_of(inputs)},
-                    "target": made.class_names[labels[0]] if made.class_names else text_of(labels),
+                    "target": made.target.classes[labels[0]] if made.target.classes else text_of(labels),
                     **{"input_tokens": len(inputs), "target_tokens": len(labels)},
                 }
                 if "references" in made.features:

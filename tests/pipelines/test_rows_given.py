@@ -132,7 +132,7 @@ def test_names_of_classes_come_with_a_dataset_of_datasets(tmp_path: Path) -> Non
     assert (made.settings.options["label_map"], made.rejected) == ("0=no,1=yes", {})
     how = {key: value for key, value in HOW.items() if key != "targets_column"}
     made = t5prep.prepare("text2text", source=given, out=tmp_path / "all", labels_column="all", **how)
-    assert made.class_names == ["no", "yes"]
+    assert made.target.classes == ("no", "yes")
 
 
 @pytest.mark.extra("pandas")

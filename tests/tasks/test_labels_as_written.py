@@ -76,7 +76,7 @@ def test_what_is_no_label_is_rejected_with_the_labels(tmp_path: Path) -> None:
 def test_classes_that_are_found_have_one_name_each(tmp_path: Path, labels: list[str], names: list[str]) -> None:
     source = written(tmp_path, labels, name="rows.csv")
     made = prepared(source, tmp_path / "out", options=LABELS, tokenizer=bert(tmp_path / "bert"), input_length=16, **HOW)
-    assert (made.class_names, made.rejected) == (names, {})
+    assert (list(made.target.classes), made.rejected) == (names, {})
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
@@ -112,12 +112,12 @@ def test_lists_of_class_numbers_have_their_names(tmp_path: Path, kind: str) -> N
     how = {"tokenizer": bert(tmp_path / "bert"), "input_length": 16, **HOW}
     options = {"inputs_column": "tokens", "tags_column": "ner_tags"}
     made = prepared(tmp_path / "rows.parquet", tmp_path / "tags", options=options, **how)
-    assert (made.class_names, made.rejected) == (["O", "B-PER", "I-PER"], {})
+    assert (made.target.classes, made.rejected) == (("O", "B-PER", "I-PER"), {})
     first = by_id(tmp_path / "tags")["rows.parquet:1"]["labels"]
     assert [label for label in first if label >= 0][:2] == [1, 2]
     options = {"inputs_column": "text", "labels_column": "topics"}
     made = prepared(tmp_path / "rows.parquet", tmp_path / "topics", options=options, **how)
-    assert made.class_names == ["sport", "politics"]
+    assert made.target.classes == ("sport", "politics")
     assert [row["labels"] for _, row in sorted(by_id(tmp_path / "topics").items())] == [[1, 1], [0, 0]]
 
 
@@ -127,13 +127,13 @@ def test_lists_of_numbers_without_names_are_their_own_names(tmp_path: Path) -> N
     options = {"inputs_column": "tokens", "tags_column": "tags"}
     how = {"tokenizer": bert(tmp_path / "bert"), "input_length": 16, **HOW}
     made = prepared(tmp_path / "rows.jsonl", tmp_path / "out", options=options, **how)
-    assert (made.class_names, made.rejected) == (["0", "1", "2"], {})
+    assert (made.target.classes, made.rejected) == (("0", "1", "2"), {})
     options["label_map"] = "0=O,1=PER,2=LOC"
-    assert prepared(tmp_path / "rows.jsonl", tmp_path / "mapped", options=options, **how).class_names == [
+    assert prepared(tmp_path / "rows.jsonl", tmp_path / "mapped", options=options, **how).target.classes == (
         "O",
         "PER",
         "LOC",
-    ]
+    )
 
 
 @pytest.mark.parametrize("type", [pa.float32(), pa.float16(), pa.float64()])

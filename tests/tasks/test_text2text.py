@@ -82,7 +82,7 @@ def test_labels_may_be_columns_of_zeros_and_ones(tmp_path: Path) -> None:
     options = {"inputs_column": "text", "labels_column": "toxic, insult", "id_column": "id"}
     how: dict[str, Any] = {"task": "text2text", "tokenizer": "sample:", "splits": {"train": 1.0}}
     made = prepared(source, tmp_path / "out", options=options, **how)
-    assert (made.settings.target, made.class_names) == ("labels", ["toxic", "insult"])
+    assert (made.settings.target, made.target.classes) == ("labels", ("toxic", "insult"))
     assert {id: record["labels"] for id, record in by_id(tmp_path / "out").items()} == {
         "a": [0, 0],
         "b": [1, 1],
@@ -90,7 +90,7 @@ def test_labels_may_be_columns_of_zeros_and_ones(tmp_path: Path) -> None:
     }
     assert [line["reason"] for line in rejected(tmp_path / "out")] == ["neither 0 nor 1: '2' in toxic"]
     mapped = {**options, "label_map": "toxic=rude,insult=mean"}
-    assert prepared(source, tmp_path / "mapped", options=mapped, **how).class_names == ["rude", "mean"]
+    assert prepared(source, tmp_path / "mapped", options=mapped, **how).target.classes == ("rude", "mean")
     with pytest.raises(UsageError, match="each column once"):
         prepared(source, tmp_path / "twice", options={**options, "labels_column": "toxic,toxic"}, **how)
 

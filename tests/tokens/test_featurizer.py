@@ -16,6 +16,7 @@ from t5prep.errors import Reject
 from t5prep.sources import sample
 from t5prep.tasks import example_table
 from t5prep.tasks.example import EOS, Example, Protected, Trace
+from t5prep.tasks.targets import ClassTarget, TagsTarget
 from t5prep.tokens import loading
 from t5prep.tokens.featurizer import Features, Featurizer
 from t5prep.tokens.tokenizer import Tokenizer
@@ -177,7 +178,7 @@ def folder(request, tmp_path_factory):
 
 
 def encode(folder, inputs, *, length, policy="head", target="positive"):
-    own = featurizer(loading.load(str(folder)), length=length, policy=policy, target="class", classes=CLASSES)
+    own = featurizer(loading.load(str(folder)), length=length, policy=policy, target=ClassTarget.of(CLASSES))
     (made,) = featurized(own, [Example("a", inputs, target)])
     return made
 
@@ -237,7 +238,7 @@ def test_what_is_cut_out_of_a_row_is_what_its_ids_lack(
     words = " ".join(f"{first} {second}".split())
     inputs = {"pair": (first, EOS, second), "protected": (Protected("q: "), second), "tags": (words,)}[kind]
     how: dict[str, Any] = {"policy": policy, "marker": "none", "keep_newlines": keep_newlines}
-    tags = {"target": "tags", "classes": ["a"]} if kind == "tags" else {}
+    tags = {"target": TagsTarget(("a",))} if kind == "tags" else {}
     targets = " ".join("a" for _ in words.split()) if tags else first
 
     def features(room: int, trace: Trace | None = None) -> Features:

@@ -9,6 +9,7 @@ import pytest
 
 from t5prep.errors import TokenizerError
 from t5prep.tasks.example import EOS, Example, Part
+from t5prep.tasks.targets import ClassTarget
 from t5prep.tokens import huggingface_files, loading, model_proto
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.featurizer import Featurizer
@@ -192,7 +193,7 @@ def template(**texts: str) -> dict[str, Any]:
 def ids_of(tokenizer: Tokenizer, *texts: str) -> list[int]:
     """Return the ids of one row of these texts, as a dataset with labels has them."""
     featurizer = Featurizer(
-        tokenizer, input_length=32, target_length=4, policy="head", marker="none", target="class", classes=["x", "y"]
+        tokenizer, input_length=32, target_length=4, policy="head", marker="none", target=ClassTarget(("x", "y"))
     )
     inputs: tuple[Part, ...] = tuple(part for text in texts for part in (EOS, text))[1:]
     (row,) = featurizer.inputs_of([Example("1", inputs, "x")])

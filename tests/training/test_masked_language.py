@@ -16,6 +16,7 @@ from torch_masked import NAMES
 import t5prep
 from t5prep import cli
 from t5prep.errors import UsageError
+from t5prep.tasks.targets import HiddenTokensTarget
 from t5prep.training.model.architecture import CLASS_NAMES, EncoderConfig
 from t5prep.training.model.forward import forward
 from t5prep.training.model.weight_layout import weight_layouts
@@ -46,7 +47,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_a_dataset_has_its_targets_where_tokens_are_hidden(data: str) -> None:
     manifest = t5prep.load(data)
-    assert (manifest.hides_tokens, manifest.class_names) == (True, [])
+    assert manifest.target == HiddenTokensTarget()
     assert manifest.features["labels"].shape == manifest.features["input_ids"].shape == [32]
     rows = preparing.records(Path(data))["train"]
     for row in rows[:-1]:

@@ -15,8 +15,9 @@ from t5prep.reading import rows
 from t5prep.reading.rows import Record
 from t5prep.tasks import labels
 from t5prep.tasks.example import EOS, Example
-from t5prep.tasks.example_table import BETWEEN, SPACE_IN_WORD
+from t5prep.tasks.example_table import SPACE_IN_WORD
 from t5prep.tasks.options import option
+from t5prep.tasks.targets import TARGETS
 from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart, filled
 
 # What a column of 0 and 1 may have; Parquet has truth values, and pandas writes 1 beside empty cells as 1.0.
@@ -116,15 +117,16 @@ def _names(record: Record, options: Options, kind: str, words: dict[str, str]) -
     if not isinstance(value, list | tuple):
         text = rows.text(record, column, "")
         value = text.split(options.label_separator if kind == "labels" else None)
+    separator = TARGETS[kind].separator
     names = [rows.as_text(name).strip() for name in value]
     names = [name for name in names if name or kind == "tags"]
     words_of_names = [labels.find(name, words) if words else name for name in names]
     for name, word in zip(names, words_of_names, strict=True):
         if word is None:
             raise Reject(f"unknown label: {name!r} is not one of {', '.join(list(words)[:20])}")
-        if not name or BETWEEN[kind] in word:
+        if not name or separator in word:
             raise Reject(f"no name of a label: {name!r}")
-    return BETWEEN[kind].join(filter(None, words_of_names))
+    return separator.join(filter(None, words_of_names))
 
 
 def flag_columns(options: Options) -> tuple[str, ...]:
@@ -139,8 +141,12 @@ def flag_columns(options: Options) -> tuple[str, ...]:
 
 def target_of(options: Options) -> str:
     """Return what the target is, if it is neither a text nor one class."""
-    columns = {"tags": options.tags_column, "labels": options.labels_column, "number": options.number_column}
-    return next((kind for kind, column in columns.items() if column), "")
+    return next(iter(_kinds(options)), "")
+
+
+def _kinds(options: Options) -> list[str]:
+    """Return the kinds of targets that options name a column for, besides texts and classes."""
+    return [kind for kind, target in TARGETS.items() if target.column and getattr(options, target.column)]
 
 
 def label_words(options: Options) -> dict[str, str]:
@@ -232,7 +238,7 @@ def input_columns(options: Options) -> list[str]:
 
 def columns(options: Options) -> Columns:
     """Return the columns that are read. Raises UsageError when the options do not name them."""
-    others = [name for name in ("tags", "labels", "number") if getattr(options, f"{name}_column")]
+    others = _kinds(options)
     for what, column, template in (
         ("inputs", options.inputs_column, options.inputs),
         ("targets", options.targets_column, options.targets),

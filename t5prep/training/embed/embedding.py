@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from t5prep import sources
-from t5prep.dataset import targets
+from t5prep.dataset import conversion
 from t5prep.errors import Reject, UsageError
 from t5prep.io import atomic_files, gcs, signals
 from t5prep.reading import columns
@@ -138,7 +138,7 @@ class Embedding:
             longest = min(longest, opened.config.longest_input)
         self.length = length or longest
         chosen = dataclasses.replace(chosen, input_length=self.length)
-        self._featurize = targets.featurizer_of(chosen, self._words, classes=opened.config.classes)
+        self._featurize = conversion.featurizer_of(chosen, self._words, classes=opened.config.classes)
         self.output, self._batch = output, batch
         self.width = self._recipe.width(opened.config.d_model) if self._recipe else opened.config.d_model
         self.rows_of_file = rows or (ROWS if output.pooling == "none" else ROWS_OF_TEXTS)

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
+from t5prep.tasks.targets import HeadTarget, HiddenTokensTarget
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.data import batches, eval_batches, opening
@@ -103,7 +104,7 @@ class Evaluator:
         self._tokenizer = tokenizer
         # Encoded and decoded by the tokenizer, so that they compare equal to decoded targets and answers.
         words = [tokenizer.decode(tokenizer.encode(word)) for word in dataset.task.classes]
-        self._names = dataset.class_names  # of an encoder's targets, which are numbers
+        self._names = dataset.target.classes  # of an encoder's targets, which are numbers
         asked = metrics.check(wanted)
         of_task = metrics.of_answers(dataset)
         names = (asked or of_task or list(metrics.DEFAULT_METRICS)) + metrics.also_scored(metric, of_task)
@@ -111,8 +112,8 @@ class Evaluator:
         self._is_labelled = bool(dataset.splits[split].labels)
         has_answers = bool(asked or of_task)  # a task such as span corruption has none to score
         self._scorer: Scorer | None = None
-        if dataset.settings.target in metrics.OF_TARGETS:
-            self._scorer = NumberScorer(dataset.settings.target, self._names)
+        if isinstance(dataset.target, HeadTarget) and dataset.target.name in metrics.OF_TARGETS:
+            self._scorer = NumberScorer(dataset.target)
         elif _are_single_tokens(
             self._opened, limit=limit, generates=generating and generates_single_tokens and has_answers
         ):
@@ -123,8 +124,9 @@ class Evaluator:
         padding = Padding.of_dataset(dataset)
         self._separator = padding.separator if metrics.ranks(dataset) else None
         self._batches = functools.partial(eval_batches, self._opened, batch=batch, limit=limit)
-        if dataset.hides_tokens != (isinstance(config, EncoderConfig) and config.masked):
-            has, not_ = ("has", "does not fill masks") if dataset.hides_tokens else ("has no", "fills masks")
+        hides_tokens = isinstance(dataset.target, HiddenTokensTarget)
+        if hides_tokens != (isinstance(config, EncoderConfig) and config.masked):
+            has, not_ = ("has", "does not fill masks") if hides_tokens else ("has no", "fills masks")
             raise UsageError(
                 f"{self._opened.data} {has} hidden tokens as targets, and the model {not_}: name a dataset that it was trained for."
             )

@@ -426,7 +426,7 @@ def possible(dataset: Manifest, *, split: str, generate: bool, metric: str = "")
     of_texts = [name for metric in wanted or DEFAULT_METRICS for name in METRICS[metric].numbers]
     if may_be_single_tokens(dataset, split=split):
         # An evaluation of a head's few classes has no metrics of texts.
-        has_few_classes = 0 < len(dataset.class_names) <= MOST_CLASSES
+        has_few_classes = 0 < len(dataset.target.classes) <= MOST_CLASSES
         names |= dict.fromkeys(_OF_CLASSES if has_few_classes else (*_OF_CLASSES, *of_texts))
     if generate and wanted and dataset.settings.layout != "packed" and dataset.settings.target_length > 2:
         names |= dict.fromkeys((*of_texts, *(_OF_CLASSES if dataset.splits[split].labels else ())))

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from t5prep.tasks.targets import HeadTarget
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.evaluate import metrics, target_metrics
 
@@ -72,18 +73,17 @@ class TextMetrics:
 class NumberScorer(Scorer):
     """Score targets that a head tells and that are not one class: tags of words, sets of labels, or numbers."""
 
-    target: str
-    classes: Sequence[str]
+    target: HeadTarget
 
     @property
     def unfit(self) -> Sequence[str]:
         """Return the metrics of tokens that say nothing of these targets."""
-        return metrics.UNFIT.get(self.target, ())
+        return metrics.UNFIT.get(self.target.name, ())
 
     def score(self, results: Results) -> Scored:
         """Return the answers as texts, with the metrics of this kind of target."""
         values, right, answers = target_metrics.score(
-            self.target, results.labels, results.predicted, classes=self.classes, queries=results.queries
+            self.target, results.labels, results.predicted, queries=results.queries
         )
         return Scored(values, answers, [[one] for one in right])
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from t5prep.dataset.targets import text_of_numbers
 from t5prep.dataset.tfrecord import IGNORED_LABEL
-from t5prep.tokens.target_numbers import numbers_of
+from t5prep.tasks.targets import HeadTarget, numbers_of
 
 # The tags of spans: outside, or a place in a span (its beginning, inside, end, or a single word) with the span's kind.
 SPAN_TAG = re.compile(r"O|[BIES]-.+")
@@ -123,25 +122,24 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def score(
-    target: str, labels: np.ndarray, predicted: np.ndarray, *, classes: Sequence[str], queries: Sequence[bytes] = ()
+    target: HeadTarget, labels: np.ndarray, predicted: np.ndarray, *, queries: Sequence[bytes] = ()
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """Return the metrics of a split whose targets are of a kind, and each row's right and predicted answers as texts.
 
     labels, predicted: int32[rows, length], as records have them; places with the label -100 have no answer. queries: of each row,
     if its number says how relevant its second text is to a query.
     """
-    if target == "number":
+    if target.name == "number":
         both = [numbers_of(side[:, 0]).astype(np.float64) for side in (labels, predicted)]
         values = of_numbers(*both) | (of_rankings(queries, *both) if queries else {})
-    elif target == "labels":
+    elif target.name == "labels":
         values = of_labels(labels, predicted)
     else:
-        names = [[[classes[tag] for tag in row] for row in _with_label(side, labels)] for side in (labels, predicted)]
-        values = of_spans(*names) if all(map(SPAN_TAG.fullmatch, classes)) else {}
-    right, said = (
-        [text_of_numbers(row.tolist(), target, classes=classes) for row in _with_label(side, labels)]
-        for side in (labels, predicted)
-    )
+        names = [
+            [[target.classes[tag] for tag in row] for row in _with_label(side, labels)] for side in (labels, predicted)
+        ]
+        values = of_spans(*names) if all(map(SPAN_TAG.fullmatch, target.classes)) else {}
+    right, said = ([target.text(row.tolist()) for row in _with_label(side, labels)] for side in (labels, predicted))
     return values, right, said
 
 

@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from t5prep.dataset import targets
+from t5prep.dataset import conversion
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import Reject, UsageError, did_you_mean
 from t5prep.tasks.example import Example
+from t5prep.tasks.targets import ClassTarget, HeadTarget, target_of
 from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.featurizer import OneInput
@@ -104,7 +105,7 @@ class Predictor:
         self._classes, self._target = opened.config.classes, opened.config.target
         self._keep_newlines = chosen.keep_newlines
         self.limit = chosen.input_length
-        self._featurize = targets.featurizer_of(chosen, self.tokenizer, classes=self._classes)
+        self._featurize = conversion.featurizer_of(chosen, self.tokenizer, classes=self._classes)
         length = generation.max_length or answer_length(chosen.target_length)
         self.generation = dataclasses.replace(generation, max_length=length)
         self.long = long or ("split" if asking.whole else "cut")
@@ -188,9 +189,9 @@ class Predictor:
             for place in first.tolist():
                 tags[asked.words[place]] = self._classes[ids[0, place]]
             return _Generated((" ".join(tags),), (float(scores[0, first].sum()),), False)
-        if self._target in ("labels", "number"):
-            text = targets.text_of_numbers(ids[0], self._target, classes=self._classes)
-            return _Generated((text,), (float(scores[0]),), False)
+        target = target_of(self._target, self._classes)
+        if isinstance(target, HeadTarget) and not isinstance(target, ClassTarget) and self._classes:
+            return _Generated((target.text(ids[0]),), (float(scores[0]),), False)
         if self._classes:
             return _Generated(tuple(self._classes[number] for (number,) in ids), tuple(map(float, scores)), False)
         unfinished = self.generation.max_length > 1 and bool((ids[0] != self.tokenizer.eos_id).all())

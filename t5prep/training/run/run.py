@@ -27,6 +27,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, TokenizerError, UsageError
 from t5prep.io import atomic_files, gcs, model_files, paths
 from t5prep.io.model_files import ModelFiles
+from t5prep.tasks.targets import HiddenTokensTarget
 from t5prep.tokens import loading
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
@@ -206,7 +207,7 @@ def open_model(
             adapter = Adapter(peft_file.base_of(files), shape, matrices)
             words = _tokenizer_in(files) or base.tokenizer
             return Model(name, base.config, base.weights, words, manifests, None, adapter, *copies)
-        masked = masked or any(one.hides_tokens for one in manifests)
+        masked = masked or any(isinstance(one.target, HiddenTokensTarget) for one in manifests)
         config, weights = load_weights(
             files, encoder=encoder, masked=masked, for_classes=for_classes, head_seed=head_seed, say=say
         )
@@ -221,11 +222,13 @@ def open_model(
         tf.io.gfile.listdir(name), lambda file: paths.read(f"{place}/{file}"), where=place, manifests=manifests
     )
     if state.config.get("lora"):
-        config, weights = _base_of(name, state, masked=any(one.hides_tokens for one in manifests))
+        config, weights = _base_of(
+            name, state, masked=any(isinstance(one.target, HiddenTokensTarget) for one in manifests)
+        )
         adapter = adapters.read(path, state, config, weights)
         return Model(path, config, weights, tokenizer, manifests, state, adapter, *copies)
     config = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
-    if isinstance(config, EncoderConfig) and any(one.hides_tokens for one in manifests):
+    if isinstance(config, EncoderConfig) and any(isinstance(one.target, HiddenTokensTarget) for one in manifests):
         config = filling_masks(config)
     if isinstance(config, ModelConfig):
         # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.

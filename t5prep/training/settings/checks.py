@@ -16,8 +16,8 @@ from t5prep.training.step.step import schedule_of
 
 def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
     """Raise UsageError for a setting that has no effect with these datasets, or that an evaluation cannot obey."""
-    target = manifests[0].settings.target
-    if any((one.class_names, one.settings.target) != (manifests[0].class_names, target) for one in manifests):
+    target = manifests[0].target.name
+    if any(one.target != manifests[0].target for one in manifests):
         raise UsageError("These datasets have different classes, or classes and texts, as targets: train one by one.")
     if target == "tags" and any(one != other for one, other in configs.parse_buckets(config.buckets)):
         raise UsageError("A tag stands at its word: give buckets of equal sides, as in --set buckets=64x64,128x128")

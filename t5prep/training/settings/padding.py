@@ -3,7 +3,7 @@
 import dataclasses
 
 from t5prep.dataset.manifest import Manifest
-from t5prep.dataset.settings import OF_HEADS
+from t5prep.tasks.targets import HeadTarget
 from t5prep.training.model.architecture import Config
 
 
@@ -20,8 +20,8 @@ class Padding:
     @classmethod
     def of_dataset(cls, dataset: Manifest) -> "Padding":
         """Return the ids of a dataset's tokenizer."""
-        in_classes = dataset.settings.target in OF_HEADS
-        return cls(dataset.tokenizer.pad_id, dataset.tokenizer.eos_id if in_classes else None)
+        separator = dataset.tokenizer.eos_id if isinstance(dataset.target, HeadTarget) else None
+        return cls(dataset.tokenizer.pad_id, separator)
 
     @classmethod
     def of_model(cls, shape: Config) -> "Padding":

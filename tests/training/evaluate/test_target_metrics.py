@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from t5prep.tasks.targets import TagsTarget
 from t5prep.training.evaluate.target_metrics import of_labels, of_numbers, of_rankings, of_spans, score, spans_of
 
 TAGS = ["O", *(f"{place}-{kind}" for place in "BIES" for kind in ("PER", "LOC", "A-B"))]
@@ -94,7 +95,7 @@ def test_rankings_count_queries_with_several_texts_and_a_relevant_one():
 
 def test_tags_that_mark_no_spans_have_no_spans():
     labels, predicted = np.array([[0, -100, 1]]), np.array([[0, 1, 0]])
-    values, right, said = score("tags", labels, predicted, classes=["NOUN", "VERB"])
+    values, right, said = score(TagsTarget(("NOUN", "VERB")), labels, predicted)
     assert (values, right, said) == ({}, ["NOUN VERB"], ["NOUN NOUN"])
-    values, _, _ = score("tags", labels, predicted, classes=["B-X", "O"])
+    values, _, _ = score(TagsTarget(("B-X", "O")), labels, predicted)
     assert values["f1"] == pytest.approx(2 / 3)

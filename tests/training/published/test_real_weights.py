@@ -192,7 +192,7 @@ def trained(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     t5prep.train(data=str(data), model=str(model), out=str(run), settings=SETTINGS)
     export_hf(str(run), out=str(exported))
     first.mkdir()
-    config, weights = for_classes(*load_weights(model), made.class_names, seed=0)
+    config, weights = for_classes(*load_weights(model), made.target.classes, seed=0)
     save_weights(first, config, weights)
     (first / "config.json").write_text(json.dumps(config.to_json()))
     batches = [

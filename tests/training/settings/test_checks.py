@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from t5prep.errors import UsageError
+from t5prep.tasks.targets import TagsTarget, target_of
 from t5prep.training.settings import checks
 from t5prep.training.settings import config as configs
 
@@ -47,15 +48,17 @@ def test_a_warmup_that_is_a_share_of_all_steps_depends_on_them() -> None:
 
 
 def test_buckets_of_tags_have_equal_sides() -> None:
-    dataset = types.SimpleNamespace(settings=types.SimpleNamespace(target="tags"), class_names=["O"])
+    dataset = types.SimpleNamespace(target=TagsTarget(("O",)))
     with pytest.raises(UsageError, match="give buckets of equal sides"):
         checks.check_data(configs.build({"buckets": ("32x32", "64x16")}), [dataset])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("target", ["labels", "number"])
 def test_settings_of_a_softmax_are_refused_where_there_is_none(target: str) -> None:
-    settings = types.SimpleNamespace(target=target, layout="padded", target_length=1)
-    dataset: Any = types.SimpleNamespace(settings=settings, class_names=["a"], splits={"validation": None})
+    settings = types.SimpleNamespace(layout="padded", target_length=1)
+    dataset: Any = types.SimpleNamespace(
+        settings=settings, target=target_of(target, ["a"]), splits={"validation": None}
+    )
     for key, value in (("label_smoothing", 0.1), ("z_loss", 0.01)):
         with pytest.raises(UsageError, match=rf"{key} is {value}, and does nothing where targets are {target}"):
             checks.check_data(configs.build({key: value}), [dataset])

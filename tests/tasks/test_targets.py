@@ -10,8 +10,8 @@ from tokenizers import Tokenizer as FastTokenizer
 from t5prep.errors import Reject
 from t5prep.tasks.example import EOS, Example
 from t5prep.tasks.example_table import SPACE_IN_WORD
+from t5prep.tasks.targets import LabelsTarget, NumberTarget, TagsTarget, bits_of, numbers_of
 from t5prep.tokens import loading
-from t5prep.tokens.target_numbers import bits_of, numbers_of
 from tests import encoders
 
 WORDS = ["a", "gorgeous", ",", "movie", f"don't{SPACE_IN_WORD}ever", "\u200b", "中文", "journeys", "."]
@@ -25,7 +25,7 @@ def vocabulary(request, tmp_path_factory):
 
 
 def of_words(vocabulary, words, tags, *, length=64, policy="head_tail"):
-    featurize = featurizer(vocabulary, length=length, policy=policy, target="tags", classes=CLASSES)
+    featurize = featurizer(vocabulary, length=length, policy=policy, target=TagsTarget.of(CLASSES))
     (made,) = featurized(featurize, [Example("1", " ".join(words), " ".join(tags))])
     return made
 
@@ -72,7 +72,7 @@ def test_tags_are_cut_with_their_words(policy, kept, tmp_path):
 )
 def test_rows_without_tags_for_their_words_say_why(inputs, targets, why, tmp_path):
     vocabulary = loading.load(str(encoders.bert(tmp_path / "bert")))
-    featurize = featurizer(vocabulary, length=16, target="tags", classes=CLASSES)
+    featurize = featurizer(vocabulary, length=16, target=TagsTarget.of(CLASSES))
     good, bad = featurized(featurize, [Example("1", "a movie", "O I-X"), Example("2", inputs, targets)])
     assert good.labels == [-100, 2, 1, -100]
     assert isinstance(bad, Reject)
@@ -81,7 +81,7 @@ def test_rows_without_tags_for_their_words_say_why(inputs, targets, why, tmp_pat
 
 def test_an_input_to_predict_names_the_words_at_their_first_pieces(tmp_path):
     vocabulary = loading.load(str(encoders.bert(tmp_path / "bert")))
-    featurize = featurizer(vocabulary, length=16, target="tags", classes=CLASSES)
+    featurize = featurizer(vocabulary, length=16, target=TagsTarget.of(CLASSES))
     one, none = featurize.inputs_of([Example(None, "a \u200b journeys", ""), Example(None, "a  movie", "")])
     assert [word for word in one.words.tolist() if word != -100] == [0, 2]
     assert isinstance(none, Reject)
@@ -89,11 +89,11 @@ def test_an_input_to_predict_names_the_words_at_their_first_pieces(tmp_path):
 
 def test_labels_are_flags_and_numbers_are_bits(tmp_path):
     vocabulary = loading.load(str(encoders.bert(tmp_path / "bert")))
-    of_labels = featurizer(vocabulary, length=16, targets=3, target="labels", classes=CLASSES)
+    of_labels = featurizer(vocabulary, length=16, targets=3, target=LabelsTarget.of(CLASSES))
     made = featurized(of_labels, [Example(str(n), "a", text) for n, text in enumerate(["O,B-X", "", "O,no"])])
     assert [one.labels for one in made[:2]] == [[1, 0, 1], [0, 0, 0]]
     assert str(made[2]) == "unknown class: 'no' is not one of B-X, I-X, O"
-    of_number = featurizer(vocabulary, length=16, targets=1, target="number", classes=["number"])
+    of_number = featurizer(vocabulary, length=16, targets=1, target=NumberTarget.of([]))
     made = featurized(
         of_number, [Example(str(n), "a", text) for n, text in enumerate(["-1.5", "1e3", "x", "nan", "1e39"])]
     )

@@ -8,7 +8,7 @@ import tensorflow as tf
 from safetensors import safe_open
 from torch_targets import JOBS, TARGETS
 
-from t5prep.tokens.target_numbers import bits_of
+from t5prep.tasks.targets import bits_of
 from t5prep.training.model.forward import forward
 from t5prep.training.model.weights import for_classes, load_weights, save_weights
 from t5prep.training.step.step import losses_of_numbers

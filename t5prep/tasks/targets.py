@@ -1,0 +1,260 @@
+"""Describe each kind of target: how its text becomes labels, and labels a text again. How it is learned: training/objectives.py."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:  # at run time it is imported where targets are read: a manifest needs none of it
+    import pyarrow as pa
+
+IGNORED = -100  # the label of a place that has none
+LARGEST = float(np.finfo(np.float32).max)
+Reasons = dict[int, str]
+
+
+def bits_of(numbers: npt.ArrayLike) -> np.ndarray:
+    """Return numbers as labels: the bits of float32 as int32. No number has the bits of IGNORED, which is a NaN.
+
+    >>> bits_of([1.0, -2.5]).tolist(), numbers_of(bits_of([1.0, -2.5])).tolist()
+    ([1065353216, -1071644672], [1.0, -2.5])
+    """
+    return np.asarray(numbers, np.float32).view(np.int32)
+
+
+def numbers_of(bits: npt.ArrayLike) -> np.ndarray:
+    """Return the numbers, float32, that `bits_of` made labels."""
+    return np.asarray(bits, np.int32).view(np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Describe targets of one kind. `classes` are the names of the numbers that are labels; none where labels are tokens."""
+
+    classes: tuple[str, ...] = ()
+
+    name: ClassVar[str]  # in `Settings.target` and the manifest
+    is_text: ClassVar[bool] = False  # a model writes it, token by token
+    is_counted: ClassVar[bool] = False  # records are counted by their targets, if there are few
+    is_aligned: ClassVar[bool] = False  # a label stands at the place of its token in the input
+    is_signed: ClassVar[bool] = False  # labels may be below 0
+    column: ClassVar[str] = ""  # the option of text2text that names the column of such targets
+    separator: ClassVar[str] = ""  # between the names in the text of a target
+
+    @classmethod
+    def of(cls, classes: Sequence[str]) -> Self:
+        """Return the targets of a task with these classes."""
+        return cls()
+
+    @property
+    def example(self) -> str:
+        """Return the text of some target of this kind."""
+        return self.classes[0] if self.classes else "unknown"
+
+
+class TextTarget(Target):
+    """Describe texts, whose labels are their tokens."""
+
+    name = "text"
+    is_text = True
+    is_counted = True
+
+
+class HiddenTokensTarget(Target):
+    """Describe hidden tokens of the inputs, each at its own place, for an encoder."""
+
+    name = "tokens"
+    is_aligned = True
+
+
+class HeadTarget(Target):
+    """Describe targets that the head of an encoder tells: their labels are numbers and no tokens."""
+
+    @classmethod
+    def of(cls, classes: Sequence[str]) -> Self:
+        """Return the targets of a task with these classes."""
+        return cls(tuple(classes))
+
+    def length(self, input_length: int) -> int:
+        """Return how many labels a record has whose input has `input_length` places."""
+        return 1
+
+    def labels(self, texts: pa.LargeStringArray) -> tuple[np.ndarray, Reasons]:
+        """Return the labels of targets, int32[targets, labels of each], and the reasons of targets that have none."""
+        numbers, wrong = self._numbers(self.split_names(texts))
+        return numbers[:, None], wrong
+
+    def text(self, labels: Sequence[int] | np.ndarray) -> str:
+        """Return the text of a record's labels without padding."""
+        return (self.separator or ", ").join(self.classes[int(number)] for number in labels)
+
+    def note(self, labels: Sequence[int]) -> str:
+        """Return what to show beside the text of a record's labels; "" for nothing."""
+        return ""
+
+    def split_names(self, texts: pa.LargeStringArray) -> pa.ListArray:
+        """Return the names in each target, none of an empty one; without a separator, the target itself.
+
+        >>> import pyarrow as pa
+        >>> TagsTarget().split_names(pa.array(["B-PER O", ""], pa.large_string())).to_pylist()
+        [['B-PER', 'O'], []]
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        filled = texts.fill_null("")
+        if not self.separator:
+            return pa.ListArray.from_arrays(pa.array(range(len(filled) + 1), pa.int32()), filled)
+        lists = pc.split_pattern(filled, self.separator)
+        there = pc.binary_length(filled).to_numpy() > 0
+        edges = np.concatenate([[0], np.cumsum(np.where(there, np.diff(lists.offsets.to_numpy()), 0))])
+        names = lists.values if there.all() else pc.list_flatten(lists.filter(pa.array(there)))
+        return pa.ListArray.from_arrays(pa.array(edges, pa.int32()), names)
+
+    def _numbers(self, names: pa.ListArray) -> tuple[np.ndarray, Reasons]:
+        """Return the numbers of the classes of these names, int32[names], and the reasons of rows with a name of none."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        numbers = pc.index_in(names.values, pa.array(self.classes, pa.large_string()))
+        known = ", ".join(self.classes[:8])
+        unknown = np.flatnonzero(numbers.is_null().to_numpy(zero_copy_only=False))
+        rows = np.searchsorted(names.offsets.to_numpy(), unknown, side="right") - 1
+        wrong = {
+            row: f"unknown class: {names.values[place].as_py()[:40]!r} is not one of {known}"
+            for row, place in zip(
+                rows[::-1].tolist(), unknown[::-1].tolist(), strict=True
+            )  # the first of a row is said
+        }
+        return numbers.fill_null(0).to_numpy(), wrong
+
+
+class ClassTarget(HeadTarget):
+    """Describe the number of one class."""
+
+    name = "class"
+    is_counted = True
+
+    def note(self, labels: Sequence[int]) -> str:
+        """Return the number of the class."""
+        return f"class {labels[0]}"
+
+
+class TagsTarget(HeadTarget):
+    """Describe a tag for each word of the input: the label stands at the word's first token.
+
+    >>> TagsTarget(("B-PER", "O")).text([1, 0])
+    'O B-PER'
+    """
+
+    name = "tags"
+    is_aligned = True
+    is_signed = True
+    column = "tags_column"
+    separator = " "
+
+    def length(self, input_length: int) -> int:
+        """Return how many labels a record has: one for each place of its input."""
+        return input_length
+
+    def labels_of_words(
+        self, targets: pa.LargeStringArray | None, edges: np.ndarray, rows: np.ndarray
+    ) -> tuple[np.ndarray, Reasons]:
+        """Return the label of each word, int32[words], and the reasons of rows with other tags than words.
+
+        Row r has the texts from `rows[r]` on, and text i the words from `edges[i]` on. Without targets, labels are the numbers
+        of words.
+        """
+        words = edges[rows]
+        if targets is None:
+            return (np.arange(edges[-1]) - np.repeat(words[:-1], np.diff(words))).astype(np.int32), {}
+        names = self.split_names(targets)
+        numbers, wrong = self._numbers(names)
+        tags = names.offsets.to_numpy().astype(np.int64)
+        differ = np.flatnonzero(np.diff(tags) != np.diff(words)).tolist()
+        wrong |= {row: f"{words[row + 1] - words[row]} words and {tags[row + 1] - tags[row]} tags" for row in differ}
+        labels = np.full(int(words[-1]), IGNORED, np.int32)
+        alike = np.ones(len(rows) - 1, bool)
+        alike[differ] = False
+        labels[np.repeat(alike, np.diff(words))] = numbers[np.repeat(alike, np.diff(tags))]
+        return labels, {row: why for row, why in wrong.items() if rows[row] < rows[row + 1]}
+
+
+class LabelsTarget(HeadTarget):
+    """Describe any number of labels: a flag for each, 0 or 1.
+
+    >>> LabelsTarget(("good", "new")).text([0, 1])
+    'new'
+    """
+
+    name = "labels"
+    column = "labels_column"
+    separator = ","
+
+    def length(self, input_length: int) -> int:
+        """Return how many labels a record has: a flag for each class."""
+        return len(self.classes)
+
+    def labels(self, texts: pa.LargeStringArray) -> tuple[np.ndarray, Reasons]:
+        """Return the flags of targets, int32[targets, classes], and the reasons of targets that have none."""
+        names = self.split_names(texts)
+        numbers, wrong = self._numbers(names)
+        flags = np.zeros((len(texts), len(self.classes)), np.int32)
+        flags[np.repeat(np.arange(len(texts)), np.diff(names.offsets.to_numpy())), numbers] = 1
+        return flags, wrong
+
+    def text(self, labels: Sequence[int] | np.ndarray) -> str:
+        """Return the names of the labels whose flag is 1."""
+        return super().text(np.flatnonzero(labels))
+
+
+class NumberTarget(HeadTarget):
+    """Describe a number, whose label is the bits of its float32.
+
+    >>> NumberTarget().text([1075838976])
+    '2.5'
+    """
+
+    name = "number"
+    is_signed = True
+    column = "number_column"
+
+    @classmethod
+    def of(cls, classes: Sequence[str]) -> Self:
+        """Return the targets of a task: it has no classes, and the one number is called number."""
+        return cls(("number",))
+
+    @property
+    def example(self) -> str:
+        """Return the text of some number."""
+        return "0"
+
+    def labels(self, texts: pa.LargeStringArray) -> tuple[np.ndarray, Reasons]:
+        """Return the bits of numbers, int32[texts, 1], and the reasons of texts that are none."""
+        values, wrong = np.zeros(len(texts), np.float64), {}
+        for row, text in enumerate(texts.to_pylist()):
+            try:
+                values[row] = float(text)
+            except (TypeError, ValueError):
+                values[row] = np.nan
+            if not abs(values[row]) <= LARGEST:
+                wrong[row], values[row] = f"no number: {str(text)[:40]!r}", 0.0
+        return bits_of(values)[:, None], wrong
+
+    def text(self, labels: Sequence[int] | np.ndarray) -> str:
+        """Return the number as a text."""
+        return ", ".join(str(number) for number in numbers_of(labels))
+
+
+TARGETS: Mapping[str, type[Target]] = {
+    kind.name: kind for kind in (TextTarget, ClassTarget, TagsTarget, LabelsTarget, NumberTarget, HiddenTokensTarget)
+}
+
+
+def target_of(name: str, classes: Sequence[str] = ()) -> Target:
+    """Return the targets that `Settings.target` names, of a task with these classes."""
+    return TARGETS[name].of(classes)
