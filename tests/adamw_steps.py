@@ -27,7 +27,7 @@ def train(
         for name, layout in weight_layouts(config).items()
     }
 
-    @tf.function(jit_compile=True)  # eager TensorFlow dies in a product of stacked matrices
+    @tf.function(jit_compile=True, autograph=False)  # eager TensorFlow dies in a product of stacked matrices
     def run(weights: Any, slots: Any, number: tf.Tensor) -> Any:
         gradients, sums = step.gradients(weights, batch, number)
         mean = {name: tf.cast(gradient, tf.float32) / sums.targets for name, gradient in gradients.items()}

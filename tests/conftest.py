@@ -31,6 +31,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 # It is read when jax is first asked for a device.
 os.environ.setdefault("XLA_FLAGS", f"{xla_flags.DEVICES} {xla_flags.QUICK}")
 
+# TensorFlow starts without Keras, as the commands start it: that is a third of its start, in each process that a test starts.
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+
 # PyTorch's toys are computed by one thread: two wait for each other in a loop, for minutes where the cores are busy.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

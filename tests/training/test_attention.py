@@ -58,7 +58,7 @@ def test_attention_is_its_formula(kind, bias, drops, cap, dtype, error):
         wide = None if dropped is None else tf.cast(dropped, tf.float64)
         return formula(*tensors, mask=mask_of(kind), dropped=wide, cap=cap)
 
-    found = tf.function(gradients, jit_compile=True)(ours, *inputs, *biases)
+    found = tf.function(gradients, jit_compile=True, autograph=False)(ours, *inputs, *biases)
     expected = gradients(theirs, *(tf.cast(one, tf.float64) for one in (*inputs, *biases)))
     assert [one.dtype for one in found] == [inputs[0].dtype, *(one.dtype for one in (*inputs, *biases))]
     for ours_, theirs_ in zip(found, expected, strict=True):
@@ -95,7 +95,7 @@ def test_the_gradient_of_a_matrix_is_one_product():
         return tape.gradient(y, matrix)
 
     specs = tf.TensorSpec([4, 8, 16], tf.bfloat16), tf.TensorSpec([16, 32], tf.bfloat16)
-    module = tf.function(gradient, jit_compile=True).experimental_get_compiler_ir(*specs)(stage="hlo")
+    module = tf.function(gradient, jit_compile=True, autograph=False).experimental_get_compiler_ir(*specs)(stage="hlo")
     assert "bf16[16,32]" in module
     assert "[4,16,32]" not in module
 

@@ -22,7 +22,7 @@ def computed(layer: Callable, dtype: tf.DType) -> list[np.ndarray]:
     )
     scale, bias = (tf.constant(drawn.normal(1.0, 0.3, 24).astype(np.float32)) for _ in range(2))
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def run(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch([x, scale, bias])

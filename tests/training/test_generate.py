@@ -140,7 +140,7 @@ def test_the_tokens_of_transformers(family: str, tmp_path: Path) -> None:
     lengths = set()
     for number in numbers:
         options = Generation(max_length=LENGTH, **CASES[number][0])
-        run = tf.function(functools.partial(search, options=options), jit_compile=True)
+        run = tf.function(functools.partial(search, options=options), jit_compile=True, autograph=False)
         ways: list[Answering] = [lambda weights, ids, mask, run=run: run(weights, config, ids, mask)]
         if number % 2 == 0:  # a program takes seconds to compile, so not each case again
             ways.append(_on_the_device(config, options, place=tmp_path / "programs"))
@@ -162,7 +162,9 @@ def test_compiled_or_not_alone_or_in_a_batch() -> None:
     weights = _sharp(config, 7)
     ids, mask = map(tf.constant, _inputs(config.vocab_size, 7))
     for beams in (1, 3):
-        whole = tf.function(generate, jit_compile=True)(weights, config, ids, mask, max_length=5, beams=beams)
+        whole = tf.function(generate, jit_compile=True, autograph=False)(
+            weights, config, ids, mask, max_length=5, beams=beams
+        )
         assert (whole == generate(weights, config, ids, mask, max_length=5, beams=beams)).numpy().all()
         alone = generate(weights, config, ids[2:3], mask[2:3], max_length=5, beams=beams)
         assert alone.numpy().tolist() == whole[2:3].numpy().tolist()
@@ -182,7 +184,7 @@ def _drawn(options: Generation, uniform: np.ndarray) -> tuple[np.ndarray, np.nda
     config = FAMILIES["t5"]
     draws = len(uniform)
     ids, mask = (np.repeat(x[:1], draws, axis=0) for x in _inputs(config.vocab_size, 3))
-    run = tf.function(functools.partial(search, options=options), jit_compile=True)
+    run = tf.function(functools.partial(search, options=options), jit_compile=True, autograph=False)
     got = run(_sharp(config, 3), config, tf.constant(ids), tf.constant(mask), uniform=tf.constant(uniform[:, None]))
     return got[0].numpy()[:, 0], got[1].numpy()[:, 0]
 
@@ -263,7 +265,9 @@ def test_a_step_takes_no_weights_apart():
     config = FAMILIES["t5"]
     weights = {name: tf.constant(value) for name, value in random_weights(config, seed=0).items()}
     ids = tf.ones([2, 4], tf.int32)
-    search_of = tf.function(lambda ids: generate(weights, config, ids, ids, max_length=3), jit_compile=True)
+    search_of = tf.function(
+        lambda ids: generate(weights, config, ids, ids, max_length=3), jit_compile=True, autograph=False
+    )
     program = search_of.experimental_get_compiler_ir(ids)(stage="hlo")
     (body,) = (part for part in program.split("\n\n") if part.lstrip().startswith("%while_body"))
     assert " dot(" in body

@@ -113,7 +113,7 @@ def export_saved_model(
         return {"output_ids": tf.reshape(groups, [-1, length])[:given]}
 
     signature = [tf.TensorSpec([None, inputs], tf.int32, name="input_ids")]
-    serving = {"serving_default": tf.function(serve, input_signature=signature)}
+    serving = {"serving_default": tf.function(serve, input_signature=signature, autograph=False)}
     if text:
         if not opened.tokenizer:
             raise UsageError(f"--text: {model} has no tokenizer in it.")
@@ -128,7 +128,8 @@ def export_saved_model(
             answers = serve(texts.encode(input))
             return {"prediction": texts.decode(answers["output_ids"]), **answers}
 
-        of_texts = tf.function(serve_texts, input_signature=[tf.TensorSpec([None], tf.string, name="input")])
+        signature = [tf.TensorSpec([None], tf.string, name="input")]
+        of_texts = tf.function(serve_texts, input_signature=signature, autograph=False)
         serving = {"serving_default": of_texts, "ids": serving["serving_default"]}
     with atomic_files.whole_directory(Path(out)) as place:
         tf.saved_model.save(module, str(place), signatures=serving)

@@ -28,6 +28,12 @@ TEXTS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _with_keras(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tensorflow_text import Keras, which tests/conftest.py turns off."""
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+
+
 @pytest.mark.extra("tensorflow_text")
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("marker", MARKERS)

@@ -139,7 +139,9 @@ def test_the_step_lowers_without_gathers_of_the_bias_or_many_arguments():
     step = TrainStep(CONFIG, Adafactor(), TrainConfig(dropout=0.0, z_loss=0.0))
     weights = {name: tf.TensorSpec(layout.shape) for name, layout in weight_layouts(CONFIG).items()}
     number = tf.TensorSpec([], tf.int32)
-    text = tf.function(lambda *flat: step.gradients(*tf.nest.pack_sequence_as(given, flat)), jit_compile=True)
+    text = tf.function(
+        lambda *flat: step.gradients(*tf.nest.pack_sequence_as(given, flat)), jit_compile=True, autograph=False
+    )
     given = (weights, batch_specs(4, input_length=512, target_length=5, packed=True), number)
     text = text.experimental_get_compiler_ir(*tf.nest.flatten(given))(stage="stablehlo")
     assert "stablehlo.dot" in text
