@@ -49,7 +49,6 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     request = json.load(sys.stdin)
     answer = {
-        "version": transformers.__version__,
         "saved": [save(**asked) for asked in request.get("save", [])],
         "encoded": {folder: encode(folder, texts) for folder, texts in request.get("encode", {}).items()},
     }
