@@ -3,7 +3,7 @@ import random
 from pathlib import Path
 
 import pytest
-from preparing import bytes_of, prepared, rejected
+from preparing import prepared, rejected
 
 from t5prep.errors import SourceError, T5prepError, UsageError
 from t5prep.preparation import evaluation_sets
@@ -99,15 +99,6 @@ def test_what_is_written_is_read() -> None:
 
 def test_a_set_without_texts_finds_nothing() -> None:
     assert evaluation_sets.collect({"labels": ["yes", "no"]}, words=13).find(["yes", _text(1)]) == ["", ""]
-
-
-@pytest.mark.extra("prism")
-@pytest.mark.slow
-def test_prism_gives_the_same_bytes(corpus: Path, held_out: Path, tmp_path: Path) -> None:
-    how = {"decontaminate": (str(held_out),), **CHOICES}
-    prepared(corpus, tmp_path / "out", tokenizer="sample:", **how)
-    prepared(corpus, tmp_path / "again", tokenizer="sample:", runner="prism", **how)
-    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "again")
 
 
 @pytest.mark.parametrize(

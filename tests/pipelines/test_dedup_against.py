@@ -130,11 +130,17 @@ def test_what_cannot_be_compared_is_a_sentence(
 def test_engines_and_workers_reject_the_same_rows(
     dedup: str, engines: list[str], corpus: Path, last: str, tmp_path: Path
 ) -> None:
+    """All that rejects rows in one run: duplicates, near-duplicates among the rows and in a dataset, leaks, filters."""
+    held_out = _write(tmp_path / "held.jsonl", {"leak": _text(110)})
     how = {"tokenizer": "sample:", "dedup": dedup, "dedup_against": (last,), **CHOICES}
-    with open(corpus, "a") as file:  # and nearly one of the new texts
-        file.write(json.dumps({"id": "twin", "text": _changed(_text(100)), "label": "yes"}) + "\n")
+    how |= {"decontaminate": (str(held_out),), "filter": ("words:least=8", "addresses")}
+    rows = {"twin": _changed(_text(100)), "short": "too few words", "addresses": "https://a.example " * 40}
+    with open(corpus, "a") as file:
+        for id, text in rows.items():
+            file.write(json.dumps({"id": id, "text": text, "label": "yes"}) + "\n")
     made = prepared(corpus, tmp_path / "out", **how)
-    assert sum(made.rejected.values()) == (3 if dedup == "exact" else 6)
+    assert {line["id"] for line in rejected(tmp_path / "out")} >= {"new10", "short", "addresses"}
+    assert sum(made.rejected.values()) == 3 + (3 if dedup == "exact" else 6)
     for engine in engines:
         more = {"workers": 2, "memory": 700 << 20} if engine == "workers" else {"runner": engine}
         prepared(corpus, tmp_path / engine, **how, **more)

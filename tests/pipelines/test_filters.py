@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
-from preparing import by_id, bytes_of, prepared, rejected
+from preparing import by_id, prepared, rejected
 
 from pipelines import steps
 from pipelines.steps import PrepareBlock, scan
@@ -118,15 +118,6 @@ def test_what_is_no_filter_is_refused_before_anything_is_written(tmp_path: Path)
     with pytest.raises(UsageError, match='Did you mean "gopher"'):
         prepared(source, tmp_path / "out", tokenizer="sample:", filter=("gofer",), **CHOICES)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.extra("prism")
-@pytest.mark.slow
-def test_prism_gives_the_same_bytes(tmp_path: Path) -> None:
-    source, how = _source(tmp_path / "rows.jsonl"), {**CHOICES, "filter": ("words:least=8", "addresses")}
-    prepared(source, tmp_path / "out", tokenizer="sample:", **how)
-    prepared(source, tmp_path / "again", tokenizer="sample:", runner="prism", **how)
-    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "again")
 
 
 def test_a_users_filter_travels_to_workers_that_do_not_have_its_file(tmp_path: Path) -> None:

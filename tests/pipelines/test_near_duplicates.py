@@ -106,12 +106,3 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
     first = _near(source, tmp_path / "out")
     for workers in (1, 2, 4):
         assert _near(source, tmp_path / f"by {workers}", workers=workers, memory=700 << 20) == first, workers
-
-
-@pytest.mark.extra("prism")
-@pytest.mark.slow
-def test_an_engine_gives_the_same_bytes(tmp_path: Path) -> None:
-    """Flink does in tests/pipelines/test_dedup_against.py, among the rows and in an earlier dataset."""
-    source = _write(tmp_path / "rows.jsonl", _rows())
-    first = _near(source, tmp_path / "out")
-    assert _near(source, tmp_path / "again", runner="prism") == first
