@@ -106,10 +106,17 @@ def stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def drop_output() -> None:
-    """Let what is still to be written to a broken stdout go nowhere: else Python fails on it once more at its end."""
-    if sys.__stdout__ is not None and sys.stdout is sys.__stdout__:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+@contextlib.contextmanager
+def dropped_at_end() -> Iterator[None]:
+    """Drop what a broken stdout has not taken at the end: Python would fail on it once more, with exit code 120."""
+    try:
+        yield
+    finally:
+        if sys.__stdout__ is not None and sys.stdout is sys.__stdout__:
+            try:
+                sys.__stdout__.flush()
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
 
 
 def stopped(command: str | None) -> click.ClickException:

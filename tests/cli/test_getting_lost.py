@@ -88,10 +88,21 @@ def test_a_run_is_no_dataset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("typed", [["--help"], ["tasks"]])
-def test_a_full_disk_behind_stdout_is_one_sentence(typed: list[str]) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_or_a_closed_pipe_behind_stdout_is_at_most_one_sentence(typed: list[str], unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
-        ran = subprocess.run([*COMMAND, *typed], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        ran = subprocess.run(
+            [*COMMAND, *typed], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
+        )
     assert (ran.returncode, ran.stderr) == (1, "Error: No space left on device.\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as closed:
+        ran = subprocess.run(
+            [*COMMAND, *typed], stdout=closed, stderr=subprocess.PIPE, text=True, check=False, env=environment
+        )
+    assert (ran.returncode, ran.stderr) == (1, "")
 
 
 def test_a_current_folder_that_was_deleted(tmp_path: Path) -> None:
