@@ -90,22 +90,22 @@ class Store:
 
         No list of all files is made, for there may be a million. Leftovers of killed processes go too.
         """
-        total, unused = 0, collections.Counter[int]()
+        total, unused, now = 0, collections.Counter[int](), time.time()
         for path, status in _files(self.folder):
             if os.path.basename(path).startswith(atomic_files.UNFINISHED):
-                if time.time() - status.st_mtime > _LEFTOVER_SECONDS:
+                if now - _last_used(status, now=now) > _LEFTOVER_SECONDS:
                     _remove(path)
             elif path.endswith(self.suffix):
                 total += weigh(status)
-                if status.st_mtime < before:
-                    unused[int(status.st_mtime)] += weigh(status)
-        excess, latest, seconds = total - limit, 0, sorted(unused, reverse=True)
+                if (used := _last_used(status, now=now)) < before:
+                    unused[int(used)] += weigh(status)
+        excess, latest, seconds = total - limit, -1, sorted(unused, reverse=True)
         while seconds and excess > 0:
             latest = seconds.pop()
             excess -= unused[latest]
-        for path, status in _files(self.folder) if latest else ():
-            old = status.st_mtime < before and int(status.st_mtime) <= latest and path.endswith(self.suffix)
-            if total > limit and old and _remove(path):
+        for path, status in _files(self.folder) if latest >= 0 else ():
+            used = _last_used(status, now=now)
+            if total > limit and used < before and int(used) <= latest and path.endswith(self.suffix) and _remove(path):
                 total -= weigh(status)
         return total
 
@@ -141,6 +141,11 @@ def _files(folder: Path | str) -> Iterator[tuple[str, os.stat_result]]:
         for path in (os.path.join(parent, name) for name in names):
             with contextlib.suppress(OSError):
                 yield path, os.stat(path)
+
+
+def _last_used(status: os.stat_result, *, now: float) -> float:
+    """Return when a file was last used; 0 for a time in the future, which a clock that was wrong has set."""
+    return status.st_mtime if status.st_mtime < now + _LEFTOVER_SECONDS else 0.0
 
 
 def _remove(path: str) -> bool:

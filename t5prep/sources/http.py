@@ -6,6 +6,7 @@ not resume a body, and it logs addresses unchanged, also signed ones.
 """
 
 import dataclasses
+import email.utils
 import hashlib
 import json
 import os
@@ -75,14 +76,28 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """
     if wait := headers.get("Retry-After"):
         try:
-            return float(urllib3.Retry().parse_retry_after(wait))
-        except urllib3.exceptions.InvalidHeader:
+            return float(wait) if wait.strip().isdecimal() else _seconds_until(_seconds_of(wait), headers)
+        except ValueError:
             return None
     reset = headers.get("RateLimit-Reset", "") or headers.get("X-RateLimit-Reset", "")
-    if reset.isdigit():
-        return max(0.0, float(reset) - time.time()) if float(reset) > _LONG_AGO else float(reset)
+    if reset.isdecimal():
+        return _seconds_until(float(reset), headers) if float(reset) > _LONG_AGO else float(reset)
     lifted = re.search(r"\br=0\s*;\s*t=(\d+)", headers.get("RateLimit", ""))
     return float(lifted.group(1)) if lifted else None
+
+
+def _seconds_until(moment: float, headers: Mapping[str, str]) -> float:
+    """Return the seconds until a time that a host tells, by the host's own clock where it tells that: this one may be wrong."""
+    try:
+        now = _seconds_of(headers["Date"])
+    except (KeyError, ValueError):
+        now = time.time()
+    return max(0.0, moment - now)
+
+
+def _seconds_of(date: str) -> float:
+    """Return the seconds since 1970 of a date of HTTP. Raises ValueError."""
+    return email.utils.parsedate_to_datetime(date).timestamp()
 
 
 _LONG_AGO = 1e9  # seconds since 1970: September 2001; a smaller number is a wait, a larger one a time

@@ -1,13 +1,14 @@
 """Everything that t5prep keeps lies in one folder, wherever the user puts it."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from pipelines import engines
 from t5prep import sources
-from t5prep.io import store
+from t5prep.io import paths, signed_files, store
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,22 @@ def test_a_file_that_goes_while_the_cache_is_looked_at_is_passed_over(
     store.show()
     (kept,) = (kept for kept in store.show() if kept.kind == "plan")
     assert (kept.files, kept.bytes) == (1, 4)
+
+
+def test_a_clock_that_was_ahead_keeps_nothing_for_ever(tmp_path: Path) -> None:
+    """A leftover goes, and files of the future go before the one that is stored now and those that this run has used."""
+    files = store.Store(str(tmp_path), ".x", signed_files.CHECKSUM)
+    began, future = time.time() - 60, time.time() + 400 * 86_400
+    for name in ("a", "b", "c", "used"):
+        files.put(name, b"1")
+    (tmp_path / ".unfinished-d.x-1-00000000").write_bytes(b"1")
+    (tmp_path / ".unfinished-e.x-1-00000000").write_bytes(b"1")
+    for name in ("a.x", "b.x", "c.x", ".unfinished-d.x-1-00000000"):
+        os.utime(tmp_path / name, (future, future))
+    assert files.trim(2, before=began, weigh=lambda _: 1) == 2
+    left = paths.names(tmp_path)
+    assert ".unfinished-d.x-1-00000000" not in left
+    assert ".unfinished-e.x-1-00000000" in left  # a living process may be writing it
+    assert "used" in files.names()
+    assert files.trim(1, weigh=lambda _: 1) == 1
+    assert files.names() == {"used"}

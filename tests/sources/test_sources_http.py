@@ -13,17 +13,28 @@ from t5prep.sources.http import Retries, retry_after
 NOW = 1_800_000_000
 
 
+def date(seconds: int) -> str:
+    return email.utils.formatdate(NOW + seconds, usegmt=True)
+
+
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
         ({"Retry-After": "59", "X-RateLimit-Reset": "9999999999"}, 59),
-        ({"Retry-After": email.utils.formatdate(NOW + 30, usegmt=True)}, 30),
-        ({"Retry-After": email.utils.formatdate(NOW - 30, usegmt=True)}, 0),
+        ({"Retry-After": date(30)}, 30),
+        ({"Retry-After": date(-30)}, 0),
         ({"Retry-After": "soon"}, None),
         ({"X-RateLimit-Reset": str(NOW + 40)}, 40),
         ({"RateLimit-Reset": "17"}, 17),
         ({"RateLimit": '"resolvers";r=0;t=120'}, 120),
         ({"RateLimit": '"resolvers";r=7;t=120'}, None),
+        # The clock of the host counts, where it tells it: that of this machine may be years away.
+        ({"Retry-After": date(9_000_030), "Date": date(9_000_000)}, 30),
+        ({"Retry-After": date(-9_000_000), "Date": date(-9_000_030)}, 30),
+        ({"X-RateLimit-Reset": str(NOW - 9_000_000), "Date": date(-9_000_030)}, 30),
+        ({"X-RateLimit-Reset": str(NOW + 40), "Date": "soon"}, 40),
+        ({"X-RateLimit-Reset": "\xb2"}, None),  # a digit of Latin-1 that is no number
+        ({"Retry-After": "\xb2"}, None),
         ({}, None),
     ],
 )
