@@ -11,9 +11,8 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 def records(opened: Dataset, *, split: str, count: int) -> Iterator[DecodedRecord]:
-    """Yield the first records of a split, decoded. Raises DatasetError, TokenizerError or UsageError."""
-    opened.check_split(split)
-    read = opened.records(*(shard.name for shard in opened.manifest.splits[split].shards))
+    """Yield the first records of a split, decoded. Raises DatasetError or TokenizerError."""
+    read = opened.records(*(shard.name for shard in opened.manifest.split(split, where=opened.folder).shards))
     for number, record in enumerate(itertools.islice(read, min(count, sys.maxsize))):
         with opened.decoding(f"Record {number} of the split {split} in {opened.folder}"):
             shown = opened.decoded(record)

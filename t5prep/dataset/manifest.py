@@ -18,7 +18,7 @@ from t5prep.dataset import manifest_checks
 from t5prep.dataset.rejected_rows import RejectedFile, Rows
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins, Shard
-from t5prep.errors import DatasetError
+from t5prep.errors import DatasetError, did_you_mean
 from t5prep.io import gcs, paths
 from t5prep.tasks.targets import HeadTarget, Target, target_of
 from t5prep.version import __version__
@@ -258,6 +258,15 @@ class Manifest:
     def target(self) -> Target:
         """Return what its targets are, with the task's classes."""
         return target_of(self.settings.target, self.task.classes)
+
+    def split(self, name: str, *, where: str) -> Split:
+        """Return a split. Raises DatasetError, which says of `where` that it has none of this name."""
+        if name not in self.splits:
+            raise DatasetError(
+                f'{where} has no split "{name}".{did_you_mean(name, self.splits)} It has {", ".join(self.splits)}: name one of '
+                "these, or prepare it with --splits."
+            )
+        return self.splits[name]
 
     @property
     def labels(self) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep.dataset import conversion, manifest, rejected_rows, shard_files, tfrecord
-from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
+from t5prep.errors import DatasetError, TokenizerError
 from t5prep.io import paths
 from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
@@ -75,13 +75,6 @@ class Dataset:
     def at(self, name: str) -> str:
         """Return the path of a file of the dataset."""
         return paths.at(self.folder, name)
-
-    def check_split(self, split: str) -> None:
-        """Raise UsageError if the dataset has no such split."""
-        if split not in (splits := self.manifest.splits):
-            raise UsageError(
-                f'{self.folder} has no split "{split}".{did_you_mean(split, splits)} It has {", ".join(splits)}.'
-            )
 
     def records(self, *shards: str) -> Iterator[bytes]:
         """Yield the records of shards, undecoded. Raises DatasetError."""

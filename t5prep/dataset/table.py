@@ -45,7 +45,7 @@ def records(
     """Read the records of a prepared dataset as a table of texts: `t5prep.table` (report/table.py) says which, and what it raises."""
     opened = Dataset(data, tokenizer=tokenizer)
     for split in splits:
-        opened.check_split(split)
+        opened.manifest.split(split, where=opened.folder)
     records = _Records(opened)
     answers = None if predictions is None else Answers(predictions)
     schema = pa.schema([*records.schema, *(answers.fields if answers else ())])

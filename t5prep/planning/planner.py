@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5prep.dataset import manifest
-from t5prep.dataset.manifest import Split
-from t5prep.errors import DatasetError, UsageError, did_you_mean
+from t5prep.dataset.manifest import Manifest, Split
+from t5prep.errors import DatasetError, UsageError
 from t5prep.planning import lengths as planner
 from t5prep.planning.chips import parse
 from t5prep.planning.extending import Ask
 from t5prep.planning.lengths import Choice
 from t5prep.planning.models import shape_of
 from t5prep.planning.question import Answer, Question, ask
-from t5prep.training.model.architecture import EncoderConfig, filling_masks, training_flops, with_classes
+from t5prep.training.model.architecture import training_flops, with_target
 from t5prep.training.settings import config as configs
 from t5prep.training.settings.padding import Padding
 
@@ -23,41 +23,27 @@ LENGTHS = (512, 64)
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """A prepared dataset, as far as planning needs it.
-
-    `embeddings` is the padded size of its tokenizer's vocabulary; `classes` the names of classes whose numbers are its
-    targets; `masked`: its targets are hidden tokens, for an encoder.
-    """
+    """A split of a prepared dataset, as its manifest alone tells it."""
 
     where: str
-    lengths: planner.Lengths
-    packed: bool
+    manifest: Manifest
     split: Split
-    embeddings: int
-    classes: tuple[str, ...] = ()
-    padding: Padding | None = None
-    masked: bool = False
-    target: str = "text"
+
+    @property
+    def lengths(self) -> planner.Lengths:
+        """Return the places of an input and of a target."""
+        return self.manifest.settings.input_length, self.manifest.settings.target_length
+
+    @property
+    def packed(self) -> bool:
+        """Check whether a record holds several examples."""
+        return self.manifest.settings.layout == "packed"
 
 
 def read(data: str, *, split: str) -> Data:
-    """Return a dataset's lengths and rows, from its manifest alone. Raises DatasetError."""
+    """Return a split of a dataset. Raises DatasetError."""
     dataset = manifest.load(data)
-    if split not in dataset.splits:
-        meant = did_you_mean(split, dataset.splits)
-        raise DatasetError(f'{data} has no split "{split}".{meant} It has {", ".join(dataset.splits)}.')
-    lengths = (dataset.settings.input_length, dataset.settings.target_length)
-    return Data(
-        data,
-        lengths,
-        dataset.settings.layout == "packed",
-        dataset.splits[split],
-        dataset.tokenizer.padded_vocab_size,
-        dataset.target.classes,
-        Padding.of_dataset(dataset),
-        dataset.target.is_aligned and not dataset.target.classes,
-        dataset.settings.target,
-    )
+    return Data(data, dataset, dataset.split(split, where=data))
 
 
 def questions(
@@ -75,16 +61,14 @@ def questions(
     name = model or config.model
     if not name:
         raise UsageError("Which model? Name one, such as --model t5-base, or a --recipe that has one.")
-    shape = shape_of(name, classes=bool(data and data.classes))
+    shape = shape_of(name, classes=bool(data and data.manifest.target.classes))
     if data and config.weights == "random":  # `train` makes an embedding for each id of the data's tokenizer
-        shape = dataclasses.replace(shape, vocab_size=data.embeddings)
-    if data and data.classes:
-        shape = with_classes(shape, data.classes, data.target)
-    if data and data.masked and isinstance(shape, EncoderConfig):
-        shape = filling_masks(shape)
-    given = data.lengths if data else LENGTHS
-    if shape.classes:
-        given = (given[0], {"tags": given[0], "labels": len(shape.classes)}.get(shape.target, 1))
+        shape = dataclasses.replace(shape, vocab_size=data.manifest.tokenizer.padded_vocab_size)
+    if data:
+        shape = with_target(shape, data.manifest.target)
+    given, learned = data.lengths if data else LENGTHS, shape.objective.target
+    if not learned.is_text:
+        given = (given[0], learned.length(given[0]))
     inputs, targets = (said or default for said, default in zip(lengths, given, strict=True))
     return [
         Question(
@@ -94,7 +78,7 @@ def questions(
             input_length=inputs,
             target_length=targets,
             packed=packed or bool(data and data.packed),
-            padding=data.padding if data else None,
+            padding=Padding.of_dataset(data.manifest) if data else None,
         )
         for tpu in tpus
         for batch in (batches or [config.batch])
@@ -105,9 +89,9 @@ def plan_lengths(question: Question, data: Data, *, asking: Ask = ask) -> list[t
     """Return each way to lay out the dataset, with the compiler's answer for each shape. Raises DatasetError."""
     if data.packed:
         raise DatasetError(f"{data.where} is packed already; lengths are planned from a dataset that is not.")
-    if data.target == "tags":
+    if data.manifest.target.is_aligned:
         raise DatasetError(
-            f"{data.where} has a tag for each word: its targets are as long as its inputs. Ask for --input-length"
+            f"{data.where} has a label at each token: its targets are as long as its inputs. Ask for --input-length"
         )
     joint = planner.histogram(data.split, where=data.where)
 

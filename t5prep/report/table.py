@@ -56,8 +56,8 @@ def table(
         of its columns. If the source is gone, or is another one by now, both are null, and stderr says why.
 
     Raises:
-        DatasetError: There is no dataset, or a record is damaged.
-        UsageError: It has no such split, `predictions` holds none, or rejected rows are asked for with either.
+        DatasetError: There is no dataset, or no such split, or a record is damaged.
+        UsageError: `predictions` holds none, or rejected rows are asked for with either.
         TokenizerError: The tokenizer is not the dataset's.
 
     Example:

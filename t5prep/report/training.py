@@ -14,9 +14,9 @@ from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, T5prepError, UsageError
 from t5prep.io import paths
 from t5prep.report import charts, pages
-from t5prep.training.evaluate.metrics import lower_is_better
 from t5prep.training.model.architecture import read_config
 from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.objectives import lower_is_better
 from t5prep.training.settings import config as configs
 from t5prep.training.settings.config import TrainConfig
 

@@ -50,6 +50,10 @@ class Target:
         """Return the targets of a task with these classes."""
         return cls()
 
+    def length(self, input_length: int) -> int:
+        """Return how many labels a record has whose input has `input_length` places; no text tells its length."""
+        return input_length if self.is_aligned else 1
+
     @property
     def example(self) -> str:
         """Return the text of some target of this kind."""
@@ -76,12 +80,7 @@ class HeadTarget(Target):
 
     @classmethod
     def of(cls, classes: Sequence[str]) -> Self:
-        """Return the targets of a task with these classes."""
         return cls(tuple(classes))
-
-    def length(self, input_length: int) -> int:
-        """Return how many labels a record has whose input has `input_length` places."""
-        return 1
 
     def labels(self, texts: pa.LargeStringArray) -> tuple[np.ndarray, Reasons]:
         """Return the labels of targets, int32[targets, labels of each], and the reasons of targets that have none."""
@@ -140,7 +139,6 @@ class ClassTarget(HeadTarget):
     is_counted = True
 
     def note(self, labels: Sequence[int]) -> str:
-        """Return the number of the class."""
         return f"class {labels[0]}"
 
 
@@ -156,10 +154,6 @@ class TagsTarget(HeadTarget):
     is_signed = True
     column = "tags_column"
     separator = " "
-
-    def length(self, input_length: int) -> int:
-        """Return how many labels a record has: one for each place of its input."""
-        return input_length
 
     def labels_of_words(
         self, targets: pa.LargeStringArray | None, edges: np.ndarray, rows: np.ndarray
@@ -196,11 +190,9 @@ class LabelsTarget(HeadTarget):
     separator = ","
 
     def length(self, input_length: int) -> int:
-        """Return how many labels a record has: a flag for each class."""
         return len(self.classes)
 
     def labels(self, texts: pa.LargeStringArray) -> tuple[np.ndarray, Reasons]:
-        """Return the flags of targets, int32[targets, classes], and the reasons of targets that have none."""
         names = self.split_names(texts)
         numbers, wrong = self._numbers(names)
         flags = np.zeros((len(texts), len(self.classes)), np.int32)
@@ -208,7 +200,6 @@ class LabelsTarget(HeadTarget):
         return flags, wrong
 
     def text(self, labels: Sequence[int] | np.ndarray) -> str:
-        """Return the names of the labels whose flag is 1."""
         return super().text(np.flatnonzero(labels))
 
 
@@ -225,16 +216,17 @@ class NumberTarget(HeadTarget):
 
     @classmethod
     def of(cls, classes: Sequence[str]) -> Self:
-        """Return the targets of a task: it has no classes, and the one number is called number."""
         return cls(("number",))
+
+    def length(self, input_length: int) -> int:
+        """Return how many labels a record has whose input has `input_length` places; no text tells its length."""
+        return input_length if self.is_aligned else 1
 
     @property
     def example(self) -> str:
-        """Return the text of some number."""
         return "0"
 
     def labels(self, texts: pa.LargeStringArray) -> tuple[np.ndarray, Reasons]:
-        """Return the bits of numbers, int32[texts, 1], and the reasons of texts that are none."""
         values, wrong = np.zeros(len(texts), np.float64), {}
         for row, text in enumerate(texts.to_pylist()):
             try:
@@ -246,7 +238,6 @@ class NumberTarget(HeadTarget):
         return bits_of(values)[:, None], wrong
 
     def text(self, labels: Sequence[int] | np.ndarray) -> str:
-        """Return the number as a text."""
         return ", ".join(str(number) for number in numbers_of(labels))
 
 

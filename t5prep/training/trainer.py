@@ -15,7 +15,6 @@ from t5prep.errors import T5prepError, TokenizerError, UsageError
 from t5prep.io import gcs
 from t5prep.io import signals as io_signals
 from t5prep.io.progress import duration
-from t5prep.tasks.targets import HiddenTokensTarget
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.data import device_feed, opening, steps_per_epoch
 from t5prep.training.evaluate.evaluator import Evaluation
@@ -213,9 +212,7 @@ def first_weights(
         config,
         ids=tokenizer.size,
         needed=tokenizer.size if marked else tokenizer.vocab_size,
-        classes=manifests[0].target.classes,
-        target=manifests[0].settings.target,
-        masked=isinstance(manifests[0].target, HiddenTokensTarget),
+        target=manifests[0].target,
     )
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
         raise TokenizerError(

@@ -10,6 +10,7 @@ import pytest
 
 import t5prep
 from t5prep.errors import UsageError
+from t5prep.tasks.targets import ClassTarget, TextTarget
 from t5prep.training.evaluate.evaluator import logits_order
 from t5prep.training.model.architecture import EncoderConfig
 from t5prep.training.model.weight_layout import MATRICES
@@ -159,15 +160,15 @@ def test_someone_elses_model_evaluates_to_its_own_predictions(published, tmp_pat
 
 def test_classes_of_the_same_names_are_compared_by_name():
     config = EncoderConfig(classes=("POSITIVE", "NEGATIVE"))
-    assert logits_order(config, ["negative", "positive"], data="data") == [1, 0]
-    assert logits_order(EncoderConfig(), ["negative", "positive"], data="data") == [0, 1]
+    assert logits_order(config, ClassTarget(("negative", "positive")), data="data") == [1, 0]
+    assert logits_order(EncoderConfig(), ClassTarget(("negative", "positive")), data="data") == [0, 1]
     with pytest.raises(UsageError, match="has 3 classes"):
-        logits_order(config, ["a", "b", "c"], data="data")
+        logits_order(config, ClassTarget(("a", "b", "c")), data="data")
     with pytest.raises(UsageError, match="has texts as targets"):
-        logits_order(config, [], data="data")
+        logits_order(config, TextTarget(), data="data")
     # Names that differ only by case are those of two classes.
     both = EncoderConfig(classes=("a", "A"))
-    assert logits_order(both, ["A", "a"], data="data") == [1, 0]
+    assert logits_order(both, ClassTarget(("A", "a")), data="data") == [1, 0]
 
 
 NAMES = {
@@ -197,4 +198,4 @@ def test_training_from_a_classifier_takes_the_columns_of_its_head_by_name(case):
     else:
         np.testing.assert_array_equal(begun["head.classifier"], weights["head.classifier"][:, order])
         np.testing.assert_array_equal(begun["head.classifier_bias"], weights["head.classifier_bias"][order])
-        assert logits_order(config, names, data="data") == order
+        assert logits_order(config, ClassTarget.of(names), data="data") == order

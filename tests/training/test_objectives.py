@@ -8,10 +8,10 @@ import tensorflow as tf
 from safetensors import safe_open
 from torch_targets import JOBS, TARGETS
 
-from t5prep.tasks.targets import bits_of
+from t5prep.tasks.targets import LabelsTarget, bits_of
 from t5prep.training.model.forward import forward
 from t5prep.training.model.weights import for_classes, load_weights, save_weights
-from t5prep.training.step.step import losses_of_numbers
+from t5prep.training.objectives import LabelsObjective
 from tests import adamw_steps
 
 pytestmark = pytest.mark.extra("torch")
@@ -83,6 +83,8 @@ def test_a_published_model_of_one_logit_is_of_a_number(published, tmp_path):
 
 
 def test_likeliest_labels_are_those_above_one_half():
-    losses, likeliest = losses_of_numbers(tf.constant([[2.0, -1.0]]), tf.constant([[1, 1]]), "labels")
-    assert likeliest.numpy().tolist() == [[1, 0]]
+    objective, logits = LabelsObjective(LabelsTarget(("a", "b"))), tf.constant([[[2.0, -1.0]]])
+    losses, right, _ = objective.losses(logits, tf.constant([[1, 1]]))
+    assert objective.likeliest(logits).numpy().tolist() == [[1, 0]]
+    assert right.numpy().tolist() == [[True, False]]
     np.testing.assert_allclose(losses, [[np.log(1 + np.exp(-2)), np.log(1 + np.e)]], rtol=1e-6)

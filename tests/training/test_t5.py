@@ -16,7 +16,7 @@ from t5prep.training.model.positions import relative_bias, relative_buckets
 from t5prep.training.model.t5 import shift_right
 from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.model.weights import load_weights, random_weights
-from t5prep.training.step.step import summed_loss
+from t5prep.training.step.step import Sums
 from tests import adamw_steps
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "model" / "golden_t5.json").read_text())
@@ -33,7 +33,7 @@ def loss_and_gradients(weights, config, batch):
     with tf.GradientTape() as tape:
         tape.watch(weights)
         logits = forward(weights, config, batch)
-        sums = summed_loss(logits, batch["labels"])
+        sums = Sums.of(*config.objective.losses(logits, batch["labels"]))
     return logits, sums, {n: tf.convert_to_tensor(g) for n, g in tape.gradient(sums.loss, weights).items()}
 
 
@@ -225,9 +225,9 @@ def test_label_smoothing_and_z_loss_are_their_formulas():
     expected = ((0.9 * nll - 0.1 * logp.mean(-1) + 0.01 * log_z**2) * mask).sum()
 
     def loss(x):
-        return summed_loss(x, tf.constant(labels), label_smoothing=0.1, z_loss=0.01).loss
+        return Sums.of(*SMALL.objective.losses(x, tf.constant(labels), label_smoothing=0.1, z_loss=0.01)).loss
 
-    sums = summed_loss(tf.constant(logits), tf.constant(labels), label_smoothing=0.1, z_loss=0.01)
+    sums = Sums.of(*SMALL.objective.losses(logits, tf.constant(labels), label_smoothing=0.1, z_loss=0.01))
     assert float(sums.loss) == pytest.approx(expected, rel=1e-5)
     assert float(sums.targets) == 4
     assert float(sums.correct) == ((logits.argmax(-1) == labels) & mask).sum()

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from t5prep.dataset.manifest import Manifest, Split, load
-from t5prep.errors import DatasetError, UsageError, did_you_mean
+from t5prep.errors import DatasetError, UsageError
 from t5prep.io import gcs, paths
 
 # A row of more tokens fits no device.
@@ -54,11 +54,7 @@ def open_split(data: str | Opened, *, split: str, tokenizer: str | None = None) 
     else:
         dataset = load(data)
         sizes = _sizes(data, [shard.name for split_there in dataset.splits.values() for shard in split_there.shards])
-    if split not in dataset.splits:
-        raise DatasetError(
-            f'{data} has no split "{split}", only {", ".join(dataset.splits)}.{did_you_mean(split, dataset.splits)} '
-            "Prepare it with --splits, or name another."
-        )
+    chosen = dataset.split(split, where=data)
     if tokenizer is not None and dataset.tokenizer.sha256 != tokenizer:
         raise DatasetError(
             f"{data} was tokenized by {dataset.tokenizer.name} (SHA-256 {dataset.tokenizer.sha256[:12]}…), the model uses "
@@ -71,22 +67,21 @@ def open_split(data: str | Opened, *, split: str, tokenizer: str | None = None) 
             raise DatasetError(
                 f"{data} says of {feature}: {what}. A row has 1 to {MOST_LENGTH:,} tokens: prepare it with t5prep prepare."
             )
-    shards = dataset.splits[split].shards
-    for shard in shards:
+    for shard in chosen.shards:
         if sizes.get(shard.name) != shard.bytes:
             there = f"{sizes[shard.name]:,} bytes" if shard.name in sizes else "missing"
             raise DatasetError(
                 f"{data}/{shard.name} is {there}, the manifest says {shard.bytes:,} bytes. "
                 f"Copy or prepare it again, then check it: t5prep verify {data}"
             )
-    full = [shard for shard in shards if shard.records]
+    full = [shard for shard in chosen.shards if shard.records]
     if not full:
         raise DatasetError(f'The split "{split}" of {data} holds no records. Name another, or prepare more rows.')
     return Opened(
         data=data,
         manifest=dataset,
         name=split,
-        split=dataset.splits[split],
+        split=chosen,
         paths=tuple(paths.at(data, shard.name) for shard in full),
         counts=tuple(shard.records for shard in full),
         sizes=sizes,

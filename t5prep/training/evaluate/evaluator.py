@@ -17,13 +17,14 @@ import tensorflow as tf
 
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
-from t5prep.tasks.targets import HeadTarget, HiddenTokensTarget
+from t5prep.tasks.targets import HiddenTokensTarget, Target
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.training import objectives
 from t5prep.training.data import batches, eval_batches, opening
 from t5prep.training.evaluate import metrics
-from t5prep.training.evaluate.scorers import NumberScorer, OneTokenScorer, Results, Scorer, TextMetrics, TextScorer
-from t5prep.training.model.architecture import Config, EncoderConfig, ModelConfig
+from t5prep.training.evaluate.scoring import Results, Scoring
+from t5prep.training.model.architecture import Config, ModelConfig
 from t5prep.training.model.entries import class_order
 from t5prep.training.model.forward import forward, with_mask
 from t5prep.training.model.generation import Generation
@@ -31,7 +32,6 @@ from t5prep.training.predict.device import answers_on_rows, uniform
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.rows import Rows, each, on_rows
 from t5prep.training.settings.padding import Padding
-from t5prep.training.step.step import losses_of_numbers, token_losses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,33 +104,31 @@ class Evaluator:
         self._tokenizer = tokenizer
         # Encoded and decoded by the tokenizer, so that they compare equal to decoded targets and answers.
         words = [tokenizer.decode(tokenizer.encode(word)) for word in dataset.task.classes]
-        self._names = dataset.target.classes  # of an encoder's targets, which are numbers
         asked = metrics.check(wanted)
         of_task = metrics.of_answers(dataset)
         names = (asked or of_task or list(metrics.DEFAULT_METRICS)) + metrics.also_scored(metric, of_task)
-        texts = TextMetrics(names, self._names or words, bootstrap)
-        self._is_labelled = bool(dataset.splits[split].labels)
         has_answers = bool(asked or of_task)  # a task such as span corruption has none to score
-        self._scorer: Scorer | None = None
-        if isinstance(dataset.target, HeadTarget) and dataset.target.name in metrics.OF_TARGETS:
-            self._scorer = NumberScorer(dataset.target)
-        elif _are_single_tokens(
-            self._opened, limit=limit, generates=generating and generates_single_tokens and has_answers
-        ):
-            self._scorer = OneTokenScorer(self._names, texts, tokenizer, is_asked=bool(asked))
-        elif generating and has_answers and dataset.settings.layout != "packed":
-            self._scorer = TextScorer(texts, self._decode, self._is_labelled)
-        self.generates = self._scorer is not None and self._scorer.generates
+        generates = generating and has_answers and dataset.settings.layout != "packed" and dataset.target.is_text
+        is_single = not (generates and generates_single_tokens) and _are_single_tokens(self._opened, limit=limit)
+        self.generates = generates and not is_single
+        is_labelled = bool(dataset.splits[split].labels)
+        self._by_class = is_labelled or bool(dataset.target.classes)
+        self._objective = objectives.of(dataset.target)
+        self._scoring = Scoring(
+            names,
+            dataset.target.classes or words,
+            tokenizer,
+            self._decode,
+            is_asked=bool(asked),
+            is_labelled=is_labelled,
+            is_single=is_single,
+            generates=self.generates,
+            bootstrap=bootstrap,
+        )
         padding = Padding.of_dataset(dataset)
-        self._separator = padding.separator if metrics.ranks(dataset) else None
+        self._separator = padding.separator if self._objective.ranks(dataset) else None
         self._batches = functools.partial(eval_batches, self._opened, batch=batch, limit=limit)
-        hides_tokens = isinstance(dataset.target, HiddenTokensTarget)
-        if hides_tokens != (isinstance(config, EncoderConfig) and config.masked):
-            has, not_ = ("has", "does not fill masks") if hides_tokens else ("has no", "fills masks")
-            raise UsageError(
-                f"{self._opened.data} {has} hidden tokens as targets, and the model {not_}: name a dataset that it was trained for."
-            )
-        order = logits_order(config, self._names, target=dataset.settings.target, data=self._opened.data)
+        order = logits_order(config, dataset.target, data=self._opened.data)
         score = functools.partial(_score, config=config, dtype=dtype, order=order, padding=padding)
         longest = generation.max_length or max(self._opened.target_length, generation.min_length)
         self._generation = dataclasses.replace(generation, max_length=longest)
@@ -148,17 +146,17 @@ class Evaluator:
         `worst` and `sample` are the most wrong answers to keep: those with the highest losses, and random ones. With
         `score_each` a prediction has the `scores` of its own.
         """
-        rows = ScoredRows(worst, sample, by_class=self._is_labelled or bool(self._names), separator=self._separator)
+        rows = ScoredRows(worst, sample, by_class=self._by_class, separator=self._separator)
         program = self._score_and_generate if self.generates else self._score
         for batch, of_batch in each(program, weights, self._batches()):
             rows.add(batch, of_batch)
         results = rows.results()
         values: dict[str, Any] = metrics.perplexity(rows.losses, (results.labels != IGNORED_LABEL).sum(axis=1))
         values |= metrics.token_accuracy(results.labels, results.predicted) | {"records": len(results.labels)}
-        if self._scorer is None:
+        scored = self._objective.score(results, self._scoring)
+        if scored is None:
             return Evaluation(values, [], [])
-        scored = self._scorer.score(results)
-        values = {name: value for name, value in values.items() if name not in self._scorer.unfit} | scored.values
+        values = {name: value for name, value in values.items() if name not in self._objective.unfit} | scored.values
         answers, references = scored.answers, scored.references
         predictions: list[dict[str, Any]] = [
             {"id": id, "prediction": answer, "references": given, "loss": loss}
@@ -196,13 +194,12 @@ class Evaluator:
         return newlines.decode_input(ids, tokenizer=self._tokenizer, keep_newlines=keep_newlines)
 
 
-def _are_single_tokens(opened: opening.Opened, *, limit: int, generates: bool) -> bool:
-    """Check whether all targets of a split (of its first `limit` records) are one token and EOS, or the number of a class.
+def _are_single_tokens(opened: opening.Opened, *, limit: int) -> bool:
+    """Check whether all texts to learn of a split (of its first `limit` records) are one token and EOS.
 
-    By the lengths that stand beside its index. generates: whether answers of one token are generated too, where they are texts.
+    By the lengths that stand beside its index.
     """
-    settings = opened.manifest.settings
-    if settings.layout == "packed" or (generates and settings.target == "text"):
+    if opened.manifest.settings.layout == "packed" or not opened.manifest.target.is_text:
         return False
     if opened.target_length <= 2:
         return True
@@ -283,31 +280,35 @@ def is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:
     return mask
 
 
-def logits_order(config: Config, classes: Sequence[str], *, data: str, target: str = "class") -> list[int]:
-    """Return which of the model's logits belongs to each class of a dataset; an empty list for a model that writes texts.
+def logits_order(config: Config, target: Target, *, data: str) -> list[int]:
+    """Return which of the model's logits belongs to each class of the targets of a dataset; an empty list without classes.
 
-    `target` is what the dataset's targets are. A model and a dataset that name the same classes in another order are
-    compared by the names, without regard to case; others by the numbers. Raises UsageError if the model has other classes.
+    A model and a dataset that name the same classes in another order are compared by the names, without regard to case; others
+    by the numbers. Raises UsageError if the model learns something else.
     """
-    if not config.classes:
-        if classes:
-            raise UsageError(
-                f"{data} has the numbers of classes as targets, and the model is a T5, which writes texts: prepare it with "
-                "--target text"
-            )
-        return []
-    if len(classes) != len(config.classes):
+    learned, classes = config.objective.target, target.classes
+    if HiddenTokensTarget() in (learned, target) and learned != target:
+        has, not_ = ("has no", "fills masks") if learned == HiddenTokensTarget() else ("has", "does not fill masks")
+        raise UsageError(
+            f"{data} {has} hidden tokens as targets, and the model {not_}: name a dataset that it was trained for."
+        )
+    if classes and not learned.classes:
+        raise UsageError(
+            f"{data} has the numbers of classes as targets, and the model is a T5, which writes texts: prepare it with "
+            "--target text"
+        )
+    if len(classes) != len(learned.classes):
         has = f"has {len(classes)} classes ({', '.join(classes[:8])})" if classes else "has texts as targets"
         raise UsageError(
-            f"{data} {has}, and the model tells {len(config.classes)} classes apart ({', '.join(config.classes[:8])}): "
+            f"{data} {has}, and the model tells {len(learned.classes)} classes apart ({', '.join(learned.classes[:8])}): "
             "prepare the dataset that it was trained for."
         )
-    if target != config.target:
+    if target.name != learned.name:
         raise UsageError(
-            f"The targets of {data} are of the kind {target}, and the model tells {config.target}: prepare the dataset that it "
-            "was trained for."
+            f"The targets of {data} are of the kind {target.name}, and the model tells {learned.name}: prepare the dataset "
+            "that it was trained for."
         )
-    order = class_order(config.classes, classes)
+    order = class_order(learned.classes, classes)
     return list(range(len(classes))) if order is None else order
 
 
@@ -327,10 +328,6 @@ def _score(
     scores = forward(weights, config, with_mask(batch, padding), dtype=dtype)
     if order:
         scores = tf.gather(scores, order, axis=-1)
-    if config.target in ("labels", "number"):
-        is_target = batch["labels"] != IGNORED_LABEL
-        losses, ids = losses_of_numbers(scores[:, 0], tf.where(is_target, batch["labels"], 0), config.target)
-        return {"loss": tf.reduce_sum(tf.where(is_target, losses, 0.0), axis=1), "ids": ids}
-    losses, _ = token_losses(scores, batch["labels"])
-    summed = tf.reduce_sum(tf.where(batch["labels"] >= 0, losses, 0.0), axis=1)
-    return {"loss": summed, "ids": tf.argmax(scores, axis=-1, output_type=tf.int32)}
+    losses, _, is_target = config.objective.losses(scores, batch["labels"])
+    summed = tf.reduce_sum(tf.where(is_target, losses, 0.0), axis=1)
+    return {"loss": summed, "ids": config.objective.likeliest(scores)}

@@ -1,4 +1,4 @@
-"""Compute the metrics of answers, and list every number that an evaluation can have: the one place for a new metric."""
+"""Compute the metrics of answers: the one place for a new metric of texts. Those of other targets are in objectives.py."""
 
 import dataclasses
 import functools
@@ -286,7 +286,7 @@ _ROUGE, _ROUGE_ASCII = (
     }
     for of in ("", "_ascii")
 )
-_OF_CLASSES = {
+OF_CLASSES = {
     "accuracy": Number(hub="accuracy"),
     **{f"{mean}_{name}": Number() for mean in ("macro", "weighted") for name in ("precision", "recall", "f1")},
     "macro_f1": Number(hub="f1"),
@@ -306,7 +306,7 @@ METRICS: Mapping[str, Metric] = {
         )
         for name in ("bleu", *TOKENIZERS)
     },
-    "classification": Metric(classification, _OF_CLASSES, of_each_item=("accuracy",), takes_classes=True),
+    "classification": Metric(classification, OF_CLASSES, of_each_item=("accuracy",), takes_classes=True),
     "diacritics": Metric(diacritics, {"word_accuracy": Number(), "char_accuracy": Number()}),
 }
 DEFAULT_METRICS = ("squad", "rouge")  # of a task that names none
@@ -316,33 +316,6 @@ OF_TOKENS: Mapping[str, Number] = {
     "perplexity": Number(hub="perplexity", lower_is_better=True),
     "token_accuracy": Number(),
 }
-# What an evaluation has of targets that are no texts (`target_metrics`).
-OF_TARGETS: Mapping[str, Mapping[str, Number]] = {
-    "tags": {"precision": Number(hub="precision"), "recall": Number(hub="recall"), "f1": Number(hub="f1")},
-    "labels": {"micro_f1": Number(hub="f1"), "macro_f1": Number(), "exact_match": Number(hub="exact_match")},
-    "number": {
-        "mse": Number(hub="mse", lower_is_better=True),
-        "pearson": Number(hub="pearsonr"),
-        "spearman": Number(hub="spearmanr"),
-    },
-}
-# The metrics of tokens that say nothing of such targets.
-UNFIT: Mapping[str, Sequence[str]] = {"number": ("perplexity", "token_accuracy"), "labels": ("perplexity",)}
-# What an evaluation has also of numbers of pairs that are prepared in groups (`--group-column`).
-OF_RANKINGS: Mapping[str, Number] = {"mrr_at_10": Number(), "ndcg_at_10": Number()}
-# Every number that there is.
-NUMBERS: Mapping[str, Number] = {
-    **OF_TOKENS,
-    **{name: number for numbers in OF_TARGETS.values() for name, number in numbers.items()},
-    **OF_RANKINGS,
-    **_OF_CLASSES,
-    **{name: number for metric in METRICS.values() for name, number in metric.numbers.items()},
-}
-
-
-def lower_is_better(number: str) -> bool:
-    """Check whether less of this number is better; of a number that is not in the table, more is."""
-    return number in NUMBERS and NUMBERS[number].lower_is_better
 
 
 def compute(
@@ -410,16 +383,13 @@ def also_scored(number: str, wanted: Sequence[str]) -> list[str]:
 
 
 def possible(dataset: Manifest, *, split: str, generate: bool, metric: str = "") -> tuple[str, ...]:
-    """Return the names of all numbers that an evaluation of this split may have, by what the manifest says of it.
+    """Return the names of all numbers that an evaluation of a split of texts or classes may have, by what the manifest says of it.
 
     `metric` is the number that picks the best checkpoint: where the task's metrics do not give it, another one is computed.
 
     The manifest knows target lengths in steps of four tokens: a split whose targets may be single tokens or longer
     counts as both.
     """
-    if (target := dataset.settings.target) in OF_TARGETS:
-        ranked = OF_RANKINGS if ranks(dataset) else ()
-        return (*(name for name in OF_TOKENS if name not in UNFIT.get(target, ())), *OF_TARGETS[target], *ranked)
     wanted = of_answers(dataset)
     wanted += also_scored(metric, wanted)
     names = dict.fromkeys(OF_TOKENS)
@@ -427,15 +397,10 @@ def possible(dataset: Manifest, *, split: str, generate: bool, metric: str = "")
     if may_be_single_tokens(dataset, split=split):
         # An evaluation of a head's few classes has no metrics of texts.
         has_few_classes = 0 < len(dataset.target.classes) <= MOST_CLASSES
-        names |= dict.fromkeys(_OF_CLASSES if has_few_classes else (*_OF_CLASSES, *of_texts))
+        names |= dict.fromkeys(OF_CLASSES if has_few_classes else (*OF_CLASSES, *of_texts))
     if generate and wanted and dataset.settings.layout != "packed" and dataset.settings.target_length > 2:
-        names |= dict.fromkeys((*of_texts, *(_OF_CLASSES if dataset.splits[split].labels else ())))
+        names |= dict.fromkeys((*of_texts, *(OF_CLASSES if dataset.splits[split].labels else ())))
     return tuple(names)
-
-
-def ranks(dataset: Manifest) -> bool:
-    """Check whether the targets are numbers of rows in groups, as those of the texts that are found for a query."""
-    return dataset.settings.target == "number" and bool(dataset.settings.group_column)
 
 
 def of_answers(dataset: Manifest) -> list[str]:

@@ -1,13 +1,9 @@
 """Score answers that are no texts: tags of words by the spans that they mark, sets of labels, and numbers."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-
-from t5prep.dataset.tfrecord import IGNORED_LABEL
-from t5prep.tasks.targets import HeadTarget, numbers_of
 
 # The tags of spans: outside, or a place in a span (its beginning, inside, end, or a single word) with the span's kind.
 SPAN_TAG = re.compile(r"O|[BIES]-.+")
@@ -119,30 +115,3 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     ends = np.cumsum(counts)
     ranks: np.ndarray = (ends - (counts - 1) / 2)[of]
     return ranks
-
-
-def score(
-    target: HeadTarget, labels: np.ndarray, predicted: np.ndarray, *, queries: Sequence[bytes] = ()
-) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Return the metrics of a split whose targets are of a kind, and each row's right and predicted answers as texts.
-
-    labels, predicted: int32[rows, length], as records have them; places with the label -100 have no answer. queries: of each row,
-    if its number says how relevant its second text is to a query.
-    """
-    if target.name == "number":
-        both = [numbers_of(side[:, 0]).astype(np.float64) for side in (labels, predicted)]
-        values = of_numbers(*both) | (of_rankings(queries, *both) if queries else {})
-    elif target.name == "labels":
-        values = of_labels(labels, predicted)
-    else:
-        names = [
-            [[target.classes[tag] for tag in row] for row in _with_label(side, labels)] for side in (labels, predicted)
-        ]
-        values = of_spans(*names) if all(map(SPAN_TAG.fullmatch, target.classes)) else {}
-    right, said = ([target.text(row.tolist()) for row in _with_label(side, labels)] for side in (labels, predicted))
-    return values, right, said
-
-
-def _with_label(rows: Iterable[np.ndarray], labels: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the values of each row at the places that have a label."""
-    return (row[label != IGNORED_LABEL] for row, label in zip(rows, labels, strict=True))

@@ -17,9 +17,6 @@ from t5prep.training.runtime.layout import Layout
 from t5prep.training.settings.config import TrainConfig
 from t5prep.training.step.step import dtype_of
 
-# The number that picks the best checkpoint where there is no accuracy of classes, by what is learned.
-AUTO = {"tags": "f1", "labels": "micro_f1"}
-
 
 class Validation:
     """Evaluates weights on every dataset that has the evaluation split. False if none has it."""
@@ -56,8 +53,7 @@ class Validation:
             for one in evaluated
         ]
 
-        targets = {one.manifest.settings.target for one in evaluated}
-        self._auto = ["accuracy", *(AUTO[target] for target in targets if target in AUTO)]
+        self._auto = ["accuracy", shape.objective.best]
 
     def __bool__(self) -> bool:
         return bool(self._evaluators)

@@ -25,8 +25,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, cast
 
 from t5prep.errors import UsageError, did_you_mean
+from t5prep.tasks.targets import Target, target_of
+from t5prep.training import objectives
 from t5prep.training.model.entries import (
-    HEADS,
     POOLED,
     check_known,
     check_usual,
@@ -34,7 +35,7 @@ from t5prep.training.model.entries import (
     classes_of,
     fields_of,
     head_of,
-    target_of,
+    head_target,
 )
 
 T5_TYPES = ("t5", "mt5", "umt5")
@@ -122,6 +123,11 @@ class ModelConfig:
     lora_alpha: float = 0.0
     computed_layers: int = 0
     computed_decoder_layers: int = 0
+
+    @property
+    def objective(self) -> objectives.Objective:
+        """Return what it learns: what its encoder tells, or texts."""
+        return objectives.of(target_of(self.target if self.classes else "text", self.classes))
 
     @property
     def gated(self) -> bool:
@@ -226,7 +232,7 @@ class ModelConfig:
             values["eos_token_id"] = values["eos_token_id"][0]
         values.setdefault("num_decoder_layers", values.get("num_layers", cls.num_layers))
         made = cls(**values)
-        target = target_of(config)
+        target = head_target(config)
         headed = POOLED.items() <= config.items() or target == "tags"
         return made.with_classes(classes_of(config), target) if headed else made
 
@@ -238,7 +244,7 @@ class ModelConfig:
         classes = values.pop("classes")
         head: dict[str, Any] = class_entries(classes) if classes else {}
         if classes and self.target != "tags":
-            head |= POOLED | {"problem_type": HEADS[self.target][1]}
+            head |= POOLED | {"problem_type": self.objective.problem}
         return {
             "architectures": [
                 f"{self.model_type.upper()}For{'TokenClassification' if head else 'ConditionalGeneration'}"
@@ -380,6 +386,11 @@ class EncoderConfig:
     lora_alpha: float = 0.0
 
     @property
+    def objective(self) -> objectives.Objective:
+        """Return what it learns: what its head tells, or hidden tokens."""
+        return objectives.of(target_of("tokens" if self.masked else self.target, self.classes))
+
+    @property
     def family(self) -> str:
         """Return the type whose layers and names of tensors the model has: "roberta" for an XLM-RoBERTa."""
         return LIKE.get(self.model_type, self.model_type)
@@ -395,9 +406,9 @@ class EncoderConfig:
         name = CLASS_NAMES[self.model_type]
         if self.masked:
             return {"architectures": [f"{name}ForMaskedLM"], "tie_word_embeddings": True}
-        head, problem = HEADS[self.target]
-        own = {"problem_type": problem} if problem else {}
-        return {"architectures": [f"{name}For{head}"], **class_entries(self.classes), **own}
+        objective = self.objective
+        own = {"problem_type": objective.problem} if objective.problem else {}
+        return {"architectures": [f"{name}For{objective.head}"], **class_entries(self.classes), **own}
 
     @property
     def score_scale(self) -> float:
@@ -567,6 +578,16 @@ def with_classes(config: Config, classes: Sequence[str], target: str = "class") 
     if isinstance(config, EncoderConfig):
         return dataclasses.replace(config, classes=tuple(classes), target=target, masked=False)
     return config.with_classes(classes, target)
+
+
+def with_target(config: Config, target: Target) -> Config:
+    """Return the config of a model that learns these targets. A T5 has no head for hidden tokens, and stays as it is.
+
+    Raises UsageError for an encoder whose head for hidden tokens is not computed here.
+    """
+    if target.classes:
+        return with_classes(config, target.classes, target.name)
+    return config if isinstance(config, ModelConfig) or target.is_text else filling_masks(config)
 
 
 def filling_masks(config: EncoderConfig) -> EncoderConfig:

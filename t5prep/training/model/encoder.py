@@ -146,7 +146,7 @@ def run_layer(
 
 def head(weights: Weights, config: EncoderConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
     """Return the logits of the classes, float32[batch, 1, classes], from the first token's vector; of tags, at each token."""
-    if config.target == "tags":
+    if config.objective.target.is_aligned:
         return last_matrix(weights, dropout(tf.cast(x, tf.float32), site=HEAD_SITE))
     first = tf.cast(x[:, :1], tf.float32)
     if config.family in _DROPS_BEFORE_HEAD:

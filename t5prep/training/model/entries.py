@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.training.objectives import OBJECTIVES, NumberObjective, TagsObjective
 
 MOST_NAMES = 1 << 20  # of classes that a config counts but does not name
 MOST_KINDS = 10_000  # of layers in `layer_types`
@@ -57,31 +58,24 @@ def names_classes(classes: Sequence[str]) -> bool:
 
 # The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
 POOLED = {"pooling": "mean"}
-# What a model with a head tells (`Settings.target`) → the end of its class's name in transformers, and its `problem_type`.
-HEADS = {
-    "class": ("SequenceClassification", "single_label_classification"),
-    "labels": ("SequenceClassification", "multi_label_classification"),
-    "number": ("SequenceClassification", "regression"),
-    "tags": ("TokenClassification", None),
-}
 
 
-def target_of(config: Mapping[str, Any]) -> str:
-    """Return what the model of a `config.json` tells of a text: a key of HEADS. As in transformers, one logit is a number.
+def head_target(config: Mapping[str, Any]) -> str:
+    """Return what the model of a `config.json` tells of a text (`Settings.target`). As in transformers, one logit is a number.
 
-    >>> target_of({"architectures": ["BertForTokenClassification"]}), target_of({"problem_type": "regression"})
+    >>> head_target({"architectures": ["BertForTokenClassification"]}), head_target({"problem_type": "regression"})
     ('tags', 'number')
     """
     pooled = POOLED.items() <= config.items()
-    if not pooled and any(str(name).endswith(HEADS["tags"][0]) for name in config.get("architectures") or ()):
+    if not pooled and any(str(name).endswith(TagsObjective.head) for name in config.get("architectures") or ()):
         return "tags"
-    problem = config.get("problem_type") or (HEADS["number"][1] if len(classes_of(config)) == 1 else None)
-    return next((target for target, (_, own) in HEADS.items() if own and own == problem), "class")
+    problem = config.get("problem_type") or (NumberObjective.problem if len(classes_of(config)) == 1 else None)
+    return next((name for name, kind in OBJECTIVES.items() if kind.problem and kind.problem == problem), "class")
 
 
 def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a config that are about its head."""
-    return {"classes": classes_of(config), "target": target_of(config)}
+    return {"classes": classes_of(config), "target": head_target(config)}
 
 
 def check_usual(config: Mapping[str, Any], entries: Sequence[tuple[str, Any]]) -> None:

@@ -108,7 +108,7 @@ def layouts(config: EuroBertConfig) -> dict[str, WeightLayout]:
     whole = {name: (tensor, 0, 1) for name, tensor in MATRICES.items()}
     add_layers(made, config, whole, norms=("input_layernorm", "post_attention_layernorm"))
     made.norms("final_norm", ("model.norm",), width)
-    if config.target != "tags":
+    if not config.objective.target.is_aligned:
         made.matrix("head.dense", "dense", width, width, bias=True)
     made.matrix("head.classifier", "classifier", width, len(config.classes), bias=True)
     return made

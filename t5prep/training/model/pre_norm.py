@@ -47,7 +47,7 @@ def encode(weights: Weights, config: ModernBertConfig, batch: Mapping[str, tf.Te
 
 def head(weights: Weights, config: ModernBertConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
     """Return the logits of the classes, float32[batch, 1, classes]; of tags, at each token."""
-    pooling = "none" if config.target == "tags" else config.pooling
+    pooling = "none" if config.objective.target.is_aligned else config.pooling
     if pooling == "mean":
         x = mean_of_tokens(x, tokens)[:, None]
     elif pooling in ("cls", "bos"):

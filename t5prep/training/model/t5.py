@@ -311,6 +311,6 @@ def head(weights: Weights, config: ModelConfig, x: tf.Tensor, tokens: tf.Tensor,
 
     tokens: int32[batch, length], 0 for padding. Nothing is dropped here.
     """
-    if config.target == "tags":
+    if config.objective.target.is_aligned:
         return last_matrix(weights, tf.cast(x, tf.float32))
     return last_matrix(weights, mean_of_tokens(x, tokens))[:, None, :]

@@ -303,7 +303,7 @@ def encoder_layouts(config: EncoderConfig, names: Names | None = None) -> dict[s
         made.biases("masked.bias", (last,), config.vocab_size)
         return made
     dense, last = HEADS.get(family, names.head)
-    if config.target == "tags":  # one matrix for all tokens
+    if config.objective.target.is_aligned:  # one matrix for all tokens
         last = "classifier"
     else:
         made.matrix("head.dense", dense, width, width, bias=True)

@@ -14,10 +14,11 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.training.model.architecture import Config, EncoderConfig, ModelConfig
+from t5prep.training.model.architecture import Config, ModelConfig
 from t5prep.training.model.forward import forward, with_mask
 from t5prep.training.model.generation import Generation
 from t5prep.training.model.search import search
+from t5prep.training.objectives import HeadObjective
 from t5prep.training.run.run import Model, weight_bytes
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.runtime.layout import Layout
@@ -55,12 +56,14 @@ class Device:
         self._weights = put_weights(opened.weights, layout.weights(opened.config))
         check_finite(self._weights, layout, name=opened.name)
         dtype = dtype_of("auto", platform=layout.platform)
-        self._pairs = bool(opened.config.classes)
-        if isinstance(opened.config, EncoderConfig) or opened.config.classes:
-            classes = functools.partial(_classes, config=opened.config, options=generation, dtype=dtype)
-            self._answers = on_rows("generate", classes, shape=opened.config, layout=layout, dtype=dtype)
-        else:
+        objective = opened.config.objective
+        self._pairs = isinstance(objective, HeadObjective)
+        if isinstance(opened.config, ModelConfig) and objective.target.is_text:
             self._answers = answers_on_rows(opened.config, generation, layout=layout, dtype=dtype)
+        else:
+            fixed = {"config": opened.config, "objective": objective, "options": generation, "dtype": dtype}
+            answers = functools.partial(_answers_of_head, **fixed)
+            self._answers = on_rows("generate", answers, shape=opened.config, layout=layout, dtype=dtype)
 
     def __call__(self, inputs: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return answers, int32[inputs, answers, max_length], and scores, float32[inputs, answers], best first.
@@ -81,7 +84,7 @@ def check_generates(opened: Model, generation: Generation) -> None:
     """Raise UsageError for options of generation that a model with classes or numbers does not obey."""
     beams = 1 if generation.answers > 1 else generation.beams  # several answers are asked for by as many beams
     chosen = dataclasses.replace(generation, max_length=0, scores=False, answers=1, beams=beams, length_penalty=0.6)
-    if (options := chosen.options()) and (isinstance(opened.config, EncoderConfig) or opened.config.classes):
+    if (options := chosen.options()) and not opened.config.objective.target.is_text:
         raise UsageError(
             f"{' '.join(options)}: {opened.name} answers with classes or numbers, which are not generated. Leave "
             f"{'it' if len(options) == 1 else 'them'} out."
@@ -128,35 +131,17 @@ def enough_memory(rows: int, *, beams: int = 1) -> Iterator[None]:
         ) from error
 
 
-def _classes(
+def _answers_of_head(
     weights: Mapping[str, tf.Tensor],
     batch: Mapping[str, tf.Tensor],
     *,
     config: Config,
+    objective: HeadObjective,
     options: Generation,
     dtype: Any,
 ) -> dict[str, tf.Tensor]:
-    """Return the numbers of the likeliest classes, int32[rows, answers, 1], and the logarithms of their probabilities.
-
-    Of other targets there is one answer: int32[rows, 1, labels], as records have it, and the score of all of it.
-    """
-    logits = forward(weights, config, batch, dtype=dtype)
-    if config.target == "tags":
-        best = tf.argmax(logits, axis=-1, output_type=tf.int32)
-        sure = tf.reduce_max(tf.nn.log_softmax(logits), axis=-1)
-        return {"ids": best[:, None], "scores": sure[:, None]}
-    scores = logits[:, 0]
-    if config.target == "labels":
-        likeliest = tf.cast(scores > 0, tf.int32)
-        return {
-            "ids": likeliest[:, None],
-            "scores": tf.reduce_sum(tf.math.log_sigmoid(tf.abs(scores)), axis=1)[:, None],
-        }
-    if config.target == "number":
-        return {"ids": tf.bitcast(scores, tf.int32)[:, None], "scores": tf.zeros_like(scores)}
-    scores = tf.nn.log_softmax(scores)
-    best = tf.math.top_k(scores, k=min(options.answers, len(config.classes)))
-    return {"ids": best.indices[..., None], "scores": best.values}
+    """Return answers as a model's objective has them (`HeadObjective.answers`)."""
+    return objective.answers(forward(weights, config, batch, dtype=dtype), count=options.answers)
 
 
 def answers_on_rows(

@@ -9,16 +9,15 @@ import numpy as np
 
 from t5prep.dataset import conversion
 from t5prep.dataset.manifest import Manifest
-from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import Reject, UsageError, did_you_mean
 from t5prep.tasks.example import Example
-from t5prep.tasks.targets import ClassTarget, HeadTarget, target_of
 from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.featurizer import OneInput
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.model.architecture import EncoderConfig
 from t5prep.training.model.generation import Generation
+from t5prep.training.objectives import HeadObjective
 from t5prep.training.predict import long_texts
 from t5prep.training.predict.device import Device, check_generates
 from t5prep.training.predict.long_texts import Parts
@@ -102,14 +101,14 @@ class Predictor:
             opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
         )
         chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
-        self._classes, self._target = opened.config.classes, opened.config.target
+        self._objective = opened.config.objective
         self._keep_newlines = chosen.keep_newlines
         self.limit = chosen.input_length
-        self._featurize = conversion.featurizer_of(chosen, self.tokenizer, classes=self._classes)
+        self._featurize = conversion.featurizer_of(chosen, self.tokenizer, classes=opened.config.classes)
         length = generation.max_length or answer_length(chosen.target_length)
         self.generation = dataclasses.replace(generation, max_length=length)
         self.long = long or ("split" if asking.whole else "cut")
-        self.writes_texts = not (asking.classes or self._classes)
+        self.writes_texts = not (asking.classes or opened.config.classes)
         if self.long == "split" and not self.writes_texts:
             name = asking.name or "this model"
             raise UsageError(
@@ -178,22 +177,10 @@ class Predictor:
         return _Asked(question, ids, parts=parts, tokens=tokens)
 
     def _read(self, ids: np.ndarray, scores: np.ndarray, asked: _Asked) -> "_Generated":
-        """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers].
-
-        A word that was cut off, or has no token, has the tag O, if there is such a tag, else the first one.
-        """
-        if asked.words is not None and self._target == "tags":
-            first = np.flatnonzero(asked.words != IGNORED_LABEL)
-            outside = "O" if "O" in self._classes else self._classes[0]
-            tags = [outside] * len(asked.question.text.split(" "))
-            for place in first.tolist():
-                tags[asked.words[place]] = self._classes[ids[0, place]]
-            return _Generated((" ".join(tags),), (float(scores[0, first].sum()),), False)
-        target = target_of(self._target, self._classes)
-        if isinstance(target, HeadTarget) and not isinstance(target, ClassTarget) and self._classes:
-            return _Generated((target.text(ids[0]),), (float(scores[0]),), False)
-        if self._classes:
-            return _Generated(tuple(self._classes[number] for (number,) in ids), tuple(map(float, scores)), False)
+        """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers]."""
+        if isinstance(self._objective, HeadObjective):
+            count = len(asked.question.text.split(" "))
+            return _Generated(*self._objective.read(ids, scores, words=asked.words, count=count), False)
         unfinished = self.generation.max_length > 1 and bool((ids[0] != self.tokenizer.eos_id).all())
         texts = tuple(answer(answer_ids, self.tokenizer, keep_newlines=self._keep_newlines) for answer_ids in ids)
         return _Generated(texts, tuple(map(float, scores)), unfinished and bool(ids[0].any()))

@@ -11,9 +11,9 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from t5prep.dataset.card import code, literal
 from t5prep.dataset.manifest import Manifest
-from t5prep.training.evaluate.metrics import NUMBERS, OF_TOKENS
+from t5prep.training.evaluate.metrics import OF_TOKENS
 from t5prep.training.model.architecture import CLASS_NAMES, T5_TYPES, EncoderConfig
-from t5prep.training.model.entries import HEADS
+from t5prep.training.objectives import NUMBERS
 from t5prep.training.predict import rows
 from t5prep.training.run.run import Model
 
@@ -23,8 +23,6 @@ _TOLD = (
 )
 # Settings that a run does not have where they are 0.
 _UNSET_AT_ZERO = ("lora", "lora_alpha", "steps", "epochs", "weight_decay", "clip_norm", "label_smoothing")
-
-_HEADS = {"class": "classification", "labels": "multi-label classification", "number": "regression", "tags": "tagging"}
 
 UNTIED = """
 
@@ -77,16 +75,16 @@ from transformers import pipeline
 fill = pipeline("fill-mask", "THIS_MODEL")
 print(fill(f"a text with a {{fill.tokenizer.mask_token}}"))
 ```"""
-    if isinstance(model.config, EncoderConfig) or (model.config.classes and model.config.target == "tags"):
+    if isinstance(model.config, EncoderConfig) or model.config.objective.target.is_aligned:
         name, classes = (
             CLASS_NAMES.get(model.config.model_type, "T5's encoder"),
             ", ".join(map(code, model.config.classes)),
         )
-        what, head = _HEADS[model.config.target], HEADS[model.config.target][0]
-        return f"""A {name} with a {what} head ({model.config.num_layers} layers; classes {classes}){begun}.
+        objective = model.config.objective
+        return f"""A {name} with a {objective.title} head ({model.config.num_layers} layers; classes {classes}){begun}.
 
 ```python
-{_LOADED.format(head)}
+{_LOADED.format(objective.head)}
 ```"""
     if model.config.classes:
         classes = ", ".join(map(code, model.config.classes))
@@ -204,11 +202,7 @@ def header(model: Model, *, name: str, licence: str = "") -> str:
 
 def _task(model: Model) -> str:
     """Return the Hub's name of what a model does."""
-    if isinstance(model.config, EncoderConfig) and model.config.masked:
-        return "fill-mask"
-    if model.config.classes and model.config.target == "tags":
-        return "token-classification"
-    return CLASS_TASK if model.config.classes else "text-generation"
+    return model.config.objective.hub_task
 
 
 def base_model(model: Model) -> str:

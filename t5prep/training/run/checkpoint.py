@@ -27,7 +27,7 @@ import tensorflow as tf
 from t5prep.dataset import manifest_checks
 from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.io import atomic_files, byte_sizes, paths
-from t5prep.training.evaluate.metrics import lower_is_better
+from t5prep.training.objectives import lower_is_better
 from t5prep.training.runtime import hosts
 from t5prep.training.settings import config as configs
 from t5prep.version import __version__

@@ -27,7 +27,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, TokenizerError, UsageError
 from t5prep.io import atomic_files, gcs, model_files, paths
 from t5prep.io.model_files import ModelFiles
-from t5prep.tasks.targets import HiddenTokensTarget
+from t5prep.tasks.targets import HeadTarget, HiddenTokensTarget, Target, TextTarget
 from t5prep.tokens import loading
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
@@ -37,9 +37,8 @@ from t5prep.training.model.architecture import (
     Config,
     EncoderConfig,
     ModelConfig,
-    filling_masks,
     read_config,
-    with_classes,
+    with_target,
 )
 from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.model.weights import Array, for_classes, load_config, load_weights, random_weights
@@ -113,13 +112,14 @@ class Model:
 
 def settings_without_data(config: Config) -> Settings:
     """Return how inputs are prepared for a model without a manifest."""
-    if not config.classes:
+    target = config.objective.target
+    if not isinstance(target, HeadTarget):
         return UNKNOWN_DATA
     length = MOST_TOKENS
     if isinstance(config, EncoderConfig):
         length = min(length, config.longest_input)
     return dataclasses.replace(
-        UNKNOWN_DATA, target=config.target, input_length=length, target_length=length if config.target == "tags" else 1
+        UNKNOWN_DATA, target=target.name, input_length=length, target_length=target.length(length)
     )
 
 
@@ -183,16 +183,15 @@ def open_model(
     *,
     which: str = "best",
     encoder: bool = False,
-    masked: bool = False,
-    for_classes: bool = False,
+    target: Target | None = None,
     head_seed: int | None = None,
     say: Callable[[str], object] = say,
 ) -> Model:
     """Open a run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
 
     `model` is its name, or its files where they are found already. With `encoder`, a model in Hugging Face layout needs no
-    other weights than its encoder's; with `masked`, or where its manifests say that it was trained so, an encoder's head is
-    the one that fills masks. `for_classes`, `head_seed` and `say`: as for `load_weights`.
+    other weights than its encoder's. Where the `target` to train it for, or that of its manifests, is hidden tokens, an
+    encoder's head is the one that fills masks. `head_seed` and `say`: as for `load_weights`.
     Raises UsageError, OutputError or TokenizerError.
     """
     name = model if isinstance(model, str) else model.name
@@ -207,9 +206,13 @@ def open_model(
             adapter = Adapter(peft_file.base_of(files), shape, matrices)
             words = _tokenizer_in(files) or base.tokenizer
             return Model(name, base.config, base.weights, words, manifests, None, adapter, *copies)
-        masked = masked or any(isinstance(one.target, HiddenTokensTarget) for one in manifests)
         config, weights = load_weights(
-            files, encoder=encoder, masked=masked, for_classes=for_classes, head_seed=head_seed, say=say
+            files,
+            encoder=encoder,
+            masked=HiddenTokensTarget() in (target, *(one.target for one in manifests)),
+            for_classes=bool(target and target.classes),
+            head_seed=head_seed,
+            say=say,
         )
         return Model(name, config, weights, _tokenizer_in(files), manifests, None, None, *copies)
     path, state = checkpoints.choose(name, which=which)
@@ -221,15 +224,13 @@ def open_model(
     copies = _copies(
         tf.io.gfile.listdir(name), lambda file: paths.read(f"{place}/{file}"), where=place, manifests=manifests
     )
+    config = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
+    if HiddenTokensTarget() in [one.target for one in manifests]:
+        config = with_target(config, HiddenTokensTarget())
     if state.config.get("lora"):
-        config, weights = _base_of(
-            name, state, masked=any(isinstance(one.target, HiddenTokensTarget) for one in manifests)
-        )
+        config, weights = _base_of(name, state, config)
         adapter = adapters.read(path, state, config, weights)
         return Model(path, config, weights, tokenizer, manifests, state, adapter, *copies)
-    config = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
-    if isinstance(config, EncoderConfig) and any(isinstance(one.target, HiddenTokensTarget) for one in manifests):
-        config = filling_masks(config)
     if isinstance(config, ModelConfig):
         # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
         tied = not checkpoint_tensors.has_weight(path, "lm_head")
@@ -238,15 +239,11 @@ def open_model(
     return Model(path, config, kept, tokenizer, manifests, state, None, *copies)
 
 
-def _base_of(name: str, state: State, *, masked: bool) -> tuple[Config, dict[str, Array]]:
+def _base_of(name: str, state: State, shape: Config) -> tuple[Config, dict[str, Array]]:
     """Return the model that a run's adapters were trained beside. Raises UsageError, OutputError."""
     config = configs.build(state.config)
-    shape = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
     try:
-        base = start_from(
-            config, ids=shape.vocab_size, classes=shape.classes, target=shape.target, masked=masked, say=str
-        )
-        return base[:2]
+        return start_from(config, ids=shape.vocab_size, target=shape.objective.target, say=str)[:2]
     except UsageError as error:
         raise UsageError(f"{name} holds adapters of the model {config.model}, which it needs. {error}") from error
 
@@ -261,32 +258,26 @@ def start_from(
     *,
     ids: int,
     needed: int | None = None,
-    classes: Sequence[str] = (),
-    target: str = "class",
-    masked: bool = False,
+    target: Target = TextTarget(),  # noqa: B008 - frozen
     say: Callable[[str], object] = say,
 ) -> tuple[Config, dict[str, Array], Tokenizer | None]:
     """Return the model that a run starts from: its shape, weights, and its tokenizer if it has one.
 
     `ids` is the number of ids of the data's tokenizer, of which the data has the first `needed` ones at most (None: all). A
-    trained model must have an embedding for each of these; a random one gets all, in a multiple of 128. `classes` are those
-    of a dataset whose targets (`target`) are numbers: a T5 gives its encoder, and the model's last matrix begins anew if it
-    has another number of them. `masked`: the data has hidden tokens for an encoder. `say`: as for `load_weights`. Raises
-    UsageError.
+    trained model must have an embedding for each of these; a random one gets all, in a multiple of 128. `target` is what the
+    data has: where it has classes, a T5 gives its encoder, and the model's last matrix begins anew if it has another number
+    of them. `say`: as for `load_weights`. Raises UsageError.
     """
     if config.weights == "random":
-        tiny = TINY_ENCODER if classes or masked else TINY
+        tiny = TINY if target.is_text else TINY_ENCODER
         shape: Config = tiny if config.model == "tiny" else load_config(config.model)
-        if isinstance(shape, EncoderConfig) and masked:
-            shape = filling_masks(shape)
-        _check_target(config, shape, classes, masked=masked)
+        _check_target(config, shape, target)
         shape = dataclasses.replace(shape, vocab_size=-(-ids // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE)
-        if classes:
-            shape = with_classes(shape, classes, target)
+        shape = with_target(shape, target)
         return shape, {**random_weights(shape, seed=config.seed)}, None
     if config.model == "tiny":
         raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
-    model = open_model(config.model, masked=masked, for_classes=bool(classes), head_seed=config.seed, say=say)
+    model = open_model(config.model, target=target, head_seed=config.seed, say=say)
     if model.config.vocab_size < (needed or ids):
         if model.tokenizer and model.tokenizer.vocab_size <= model.config.vocab_size and ids <= model.tokenizer.size:
             raise UsageError(
@@ -297,21 +288,21 @@ def start_from(
             f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {ids:,} ids. "
             f"Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer {config.model} ..."
         )
-    _check_target(config, model.config, classes, masked=masked)
-    if classes:
-        begun = for_classes(model.config, model.weights, classes, seed=config.seed, target=target, say=say)
+    _check_target(config, model.config, target)
+    if target.classes:
+        begun = for_classes(model.config, model.weights, target.classes, seed=config.seed, target=target.name, say=say)
         return *begun, model.tokenizer
     return model.config, model.weights, model.tokenizer
 
 
-def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str], *, masked: bool) -> None:
+def _check_target(asked: TrainConfig, config: Config, target: Target) -> None:
     """Raise UsageError if a model tells classes apart and the data has texts, or is a T5 and the data hides tokens."""
     name = asked.model
-    if masked and not isinstance(config, EncoderConfig):
+    if target == HiddenTokensTarget() and not isinstance(config, EncoderConfig):
         raise UsageError(
             f"{name} is a T5, and the data has hidden tokens for an encoder: take an encoder, or prepare span_corruption"
         )
-    if config.classes and not classes:
+    if config.classes and target.is_text:
         raise UsageError(
             f"{name} is of type {config.model_type}, which tells classes apart, and the data's targets are texts: prepare "
             f"it with the model's tokenizer, t5prep prepare TASK --target class --tokenizer {name} ..."

@@ -1,13 +1,14 @@
 """Check settings against the data and against an earlier start: what has an effect, and what may change on resume."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.training.evaluate import metrics
+from t5prep.training import objectives
 from t5prep.training.run.checkpoint import start_anew
 from t5prep.training.settings import config as configs
 from t5prep.training.settings.config import TrainConfig
@@ -16,16 +17,17 @@ from t5prep.training.step.step import schedule_of
 
 def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
     """Raise UsageError for a setting that has no effect with these datasets, or that an evaluation cannot obey."""
-    target = manifests[0].target.name
-    if any(one.target != manifests[0].target for one in manifests):
+    objective = objectives.of(manifests[0].target)
+    if any(one.target != objective.target for one in manifests):
         raise UsageError("These datasets have different classes, or classes and texts, as targets: train one by one.")
-    if target == "tags" and any(one != other for one, other in configs.parse_buckets(config.buckets)):
-        raise UsageError("A tag stands at its word: give buckets of equal sides, as in --set buckets=64x64,128x128")
-    if target in ("labels", "number"):  # their losses have no softmax over classes
+    if objective.target.is_aligned and any(one != other for one, other in configs.parse_buckets(config.buckets)):
+        raise UsageError("A label stands at its token: give buckets of equal sides, as in --set buckets=64x64,128x128")
+    if not objective.has_softmax:
         for key in ("label_smoothing", "z_loss"):
             if key in configs.given(config) and getattr(config, key):
                 raise UsageError(
-                    f"{key} is {getattr(config, key)}, and does nothing where targets are {target}: leave it out, or --set {key}=0"
+                    f"{key} is {getattr(config, key)}, and does nothing where targets are {objective.target.name}: leave it out, "
+                    f"or --set {key}=0"
                 )
     evaluated = [dataset for dataset in manifests if config.eval_split in dataset.splits]
     if not evaluated:
@@ -35,7 +37,7 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
             _check_metric(config, dataset)
     if config.generate and all(dataset.settings.layout == "packed" for dataset in manifests):
         raise UsageError("generate does nothing with packed data, whose answers are not apart: --set generate=false")
-    if config.generate and (target != "text" or all(one.settings.target_length <= 2 for one in manifests)):
+    if config.generate and (not objective.target.is_text or all(one.settings.target_length <= 2 for one in manifests)):
         raise UsageError(
             "generate does nothing where targets are one token: each evaluation has the answers already."
             " Leave it out: --set generate=false"
@@ -61,11 +63,17 @@ def _refuse_settings_of_evaluation(config: TrainConfig, manifests: Sequence[Mani
 
 def _check_metric(config: TrainConfig, dataset: Manifest) -> None:
     """Raise UsageError if an evaluation of the dataset will not have the number that selects the best checkpoint."""
-    has = metrics.possible(dataset, split=config.eval_split, generate=config.generate, metric=config.metric)
+    possible = functools.partial(
+        objectives.of(dataset.target).possible, dataset, split=config.eval_split, metric=config.metric
+    )
+    has = possible(generate=config.generate)
     if config.metric in has:
         return
-    generated = metrics.possible(dataset, split=config.eval_split, generate=True, metric=config.metric)
-    way = "Generate answers: --set generate=true" if config.metric in generated else "Choose one of these, or auto."
+    way = (
+        "Generate answers: --set generate=true"
+        if config.metric in possible(generate=True)
+        else "Choose one of these, or auto."
+    )
     raise UsageError(
         f"metric is {config.metric}, and an evaluation of {dataset.settings.task} has only {', '.join(has)}. {way}"
     )

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.training.evaluate.metrics import NUMBERS
+from t5prep.training.objectives import NUMBERS
 from t5prep.training.step.schedules import NAMES as SCHEDULES
 
 # (input length, target length) of the rows of a bucket, in tokens.

@@ -1,4 +1,4 @@
-"""Compute the cross-entropy over target tokens, with label smoothing and z-loss, as a sum and not as a mean.
+"""Compute a step of training: the loss as a sum and not as a mean, its gradients, and the next weights.
 
 The sum and the number of targets stay separate until all replicas and all micro-batches are added up; only then is the
 sum divided. So the loss does not depend on how a batch is split, and a part without targets adds nothing.
@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
 from t5prep.training.model.architecture import Config
 from t5prep.training.model.forward import forward, with_mask
@@ -31,74 +30,14 @@ class Sums(NamedTuple):
     targets: tf.Tensor  # how many labels are not -100
     correct: tf.Tensor  # how many of them have the highest logit
 
-
-def summed_loss(logits: tf.Tensor, labels: tf.Tensor, *, label_smoothing: float = 0.0, z_loss: float = 0.0) -> Sums:
-    """Return the loss of float32[batch, length, vocab_size] logits on int32[batch, length] labels, -100 = no target.
-
-    label_smoothing: this share of each target's weight is spread over the whole vocabulary (as in PyTorch).
-    z_loss: this times log(Z)**2 is added for each target, which keeps logits near log-probabilities (T5X uses 1e-4).
-    """
-    losses, correct = token_losses(logits, labels, label_smoothing=label_smoothing, z_loss=z_loss)
-    return _added_up(losses, correct, labels >= 0)
-
-
-def _added_up(losses: tf.Tensor, correct: tf.Tensor, is_target: tf.Tensor) -> Sums:
-    return Sums(
-        loss=tf.reduce_sum(tf.where(is_target, losses, 0.0)),
-        targets=tf.reduce_sum(tf.cast(is_target, tf.float32)),
-        correct=tf.reduce_sum(tf.cast(is_target & correct, tf.float32)),
-    )
-
-
-def token_losses(
-    logits: tf.Tensor, labels: tf.Tensor, *, label_smoothing: float = 0.0, z_loss: float = 0.0
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return each position's loss and whether its highest logit is its label: float32 and bool[batch, length].
-
-    The gradient is written by hand because it is one expression of the logits: no other tensor of their size is kept.
-    """
-    vocabulary = logits.shape[-1]
-    is_label = tf.range(vocabulary) == labels[..., None]
-
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def run(logits: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], object]:
-        highest = tf.reduce_max(logits, axis=-1, keepdims=True)
-        log_z = highest[..., 0] + tf.math.log(tf.reduce_sum(tf.exp(logits - highest), axis=-1))
-        of_label = tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=-1)
-        target = of_label
-        if label_smoothing:
-            target = (1.0 - label_smoothing) * of_label + label_smoothing * tf.reduce_mean(logits, axis=-1)
-        losses = log_z - target + z_loss * tf.square(log_z)
-
-        def gradient(upstream: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
-            probabilities = tf.exp(logits - log_z[..., None])
-            wanted = (1.0 - label_smoothing) * tf.cast(is_label, tf.float32) + label_smoothing / vocabulary
-            of_logits = probabilities * (1.0 + 2.0 * z_loss * log_z)[..., None] - wanted
-            return upstream[..., None] * of_logits
-
-        return (losses, of_label >= highest[..., 0]), gradient
-
-    losses, correct = run(logits)
-    return losses, correct
-
-
-def losses_of_numbers(logits: tf.Tensor, labels: tf.Tensor, target: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the loss of each logit and the likeliest labels, float32 and int32[batch, logits].
-
-    Of "labels", which are 0 or 1, that is the cross-entropy of each by itself; of a "number", whose label is the bits of a
-    float32, the squared error.
-    """
-    if target == "number":
-        return tf.math.squared_difference(logits, tf.bitcast(labels, tf.float32)), tf.bitcast(logits, tf.int32)
-    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(labels, tf.float32), logits=logits)
-    return losses, tf.cast(logits > 0, tf.int32)
-
-
-def summed_loss_of_numbers(logits: tf.Tensor, labels: tf.Tensor, target: str) -> Sums:
-    """Return the loss of float32[batch, logits] on int32[batch, logits] labels, where rows of -100 are none."""
-    is_target = labels != IGNORED_LABEL
-    losses, likeliest = losses_of_numbers(logits, tf.where(is_target, labels, 0), target)
-    return _added_up(losses, likeliest == labels, is_target)
+    @classmethod
+    def of(cls, losses: tf.Tensor, correct: tf.Tensor, is_target: tf.Tensor) -> "Sums":
+        """Return the sums over labels, of which each has a loss (`objectives.Objective.losses`)."""
+        return cls(
+            loss=tf.reduce_sum(tf.where(is_target, losses, 0.0)),
+            targets=tf.reduce_sum(tf.cast(is_target, tf.float32)),
+            correct=tf.reduce_sum(tf.cast(is_target & correct, tf.float32)),
+        )
 
 
 Batch = Mapping[str, tf.Tensor]
@@ -177,11 +116,9 @@ class TrainStep:
                 dropout_seed=tf.stack([settings.seed, index]) if settings.dropout else None,
                 remat=settings.remat,
             )
-            if self.config.target in ("labels", "number"):
-                sums = summed_loss_of_numbers(scores[:, 0], batch["labels"], self.config.target)
-            else:
-                smoothing, z_loss = settings.label_smoothing, settings.z_loss
-                sums = summed_loss(scores, batch["labels"], label_smoothing=smoothing, z_loss=z_loss)
+            smoothing, z_loss = settings.label_smoothing, settings.z_loss
+            losses = self.config.objective.losses(scores, batch["labels"], label_smoothing=smoothing, z_loss=z_loss)
+            sums = Sums.of(*losses)
         gradients = tape.gradient(sums.loss, trained)
         return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}, sums
 

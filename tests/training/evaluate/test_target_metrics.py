@@ -1,12 +1,15 @@
 """Spans, sets of labels and numbers are scored as seqeval, scikit-learn and SciPy score them."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 
 from t5prep.tasks.targets import TagsTarget
-from t5prep.training.evaluate.target_metrics import of_labels, of_numbers, of_rankings, of_spans, score, spans_of
+from t5prep.training.evaluate.scoring import Results
+from t5prep.training.evaluate.target_metrics import of_labels, of_numbers, of_rankings, of_spans, spans_of
+from t5prep.training.objectives import TagsObjective
 
 TAGS = ["O", *(f"{place}-{kind}" for place in "BIES" for kind in ("PER", "LOC", "A-B"))]
 
@@ -94,8 +97,9 @@ def test_rankings_count_queries_with_several_texts_and_a_relevant_one():
 
 
 def test_tags_that_mark_no_spans_have_no_spans():
-    labels, predicted = np.array([[0, -100, 1]]), np.array([[0, 1, 0]])
-    values, right, said = score(TagsTarget(("NOUN", "VERB")), labels, predicted)
-    assert (values, right, said) == ({}, ["NOUN VERB"], ["NOUN NOUN"])
-    values, _, _ = score(TagsTarget(("B-X", "O")), labels, predicted)
-    assert values["f1"] == pytest.approx(2 / 3)
+    asked: Any = None  # metrics of texts
+    results = Results(np.array([[0, -100, 1]]), np.array([[0, 1, 0]]))
+    scored = TagsObjective(TagsTarget(("NOUN", "VERB"))).score(results, asked)
+    assert (scored.values, scored.references, scored.answers) == ({}, [["NOUN VERB"]], ["NOUN NOUN"])
+    scored = TagsObjective(TagsTarget(("B-X", "O"))).score(results, asked)
+    assert scored.values["f1"] == pytest.approx(2 / 3)

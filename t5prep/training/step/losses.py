@@ -1,0 +1,35 @@
+"""Compute the cross-entropy over target tokens, with label smoothing and z-loss. Each kind of target has its loss in objectives.py."""
+
+import tensorflow as tf
+
+
+def token_losses(
+    logits: tf.Tensor, labels: tf.Tensor, *, label_smoothing: float = 0.0, z_loss: float = 0.0
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return each position's loss and whether its highest logit is its label: float32 and bool[batch, length].
+
+    The gradient is written by hand because it is one expression of the logits: no other tensor of their size is kept.
+    """
+    vocabulary = logits.shape[-1]
+    is_label = tf.range(vocabulary) == labels[..., None]
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def run(logits: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], object]:
+        highest = tf.reduce_max(logits, axis=-1, keepdims=True)
+        log_z = highest[..., 0] + tf.math.log(tf.reduce_sum(tf.exp(logits - highest), axis=-1))
+        of_label = tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=-1)
+        target = of_label
+        if label_smoothing:
+            target = (1.0 - label_smoothing) * of_label + label_smoothing * tf.reduce_mean(logits, axis=-1)
+        losses = log_z - target + z_loss * tf.square(log_z)
+
+        def gradient(upstream: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+            probabilities = tf.exp(logits - log_z[..., None])
+            wanted = (1.0 - label_smoothing) * tf.cast(is_label, tf.float32) + label_smoothing / vocabulary
+            of_logits = probabilities * (1.0 + 2.0 * z_loss * log_z)[..., None] - wanted
+            return upstream[..., None] * of_logits
+
+        return (losses, of_label >= highest[..., 0]), gradient
+
+    losses, correct = run(logits)
+    return losses, correct
