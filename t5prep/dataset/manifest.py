@@ -20,7 +20,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins, Shard
 from t5prep.errors import DatasetError, did_you_mean
 from t5prep.io import gcs, paths
-from t5prep.tasks.targets import HeadTarget, Target, target_of
+from t5prep.tasks.targets import Target, target_of
 from t5prep.version import __version__
 
 if TYPE_CHECKING:  # only what reads a manifest needs it: workers read none
@@ -371,10 +371,8 @@ def record_features(settings: Settings, *, references: bool) -> dict[str, Featur
     }
     if settings.masks:
         spec["attention_mask"] = Feature("int64", [inputs])
-        if isinstance(target_of(settings.target), HeadTarget):
-            spec["token_type_ids"] = Feature("int64", [inputs])
-        else:
-            spec["decoder_attention_mask"] = Feature("int64", [targets])
+        if mask := target_of(settings.target).mask:
+            spec[mask] = Feature("int64", [inputs if mask == "token_type_ids" else targets])
     if references:
         spec["references"] = Feature("bytes", [None])
     return dict(sorted(spec.items()))

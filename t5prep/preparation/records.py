@@ -17,7 +17,7 @@ from t5prep.dataset import tfrecord
 from t5prep.dataset.settings import Settings
 from t5prep.preparation import record_counts
 from t5prep.preparation.spills import ENTRY, Columns, Rows
-from t5prep.tasks.targets import HeadTarget, target_of
+from t5prep.tasks.targets import target_of
 from t5prep.tasks.task import ChosenTask, Masks, Spans, Task
 from t5prep.tokens import denoisers, masking, ragged, span_corruption
 from t5prep.tokens.denoisers import Hidden
@@ -79,9 +79,9 @@ def frame_of(settings: Settings, *, pad_id: int, separator: int) -> Frame:
     lengths, pads = (settings.input_length, settings.target_length), (pad_id, tfrecord.IGNORED_LABEL)
     if settings.layout == "packed":
         return Frame(lengths, pads, packed=True)
-    target = target_of(settings.target)
-    types = settings.masks and isinstance(target, HeadTarget)
-    return Frame(lengths, pads, (settings.masks, settings.masks and target.is_text), separator if types else -1)
+    mask = target_of(settings.target).mask if settings.masks else ""
+    masks = (settings.masks, mask == "decoder_attention_mask")
+    return Frame(lengths, pads, masks, separator if mask == "token_type_ids" else -1)
 
 
 def frame_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int) -> Frame:

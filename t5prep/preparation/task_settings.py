@@ -60,7 +60,8 @@ def decide(
     source = with_labelled_files(with_splits(source, task, given), task, given)
     task = with_label_names(definition, task, source=source, given=given)
     settings = whole(task, source=source, **given)
-    if (tokenizer.is_encoders or settings.target != "text") and task.target != "number" and not task.classes:
+    head = _head_target(settings.target)
+    if (tokenizer.is_encoders or settings.target == head.name) and head.takes_classes and not task.classes:
         task = with_found_classes(definition, task, settings, source=source)
         settings = whole(task, source=source, **given)
     settings = with_tokenizer(settings, task, tokenizer)
@@ -123,7 +124,8 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
     if settings.target == "text" and not tokenizer.is_encoders:
         _check_sentinels(settings, task, tokenizer)
         return settings
-    if settings.target != "number" and not task.classes:
+    target = _head_target(settings.target, task.classes)
+    if target.takes_classes and not task.classes:
         why = f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class"
         advice = "take a task with classes (t5prep tasks)"
         if "label_map" in settings.options:
@@ -136,7 +138,6 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
         raise UsageError("--layout packed: a classification has one class for each row. Use --layout padded or ragged")
     if settings.keep_newlines:
         raise UsageError("--keep-newlines is for texts that are written out: leave it out of a classification")
-    target = _head_target(settings.target, task.classes)
     length = target.length(settings.input_length)
     return dataclasses.replace(settings, target=target.name, target_length=length, marker="none")
 

@@ -42,6 +42,8 @@ class Target:
     is_counted: ClassVar[bool] = False  # records are counted by their targets, if there are few
     is_aligned: ClassVar[bool] = False  # a label stands at the place of its token in the input
     is_signed: ClassVar[bool] = False  # labels may be below 0
+    takes_classes: ClassVar[bool] = False  # a task without classes has none
+    mask: ClassVar[str] = ""  # the feature that `--masks` writes besides `attention_mask`
     column: ClassVar[str] = ""  # the option of text2text that names the column of such targets
     separator: ClassVar[str] = ""  # between the names in the text of a target
 
@@ -65,6 +67,7 @@ class TextTarget(Target):
 
     name = "text"
     is_text = True
+    mask = "decoder_attention_mask"
     is_counted = True
 
 
@@ -77,6 +80,9 @@ class HiddenTokensTarget(Target):
 
 class HeadTarget(Target):
     """Describe targets that the head of an encoder tells: their labels are numbers and no tokens."""
+
+    takes_classes = True
+    mask = "token_type_ids"
 
     @classmethod
     def of(cls, classes: Sequence[str]) -> Self:
@@ -212,6 +218,7 @@ class NumberTarget(HeadTarget):
 
     name = "number"
     is_signed = True
+    takes_classes = False
     column = "number_column"
 
     @classmethod
