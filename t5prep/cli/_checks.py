@@ -273,7 +273,7 @@ ENOUGH_BYTES = 10 << 30
 
 def credentials() -> Iterator[Finding]:
     """Check where credentials are, without reading them."""
-    home = Path.home()
+    home = Path(os.path.expanduser("~"))  # it stays "~" for a user who has none
     cloud = Path(os.environ.get("CLOUDSDK_CONFIG") or home / ".config" / "gcloud")
     hub = Path(os.environ.get("HF_HOME") or home / ".cache" / "huggingface")
     kaggle = Path(os.environ.get("KAGGLE_CONFIG_DIR") or home / ".kaggle")
@@ -305,10 +305,12 @@ def credentials() -> Iterator[Finding]:
 
 def disk() -> Iterator[Finding]:
     """Check for free space here and in the cache."""
-    for what, place, fix in (
-        ("disk here", Path.cwd(), "du -sh * | sort -h"),
-        ("disk of the cache", store.root(), "t5prep cache clear tokenized"),
-    ):
+    places = [("disk here", Path.cwd(), "du -sh * | sort -h")]
+    try:
+        places.append(("disk of the cache", store.root(), "t5prep cache clear tokenized"))
+    except UsageError as error:
+        yield Finding("disk of the cache", "wrong", str(error), "export T5PREP_CACHE=FOLDER")
+    for what, place, fix in places:
         there = next(path for path in (place, *place.absolute().parents) if path.exists())
         free = shutil.disk_usage(there).free
         seen = f"{free / 1e9:,.0f} GB free at {there}"

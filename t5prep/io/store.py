@@ -111,10 +111,16 @@ class Store:
 
 
 def root() -> Path:
-    """Return the cache folder: $T5PREP_CACHE, else $XDG_CACHE_HOME/t5prep, else ~/.cache/t5prep."""
+    """Return the cache folder: $T5PREP_CACHE, else $XDG_CACHE_HOME/t5prep, else ~/.cache/t5prep.
+
+    Raises UsageError if this user has no home.
+    """
     if own := os.environ.get("T5PREP_CACHE"):
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "t5prep"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "t5prep"
+    except RuntimeError:
+        raise UsageError("This user has no home for the cache. Name a folder: export T5PREP_CACHE=FOLDER") from None
 
 
 def limit() -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError
-from t5prep.io import store
+from t5prep.io import byte_sizes, store
 from t5prep.io.installation import install_command
 from t5prep.planning import compiled
 from t5prep.planning.chips import Tpu
@@ -29,6 +29,9 @@ NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {
     *("rates", "temperature", "cap", "buckets"),
 }
 NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
+# The memory of the largest slice, 8,960 chips of v5p, and what its chips multiply in an hour: more is no training.
+MOST_WEIGHT_BYTES = 1 << 50
+MOST_PRODUCTS = 1 << 72
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,13 +165,16 @@ def ask(question: Question, *, save: str = "") -> Answer:
 
 def widths(question: Question) -> Iterator[Question]:
     """Yield the question with each shard that `auto` tries: 1, 2, 4 and so on, while it divides the devices."""
-    weights = 4 * sum(math.prod(layout.shape) for layout in weight_layouts(question.shape).values())
-    shard = 1
+    weights, shard = _weight_bytes(question.shape), 1
     while question.tpu.devices % shard == 0:
         last = question.tpu.devices % (2 * shard) != 0
         if last or weights / shard < question.tpu.chip.hbm_bytes:  # skip it where not even the weights fit
             yield question.with_(shard=str(shard))
         shard *= 2
+
+
+def _weight_bytes(shape: Config) -> int:
+    return 4 * sum(math.prod(layout.shape) for layout in weight_layouts(shape).values())
 
 
 def recall(question: Question) -> Answer | None:
@@ -191,6 +197,18 @@ def check(question: Question) -> None:
     for what, number in {"batch": batch, **lengths}.items():
         if number >= 2**31:
             raise UsageError(f"The {what} is {number:,}, and no program takes more than {2**31 - 1:,}.")
+    weights = _weight_bytes(question.shape)
+    if weights > MOST_WEIGHT_BYTES:
+        raise UsageError(
+            f"The weights of {question.settings.model[:200]} take {byte_sizes.text(weights)}, and the largest TPU holds "
+            f"{byte_sizes.text(MOST_WEIGHT_BYTES)}: fetch its config.json again."
+        )
+    row = question.shape.products(input_length=question.input_length, target_length=question.target_length)
+    if (products := batch * row) > MOST_PRODUCTS:
+        raise UsageError(
+            f"A step of this is {float(products):.1e} multiplications, and no TPU makes more than {float(MOST_PRODUCTS):.1e} "
+            "in an hour: choose a smaller --batch or --input-length."
+        )
     if batch < 1 or batch % (devices * parts):
         unit = devices * parts
         raise UsageError(

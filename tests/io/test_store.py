@@ -8,6 +8,8 @@ import pytest
 
 from pipelines import engines
 from t5prep import sources
+from t5prep.cli import _checks
+from t5prep.errors import UsageError
 from t5prep.io import paths, signed_files, store
 
 
@@ -83,3 +85,18 @@ def test_a_clock_that_was_ahead_keeps_nothing_for_ever(tmp_path: Path) -> None:
     assert "used" in files.names()
     assert files.trim(1, weigh=lambda _: 1) == 1
     assert files.names() == {"used"}
+
+
+def test_a_user_without_a_home_names_a_folder_for_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is started with the number of a user whom it does not know."""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("T5PREP_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(UsageError, match=r"no home for the cache. Name a folder: export T5PREP_CACHE=FOLDER"):
+        store.root()
+    (finding,) = [finding for finding in _checks.disk() if finding.what == "disk of the cache"]
+    assert (finding.state, finding.fix) == ("wrong", "export T5PREP_CACHE=FOLDER")

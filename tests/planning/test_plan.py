@@ -120,6 +120,31 @@ def test_a_number_that_no_program_takes_is_refused(changed):
 
 
 @pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"num_layers": 2**31}, "which no model has"),
+        ({"num_layers": 1001}, "which no model has"),
+        ({"d_model": 2**31}, "which no model has"),
+        ({"a": "x" * 2**24}, "bytes, and such a file at most"),
+        ({"d_model": 2**24, "vocab_size": 2**24}, "the largest TPU holds"),
+        ({"d_model": 2**24, "d_ff": 2**24, "d_kv": 2**24, "num_layers": 1000}, "the largest TPU holds"),
+    ],
+)
+def test_a_forged_model_is_refused_before_the_compiler_starts(entries, message, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(TINY | entries))
+    with pytest.raises(UsageError, match=message):
+        check(dataclasses.replace(a_question(), shape=shape_of(str(tmp_path))))
+
+
+@pytest.mark.parametrize(
+    "changed", [{"lengths": (2**28, 8)}, {"lengths": (512, 2**30)}, {"batch": 2**30, "lengths": (2**20, 8)}]
+)
+def test_a_step_that_no_tpu_ends_is_refused_before_the_compiler_starts(changed):
+    with pytest.raises(UsageError, match="no TPU makes more"):
+        check(a_question().with_(**changed))
+
+
+@pytest.mark.parametrize(
     ("name", "millions"),
     # Published parameter counts: Raffel et al. 2020 (table 14), Xue et al. 2021 and 2022.
     [

@@ -45,7 +45,8 @@ FEED_FORWARDS = {"relu": "relu", "gated-gelu": "gelu_new", "gated-silu": "silu"}
 OWN_FIELDS = frozenset({"target", "lora_rank", "lora_alpha", "computed_layers", "computed_decoder_layers"})
 # No number of a published model is near this: T5-11B's feed-forward layers are 65,536 wide, mT5 has 250,112 pieces.
 LARGEST = 1 << 24
-MOST_LAYERS = 10_000  # each has names of its own, which take memory
+MOST_BYTES = 16 << 20  # of a config.json, with the names of half a million classes
+MOST_LAYERS = 1_000  # the deepest that is published; each has names of its own, which take memory
 
 
 class Traits(NamedTuple):
@@ -542,6 +543,8 @@ def read_config(content: bytes, *, where: object) -> Config:
     Raises UsageError, which names `where`, if it is invalid or of no known model.
     """
     try:
+        if len(content) > MOST_BYTES:
+            raise ValueError(f"it has {len(content):,} bytes, and such a file at most {MOST_BYTES:,}")
         entries = json.loads(content)
         if entries.get("model_type") is None:
             entries["model_type"] = _type_of_architecture(entries)
