@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import damage_kit
+import drawn_seeds
 import pytest
 from click.testing import CliRunner
 from odd import ODD, SEED, fault
@@ -20,7 +21,8 @@ from t5prep.cli import main
 from t5prep.dataset import manifest
 from t5prep.errors import UsageError
 
-CASES, ROUNDS = 2000, 8
+# `make fuzz` draws fewer for each of its many seeds.
+CASES = 40 if drawn_seeds.ARE_GIVEN else 250
 # Not without TensorFlow, and not for random settings: what these do is tested where they live.
 NEVER_WELL = ("train", "eval", "predict", "export", "push", "plan")
 
@@ -160,14 +162,14 @@ def _line(draw: random.Random, commands: list[tuple[tuple[str, ...], click.Comma
     return [*path, *line]
 
 
-# One round in `make test`, all of them in CI.
-@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, ROUNDS))])
+@pytest.mark.fuzz
+@pytest.mark.parametrize("number", drawn_seeds.seeds(1))
 def test_no_command_line_ends_in_a_traceback(number: int, places: list[str]) -> None:
     # explore answers until it is stopped: its own tests start it.
     commands = [found for found in _commands(main) if found[0] != ("explore",)]
     draw = random.Random(f"{SEED} {number}")
     runner = CliRunner()
-    for case in range(CASES // ROUNDS):
+    for case in range(CASES):
         line = _line(draw, commands, places)
         if wrong := fault(runner, line):
             pytest.fail(f"round {number}, case {case}: t5prep {' '.join(map(ascii, line))}\n{wrong}", pytrace=False)

@@ -209,7 +209,7 @@ def test_a_large_file_goes_on_at_the_byte_where_it_stood(bucket, front, tmp_path
     assert held(bucket) == local(data)
 
 
-KILLS = 6
+KILLS = 3
 KILLED = """
 import sys
 from t5prep.io import gcs, uploads

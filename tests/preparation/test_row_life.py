@@ -1,5 +1,6 @@
 """`t5prep why`: each statement about a row is recomputed here by another way: csv, json, pyarrow, hashlib, SentencePiece,
-TensorFlow's reader of records."""
+TensorFlow's reader of records. By hand, more rows: T5PREP_SEEDS=1000 pytest tests/preparation/test_row_life.py
+"""
 
 import csv
 import dataclasses
@@ -20,6 +21,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 from click.testing import CliRunner
+from drawn_seeds import seeds
 from preparing import prepared, questions, rejected, write_csv
 
 import t5prep
@@ -204,22 +206,13 @@ def _between(ids: list[int]) -> list[list[int]]:
     return [part for part in parts if part]
 
 
-def lives_of_questions(near: Path, count: int) -> set[str]:
+def test_lives_of_questions(near: Path) -> None:
     there, left, lives = in_shards(near / "d"), rejected(near / "d"), Lives(near / "d")
     ids = [*there, *(one["id"] for one in left if one["id"]), *(f"a.csv:{row}" for row in range(1, COUNT + 1))]
     endings = set()
-    for id in [*(f"a.csv:{row}" for row in (8, 31, 41, 51)), *random.Random(1).choices(ids, k=count)]:
+    for id in [*(f"a.csv:{row}" for row in (8, 31, 41, 51)), *random.Random(1).choices(ids, k=len(seeds(60)))]:
         endings.add(check_question(lives.life(id), near, there, left))
-    return endings
-
-
-def test_lives_of_questions(near: Path) -> None:
-    assert lives_of_questions(near, 60) == {"task", "filters", "near duplicate", "duplicate id", "record"}
-
-
-@pytest.mark.slow
-def test_lives_of_many_questions(near: Path) -> None:
-    lives_of_questions(near, 1000)
+    assert endings == {"task", "filters", "near duplicate", "duplicate id", "record"}
 
 
 # ──────────────────────────────────────────────────────────────────────────── JSON lines without ids, in groups, ragged ──
@@ -293,10 +286,9 @@ def check_line(life: dict[str, Any], folder: Path, there: dict[str, Any], left: 
     return "record"
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.slow)])
-def test_lives_of_lines(grouped: Path, count: int) -> None:
+def test_lives_of_lines(grouped: Path) -> None:
     there, left, lives = in_shards(grouped / "d"), rejected(grouped / "d"), Lives(grouped / "d")
-    rows = [4, 11, 12, 13, *random.Random(2).choices(range(1, 151), k=count)]
+    rows = [4, 11, 12, 13, *random.Random(2).choices(range(1, 151), k=len(seeds(40)))]
     endings = {check_line(lives.life(f"b.jsonl:{row}"), grouped, there, left) for row in rows}
     assert endings in ({"reading", "blank", step, "record"} for step in ("task", "tokens"))
 
@@ -328,15 +320,14 @@ def classed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
-def test_lives_of_classes(classed: Path, count: int) -> None:
+def test_lives_of_classes(classed: Path) -> None:
     there, left, lives = in_shards(classed / "d"), rejected(classed / "d"), Lives(classed / "d")
     tables = {
         split: pq.read_table(classed / "source" / f"{split}.parquet").to_pylist() for split in ("train", "validation")
     }
     endings = set()
     places = [(split, row) for split, table in tables.items() for row in range(1, len(table) + 1)]
-    for split, number in random.Random(3).choices(places, k=count):
+    for split, number in random.Random(3).choices(places, k=len(seeds(60))):
         life, row = lives.life(f"{split}.parquet:{number}"), tables[split][number - 1]
         assert (life["source"]["byte"], life["source"]["row"]) == (None, number)
         assert life["source"]["values"] == {name: row[name] for name in ("sentence", "label")}

@@ -36,7 +36,7 @@ from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile, sample
 
-KILLS = 6
+KILLS = 3
 SAMPLE = sample.tokenizer_path()
 
 
@@ -274,7 +274,7 @@ def killed(command: list[str], env: dict[str, str], *, when: Callable[[], bool])
 
 @pytest.mark.slow
 def test_a_run_killed_again_and_again_finishes_with_the_same_bytes(tmp_path: Path) -> None:
-    rows = [dict(row, Id=str(i)) for i, row in enumerate(questions(400, words=400) * 20)]
+    rows = [dict(row, Id=str(i)) for i, row in enumerate(questions(400, words=400) * 10)]
     source = write_csv(tmp_path / "rows.csv", rows)
     env = os.environ | {"T5PREP_CACHE": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "t5prep.cli", "prepare", "so_quality", "--source", str(source), "--workers", "2"]

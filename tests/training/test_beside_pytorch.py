@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-T5 = "from transformers import T5ForConditionalGeneration"
+T5 = "from transformers import T5ForConditionalGeneration"  # it imports Triton
+TRITON = "import triton._C.libtriton"
 
 
 @pytest.mark.extra("torch", "triton")
@@ -15,14 +16,14 @@ T5 = "from transformers import T5ForConditionalGeneration"
     "lines",
     [
         ("import t5prep", "t5prep.evaluate", T5),
-        ("import tensorflow", "import t5prep.training", T5),
-        (T5, "import t5prep", "t5prep.evaluate"),
+        ("import tensorflow", "import t5prep.training", TRITON),
+        (TRITON, "import t5prep", "t5prep.evaluate"),
     ],
-    ids=("t5prep first", "tensorflow first", "transformers first"),
+    ids=("t5prep first", "tensorflow first", "triton first"),
 )
 def test_a_t5_of_transformers_can_be_imported_beside_tensorflow(lines: tuple[str, ...]) -> None:
     """Triton's LLVM, loaded after TensorFlow's, ended the process with "inconsistency in registered CommandLine options"."""
-    code = "; ".join((*lines, "import tensorflow as tf, triton._C.libtriton", "print(float(tf.constant(2.0) * 2))"))
+    code = "; ".join((*lines, TRITON, "import tensorflow as tf", "print(float(tf.constant(2.0) * 2))"))
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-1000:]

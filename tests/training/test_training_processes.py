@@ -18,7 +18,7 @@ from t5prep.training.run import checkpoint as checkpoints
 
 pytestmark = pytest.mark.slow
 
-KILLS = 4
+KILLS = 3
 SPEED = {"tokens_per_second", "waiting_for_input"}  # of the clock, not of the step
 
 
