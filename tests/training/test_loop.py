@@ -329,8 +329,8 @@ cli.main(["doctor"])
 
 @pytest.mark.slow
 def test_real_signals_against_real_processes(tmp_path: Path) -> None:
-    """`signals_thousand` says what must hold; it sends 1,000 where somebody has the time."""
-    count = os.environ.get("T5PREP_SIGNALS", "12")
+    """Three to `train`, three to `predict`: `signals_thousand` says what must hold; it sends 1,000 where somebody has the time."""
+    count = os.environ.get("T5PREP_SIGNALS", "6")
     script = Path(__file__).with_name("signals_thousand.py")
     done = subprocess.run([sys.executable, str(script), str(tmp_path / "s"), count], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -140,10 +140,10 @@ def loss_of_frequencies(data: str) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["span_corruption", "ul2"])
-def test_a_t5_learns_from_hidden_spans_more_than_how_often_tokens_occur(task: str, tmp_path: Path) -> None:
+def test_a_t5_learns_from_hidden_spans_more_than_how_often_tokens_occur(tmp_path: Path) -> None:
+    """From UL2's mixture, one part of which are the spans of `span_corruption`."""
     data = str(tmp_path / "data")
-    preparing.prepared(lines(tmp_path), Path(data), task=task, tokenizer="sample:", input_length=64, shards=1)
+    preparing.prepared(lines(tmp_path), Path(data), task="ul2", tokenizer="sample:", input_length=64, shards=1)
     made = t5prep.train(data=data, out=str(tmp_path / "run"), model="tiny", settings={**LEARNS, "steps": 100})
     assert made.evaluation is not None
     assert made.evaluation.metrics["loss"] < 0.5 * loss_of_frequencies(data)
