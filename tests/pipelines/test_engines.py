@@ -42,12 +42,6 @@ def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return bytes_of(out)
 
 
-@pytest.mark.extra("prism")
-def test_prism_gives_the_bytes_of_a_local_run(corpus: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
-    prepared(corpus, tmp_path / "out", tokenizer=SAMPLE, shards=3, runner="prism", workers=2)
-    assert bytes_of(tmp_path / "out") == expected
-
-
 @pytest.mark.parametrize(
     "engine",
     [
@@ -61,6 +55,7 @@ def test_workers_of_every_engine_get_a_task_of_the_users_own_file(corpus: Path, 
     choices = {"task": str(task), "tokenizer": SAMPLE, "shards": 2}
     made = prepared(corpus, tmp_path / "near", **choices)
     assert (made.settings.task, made.task.file) == ("mine", "mine.py")
+    assert made.rejected == {"duplicate id": 2, "unknown label": 1}
     prepared(corpus, tmp_path / "far", runner=engine, workers=2, **choices)
     assert bytes_of(tmp_path / "far") == bytes_of(tmp_path / "near")
     assert not [command for command in own_processes() if b"--artifacts-dir" in command], "Flink's job server lives on"
@@ -108,8 +103,8 @@ def test_a_task_manager_is_lost_between_two_shards(
     assert {name: gcs.read(f"{bucket}/data/{name}") for name in gcs.objects(f"{bucket}/data")} == expected
 
 
-# Each engine, and each number of workers, prepares one of the two: Flink by itself takes half a minute to start and end, a
-# cluster a minute.
+# Each engine, and each number of workers, prepares one of the two: Flink takes half a minute to start and end. A cluster of it
+# gives the bytes of a local run in tests/pipelines/test_task_managers.py.
 REAL = {
     "questions": (
         "stackoverflow/questions_cp1252.csv",
@@ -117,7 +112,7 @@ REAL = {
         (1, 4),
         ("flink",),
     ),
-    "sst2": ("sst2/*.tsv", {"task": "sst2", "limit": 1_000}, (2,), ("prism", "cluster")),
+    "sst2": ("sst2/*.tsv", {"task": "sst2", "limit": 1_000}, (2,), ("prism",)),
 }
 
 
@@ -134,12 +129,7 @@ def test_real_corpora_have_the_same_bytes_from_engines(shared_data: Path, tmp_pa
     for workers in numbers:
         prepared(source, tmp_path / f"local{workers}", workers=workers, memory=4 << 30, **choices)
     for engine in others:
-        if engine == "cluster":
-            with cluster(tmp_path / "processes", task_managers=2) as flink:
-                far = {"runner": "flink", "arguments": flink.arguments}
-                prepared(source, tmp_path / engine, workers=2, **far, **choices)
-        else:
-            prepared(source, tmp_path / engine, runner=engine, workers=2, **choices)
+        prepared(source, tmp_path / engine, runner=engine, workers=2, **choices)
     for other in (*(f"local{workers}" for workers in numbers), *others):
         assert bytes_of(tmp_path / other) == bytes_of(tmp_path / "local0"), other
 
