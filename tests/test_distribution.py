@@ -71,6 +71,7 @@ def _alone() -> dict[str, str]:
 
 @pytest.mark.slow
 def test_what_is_in_them(built: dict[str, Path]) -> None:
+    """The files of the wheel and the sdist, and the oldest Linux that the wheel is for."""
     with zipfile.ZipFile(built[".whl"]) as wheel:
         names = set(wheel.namelist())
     wanted = {

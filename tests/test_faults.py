@@ -42,6 +42,7 @@ def harness(emulator: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     "name", ["prepare", "prepare near", "prepare overwrites", "prepare to a bucket", "upload", "train", "eval"]
 )
 def test_a_fault_leaves_nothing_false(harness: Harness, name: str) -> None:
+    """Faults at any call of any library or request, by seed; other tests put a fault at a known place."""
     scenario = next(one for one in harness.scenarios() if one.name == name)
     numbers = seeds(SEEDS.get(name, OTHERS))
     wrong = [said for number in numbers if (said := harness.seed(scenario, number))]

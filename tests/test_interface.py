@@ -167,6 +167,7 @@ def test_a_text_alone_is_a_list_of_one_and_numbers_are_pythons(here: Path) -> No
 
 @pytest.mark.slow
 def test_the_examples_of_training_run(here: Path) -> None:
+    """The examples in the docstrings of the functions that train, as one program."""
     names = ("prepare", "train_batches", "train", "evaluate", "predict")
     code = "import t5prep\n\nif __name__ == '__main__':\n" + textwrap.indent("".join(map(_example, names)), "    ")
     Path("examples.py").write_text(code)
@@ -181,6 +182,7 @@ def test_the_examples_of_training_run(here: Path) -> None:
 @pytest.mark.extra("libtpu")
 @pytest.mark.slow
 def test_the_example_of_planning_runs(here: Path) -> None:
+    """The example in the docstring of `plan`, by the real compiler."""
     Path("model").mkdir()
     Path("model/config.json").write_text(json.dumps(toy_runs.SHAPE | {"vocab_size": 32128}))
     code = _example("prepare") + _example("plan").replace('"t5-small"', '"model"')  # t5-small itself takes minutes

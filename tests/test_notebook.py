@@ -66,6 +66,7 @@ def test_it_is_a_notebook(notebook: Path) -> None:
 
 @pytest.mark.slow
 def test_its_cells_run_and_print_what_it_shows(tmp_path: Path) -> None:
+    """The notebook's cells print its stored output, character by character."""
     assert _printed(FROM_A_CSV, tmp_path) == [_shown(cell) for cell in _cells(FROM_A_CSV)]
 
 

@@ -90,6 +90,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_advised_runs(
     where: str, text: str, world: Path, internet: Internet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each command that a message, page or example advises ends well; other tests only parse them."""
     publish(internet)
     monkeypatch.chdir(world)
     monkeypatch.setenv("HF_TOKEN", internet.hub.token)

@@ -585,6 +585,7 @@ def test_a_table_is_written_without_pandas(data: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
 def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
+    """The peak memory of a process that writes a table, in each format."""
     with open(tmp_path / "rows.jsonl", "w") as file:
         for number in range(10_000):
             file.write(json.dumps({"id": str(number), "text": f"word {number} " * 400, "label": "a"}) + "\n")

@@ -221,6 +221,7 @@ upload(sys.argv[1], sys.argv[2], workers=2)
 
 @pytest.mark.slow
 def test_killed_again_and_again_at_random_moments(bucket, front, tmp_path):
+    """No object is sent twice by an upload whose process dies, and the manifest comes last; other uploads meet errors, not kills."""
     data = tmp_path / "data"
     write(data, {"train": [1000] * 6}, length=1000)
     dice = random.Random(1)

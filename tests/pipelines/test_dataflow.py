@@ -56,6 +56,7 @@ def empty_environment(folder: Path, package: Path) -> Path:
 def test_the_job_that_dataflow_gets_does_the_work_in_an_environment_that_has_only_its_package(
     bucket: str, tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
+    """What Dataflow's workers install and run is complete: nothing of this folder is there."""
     (tmp_path / "rows").mkdir()
     rows = questions(90)
     write_csv(tmp_path / "rows/a.csv", rows[:50])

@@ -50,6 +50,7 @@ def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     ],
 )
 def test_workers_of_every_engine_get_a_task_of_the_users_own_file(corpus: Path, tmp_path: Path, engine: str) -> None:
+    """A user's file reaches other processes, the bytes are those of a local run, and no server is left."""
     task = tmp_path / "mine.py"
     task.write_bytes(Path(so_quality.__file__).read_bytes().replace(b"quality: ", b"judge: "))
     choices = {"task": str(task), "tokenizer": SAMPLE, "shards": 2}

@@ -100,6 +100,7 @@ def check(folder: Path, engine: str, stages: list[str]) -> list[str]:
     ],
 )
 def test_a_job_that_is_killed_goes_on_where_it_was(engine: str, stages: list[str], tmp_path: Path) -> None:
+    """Each stage of an engine's job finds what a killed one made; test_killed_gathering kills runs without an engine."""
     check(tmp_path, engine, stages)
 
 

@@ -125,12 +125,14 @@ def check(folder: Path, *, blocks: int, kills: int, seed: int = 0, dedup: str = 
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_while_it_gathers_ends_like_any_other(tmp_path: Path) -> None:
+    """Kills while runs of rows are merged, which short corpora never are."""
     reached = check(tmp_path, blocks=300, kills=2)
     assert all(reached)
 
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_while_near_duplicates_are_searched_ends_like_any_other(tmp_path: Path) -> None:
+    """Kills while files of the search for near-duplicates are written."""
     reached = check(tmp_path, blocks=200, kills=2, dedup="near")
     assert all(reached)
 

@@ -102,6 +102,7 @@ def test_kept_tokens_are_used_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
+    """Clusters that span the blocks of several workers."""
     source = _write(tmp_path / "rows.jsonl", _rows(3000))
     first = _near(source, tmp_path / "out")
     for workers in (1, 2, 4):

@@ -53,6 +53,7 @@ def test_threads_that_lose_their_connection_end_quietly_and_others_do_not() -> N
 @pytest.mark.extra("flink")
 @pytest.mark.slow
 def test_a_run_on_flink_that_succeeds_prints_no_traceback(tmp_path: Path) -> None:
+    """What the command itself prints when Flink's servers and workers end; other tests of Flink look at bytes."""
     line = [
         "so_quality",
         "--source",

@@ -130,6 +130,7 @@ def test_the_sample_is_the_same_from_any_order_and_blocks(text: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_train_and_check_on_the_command_line(tmp_path: Path):
+    """A vocabulary that the two commands train and check; the other tests call functions."""
     out = tmp_path / "tokenizer"
     columns = ("--source", "sample:", "--column", "Title", "--column", "Body")
     train = ("train", *columns, "--vocab-size", "600", "--lines", "3000", "--size", "tiny", "--out", str(out))

@@ -274,6 +274,7 @@ def killed(command: list[str], env: dict[str, str], *, when: Callable[[], bool])
 
 @pytest.mark.slow
 def test_a_run_killed_again_and_again_finishes_with_the_same_bytes(tmp_path: Path) -> None:
+    """Cached tokens of killed runs are used by the next run, and only whole ones."""
     rows = [dict(row, Id=str(i)) for i, row in enumerate(questions(400, words=400) * 10)]
     source = write_csv(tmp_path / "rows.csv", rows)
     env = os.environ | {"T5PREP_CACHE": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -27,6 +27,7 @@ from t5prep import cli
 def test_a_task_prepares_from_its_own_address(
     internet: Internet, tmp_path: Path, name: str, splits: dict[str, int], rejected: dict[str, int]
 ):
+    """A task's own address, columns and splits, from servers that answer as its host does."""
     publish(internet)
     arguments = [name, "--tokenizer", "sample:", "--out", str(tmp_path / "out"), "--workers", "1", "--json"]
     done = CliRunner().invoke(cli.main, ["prepare", *arguments], catch_exceptions=False)

@@ -160,6 +160,7 @@ def is_tied(one: list[int], other: list[int], tokenizer: Tokenizer) -> bool:
 @pytest.mark.extra(*TRANSFORMERS)
 @pytest.mark.slow
 def test_saved_folders_have_the_ids_of_transformers(tmp_path: Path) -> None:
+    """Folders that real transformers 4 and 5 save and read; test_tokenizer_folders writes such folders by hand."""
     makers = {**published_folders.FAMILIES, "written_t5": written_t5}
     folders = {name: make(tmp_path / name) for name, make in makers.items()}
     versions = [int(name.removeprefix("transformers").split(".")[0]) for name in TRANSFORMERS]

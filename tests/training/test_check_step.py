@@ -23,6 +23,7 @@ def _checked(data: str, shape: str, out: Path, *more: str) -> Result:
 def test_devices_that_compute_the_same_differ_by_rounding(
     data: str, shape: str, tmp_path: Path, more: list[str]
 ) -> None:
+    """`--check-step` finds nothing where nothing is wrong."""
     out = tmp_path / "run"
     done = _checked(data, shape, out, "--json", *more)
     assert done.exit_code == 0, done.output
@@ -39,6 +40,7 @@ def test_devices_that_compute_the_same_differ_by_rounding(
 
 @pytest.mark.slow
 def test_another_arithmetic_is_seen_and_named(data: str, shape: str, tmp_path: Path) -> None:
+    """`--check-step` finds bfloat16 beside float32."""
     done = _checked(data, shape, tmp_path / "run", "--replicas=2", "--set=dtype=bfloat16")
     assert done.exit_code == 0, done.output
     head, loss, *_, variables, worst = done.stdout.splitlines()[:7]

@@ -144,6 +144,7 @@ def published(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_someone_elses_model_evaluates_to_its_own_predictions(published, tmp_path, kind):
+    """Models that transformers alone makes and saves, each with its own tokenizer, are evaluated untrained."""
     model, theirs = published[kind]
     rows = "".join(f"{text}\t{number % 2}\n" for number, text in enumerate(TEXTS))
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\n" + rows)

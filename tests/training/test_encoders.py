@@ -81,6 +81,7 @@ def test_a_masked_language_model_gives_all_but_the_last_matrix(published, name):
 @pytest.mark.parametrize("name", [name for name in (*TYPES, *T5_TYPES) if name not in ("xlm-roberta", "camembert")])
 @pytest.mark.slow
 def test_gradients_and_training_steps_are_those_of_pytorch(published, name, tmp_path):
+    """Gradients of each tensor; the tests of logits see no backward pass."""
     model = published / name
     kept, batch = reference(model)
     config, weights = load_weights(model)
@@ -128,6 +129,7 @@ print(json.dumps(said))
 
 @pytest.mark.slow
 def test_transformers_loads_what_is_exported_with_the_same_logits(published):
+    """transformers misses no tensor of an export, and knows each."""
     for name in TYPES:
         export_hf(str(published / name), out=str(published / name / "exported"))
     command = [sys.executable, "-c", LOADED, str(published), *TYPES]

@@ -122,6 +122,7 @@ def _on_the_device(config: ModelConfig, options: Generation, *, place: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_tokens_of_transformers(family: str, tmp_path: Path) -> None:
+    """Searches and their scores beside transformers' own, with rows that end at different times."""
     config, numbers = FAMILIES[family], CASES_OF[family]
     drawn, expected = {}, {}
     for seed in SEEDS:

@@ -137,6 +137,7 @@ def of_peft(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[fl
 @pytest.mark.extra("torch", "peft")
 @pytest.mark.parametrize("model", MODELS)
 def test_every_layout_makes_the_losses_of_peft(model: str, of_peft: dict[str, tuple[list[float], int]]) -> None:
+    """Adapters of each family of T5 in each layout, beside peft."""
     base = MODELS[model]
     theirs, trained = of_peft[model]
     shape = shape_of(CONFIG, base)
@@ -152,6 +153,7 @@ def test_every_layout_makes_the_losses_of_peft(model: str, of_peft: dict[str, tu
 
 @pytest.mark.slow
 def test_accumulation_remat_and_bfloat16_train_adapters_too() -> None:
+    """Adapters with what other tests do with all weights."""
     layout = open_layout(replicas=1, shard=1)
     expected = losses(MODELS["t5"], layout)
     parts = losses(MODELS["t5"], layout, dataclasses.replace(CONFIG, accumulate=2, remat=True))
@@ -193,6 +195,7 @@ def test_only_adapters_are_trained_and_checkpointed(done: trainer.Result, base: 
 
 @pytest.mark.slow
 def test_a_stopped_run_goes_on_with_the_same_losses(done: trainer.Result, data: str, base: str, toys: Path) -> None:
+    """A checkpoint of adapters alone goes on from its base."""
     half = toy_runs.config(data, base, toys / "half", **LORA, schedule="constant")
     trainer.train(dataclasses.replace(half, steps=8))
     again = trainer.train(half)
@@ -230,6 +233,7 @@ def test_what_is_exported_is_read_back(done: trainer.Result, base: str, toys: Pa
 @pytest.mark.slow
 @pytest.mark.extra("torch", "peft")
 def test_peft_loads_what_is_exported(done: trainer.Result, base: str, toys: Path) -> None:
+    """peft reads exported adapters, and has our logits."""
     from t5prep.training.model.forward import forward
 
     opened = run.open_model(done.run)
@@ -270,6 +274,7 @@ def test_a_base_that_changed_is_noticed(done: trainer.Result, base: str, tmp_pat
 
 @pytest.mark.slow
 def test_adapters_that_nobody_else_can_use_are_not_exported_alone(data: str, shape: str, toys: Path) -> None:
+    """Adapters of random weights are only exported merged."""
     config = toy_runs.config(data, shape, toys / "of_random", lora=2, steps=1)
     trainer.train(config)
     with pytest.raises(UsageError, match="random weights, which nobody else has: export a whole model with --merge"):

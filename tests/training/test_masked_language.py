@@ -88,6 +88,7 @@ def test_a_pretrained_model_begins_a_classifier(tmp_path: Path) -> None:
 @pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_gradients_and_training_steps_are_those_of_pytorch_and_it_loads_the_export(tmp_path: Path) -> None:
+    """The heads that fill masks, of each kind of encoder; test_encoders has the heads for classes."""
     published, exported = tmp_path / "published", tmp_path / "exported"
     beside.pytorch("torch_masked.py", published)
     for name in NAMES:
@@ -151,6 +152,7 @@ def test_a_t5_learns_from_hidden_spans_more_than_how_often_tokens_occur(tmp_path
 
 @pytest.mark.slow
 def test_a_model_learns_more_than_how_often_tokens_occur(data: str, tmp_path: Path) -> None:
+    """The whole way of the pre-training of an encoder, to its export's score."""
     made = t5prep.train(data=data, out=str(tmp_path / "run"), model="tiny", settings=LEARNS)
     assert made.evaluation is not None
     assert made.evaluation.metrics["loss"] < 0.95 * loss_of_frequencies(data)

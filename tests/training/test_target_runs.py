@@ -98,6 +98,7 @@ print(json.dumps([logits.tolist(), first, sorted(said["missing_keys"]), model.co
 @pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_it_learns_answers_and_is_loaded_by_transformers(run):
+    """Tags, labels and a number, each from rows to transformers' logits of the export."""
     kind, folder = run
     scores = t5prep.evaluate(str(folder / "run"))
     name, least = BETTER[kind]

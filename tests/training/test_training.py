@@ -151,6 +151,7 @@ def test_an_export_holds_the_best_weights_bit_for_bit(done: trainer.Result, tmp_
 
 @pytest.mark.slow
 def test_a_saved_model_takes_ids_and_gives_ids(done: trainer.Result, data: str, tmp_path: Path) -> None:
+    """A SavedModel gives the evaluation's answers in TensorFlow alone."""
     export.export_saved_model(done.run, out=str(tmp_path / "saved"))
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
     from t5prep.training.data import eval_batches, opening
@@ -215,6 +216,7 @@ def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_p
 @pytest.mark.extra("seeds")
 @pytest.mark.slow
 def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str, shared_data: Path) -> None:
+    """A model memorises: nothing of the loss is out of its reach."""
     rows = (shared_data / "sst2" / "train.tsv").read_text(encoding="utf-8").splitlines()[:9]
     (toys / "eight.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     choices = {"task": "sst2", "tokenizer": "sample:", "input_length": 64, "target_length": 2, "splits": {"train": 1.0}}
@@ -229,6 +231,7 @@ def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str,
 
 @pytest.mark.slow
 def test_packed_rows_are_trained_on(toys: Path, shape: str) -> None:
+    """A whole run on packed rows; other tests compare one packed batch."""
     packed = toy_runs.sentences(toys / "packed", layout="packed")
     ended = trainer.train(toy_runs.config(packed, shape, toys / "of_packed", steps=20, eval_every=10))
     losses = toy_runs.losses(ended.run)
@@ -240,6 +243,7 @@ def test_packed_rows_are_trained_on(toys: Path, shape: str) -> None:
 
 @pytest.mark.slow
 def test_a_mixture_draws_from_all_its_parts(toys: Path, data: str, shape: str) -> None:
+    """A whole run on two datasets."""
     other = toy_runs.classes(toys / "other", seed=3)
     both = {"data": (data, other), "rates": (1, 3)}
     ended = trainer.train(dataclasses.replace(toy_runs.config(data, shape, toys / "mixed", steps=4), **both))
@@ -249,6 +253,7 @@ def test_a_mixture_draws_from_all_its_parts(toys: Path, data: str, shape: str) -
 
 @pytest.mark.slow
 def test_patience_ends_a_run_that_gets_no_better(toys: Path, data: str, shape: str) -> None:
+    """A run ends early, and says so again."""
     config = toy_runs.config(data, shape, toys / "patient", learning_rate=0.0, eval_every=2, patience=2, metric="loss")
     ended = trainer.train(config)
     assert ended.stopped_early

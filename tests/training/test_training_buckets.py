@@ -25,6 +25,7 @@ def sentences(toys):
 
 @pytest.mark.slow
 def test_a_run_in_buckets_goes_on_with_the_same_losses(toys, sentences, shape):
+    """A program for each length in one run, stopped and resumed."""
     config = toy_runs.config(sentences, shape, toys / "whole", buckets=("16x4", "48x4"))
     trainer.train(config)
     whole = toy_runs.losses(config.out)

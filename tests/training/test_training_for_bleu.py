@@ -13,6 +13,7 @@ from t5prep.training.run import checkpoint
 
 @pytest.mark.slow
 def test_the_best_checkpoint_is_that_of_the_best_bleu(tmp_path: Path, shape: str) -> None:
+    """A metric of generated answers chooses the checkpoint, against the loss."""
     answers = ["the cat sat on the mat", "the dog sat on the mat"]
     rows = [{"id": str(n), "q": f"question {n}", "a": answers[n % 5 == 0]} for n in range(48)]
     preparing.prepared(

@@ -19,6 +19,7 @@ from t5prep.training.run import checkpoint as checkpoints
 def test_a_longer_run_is_the_run_that_was_long_from_the_beginning(
     toys: Path, data: str, shape: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """More steps than the run began with."""
     whole = trainer.train(toy_runs.config(data, shape, toys / "whole", steps=8))
     trainer.train(toy_runs.config(data, shape, toys / "longer", steps=4))
     longer = trainer.train(toy_runs.config(data, shape, toys / "longer", steps=8))

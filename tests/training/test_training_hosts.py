@@ -53,6 +53,7 @@ def ended(processes: list[subprocess.Popen]) -> list[str]:
 
 @pytest.mark.slow
 def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> None:
+    """Two hosts, of which one dies: no other test has a process group of jax that trains."""
     data, shape = toy_runs.classes(tmp_path / "classes"), toy_runs.shape(tmp_path / "shape")
     killed = start(command(data, shape, tmp_path / "two", steps=2000))
     deadline = time.monotonic() + SECONDS

@@ -99,6 +99,7 @@ def test_killed_at_random_moments_the_lines_and_the_curves_are_the_same(toys: Pa
 
 @pytest.mark.parametrize(("setting", "value"), [("replicas", 4), ("accumulate", 4)])
 def test_replicas_and_accumulation_change_no_loss(toys: Path, data: str, shape: str, setting: str, value: int) -> None:
+    """By the command, with its reader: the tests of steps feed batches themselves."""
     alone = toys / "alone"
     expected = toy_runs.losses(alone) if alone.exists() else _run(data, shape, alone, dropout=0, steps=10)
     found = _run(data, shape, toys / f"{setting}{value}", dropout=0, steps=10, **{setting: value})

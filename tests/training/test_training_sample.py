@@ -73,6 +73,7 @@ def trained(said: str, place: Path) -> trainer.Result:
 
 
 def test_the_sample_is_learnt_from_random_weights(trained: trainer.Result, said: str) -> None:
+    """What `make train` reaches and prints."""
     assert trained.evaluation
     assert trained.evaluation.metrics["accuracy"] > 0.9
     assert trained.evaluation.metrics["records"] == 380
@@ -102,6 +103,7 @@ def test_a_run_writes_its_curves_and_how_fast_it_was(trained: trainer.Result) ->
 def test_pytorch_predicts_the_same_on_every_record_of_the_validation_split(
     trained: trainer.Result, place: Path
 ) -> None:
+    """PyTorch's answers on 380 records of a learnt model; other exports are compared on a few."""
     export.export_hf(trained.run, out=str(place / "exported"))
     records = preparing.records(place / "data")["validation"]
     given = [{"id": row["id"][0].decode(), "input_ids": list(row["input_ids"])} for row in records]

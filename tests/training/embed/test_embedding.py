@@ -206,6 +206,7 @@ t5prep.embed(sys.argv[1], sys.argv[2], out=sys.argv[3], dtype="float32", batch=8
 
 @pytest.mark.slow
 def test_eight_devices_compute_the_same(model: str, tmp_path: Path) -> None:
+    """Eight devices share the rows of a batch; the other tests of vectors use one."""
     source = tmp_path / "captions.txt"
     source.write_text("\n".join(text or "x" for text in TEXTS))
     t5prep.embed(model, source, out=str(tmp_path / "one"), dtype="float32", batch=8)
@@ -240,6 +241,7 @@ t5prep.embed(sys.argv[1], sys.argv[2], out=sys.argv[3], dtype="float32", batch=8
 
 @pytest.mark.slow
 def test_two_hosts_write_what_one_does(model: str, tmp_path: Path) -> None:
+    """Two processes share the files of vectors between them."""
     from tests.training.test_training_hosts import ended, start
 
     source = tmp_path / "captions.txt"
@@ -253,6 +255,7 @@ def test_two_hosts_write_what_one_does(model: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(model: str, tmp_path: Path) -> None:
+    """A killed process leaves no false vectors; another test removes and alters files itself."""
     source, drawn = tmp_path / "captions.txt", random.Random(7)
     source.write_text("\n".join(drawn.choice(TEXTS) + f" {number}" for number in range(3000)))
     command = [sys.executable, "-m", "t5prep.cli", "embed", model, str(source), "--shard-rows", "100", "--out"]
@@ -273,6 +276,7 @@ def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(model: str,
 @pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_vectors_are_those_of_transformers(tmp_path: Path) -> None:
+    """The encoder of each kind of model, alone, beside transformers."""
     words = {"t5": Path("sample:"), "umt5": Path("sample:")}
     words |= {"bert": encoders.bert(tmp_path / "words"), "modernbert": encoders.modernbert(tmp_path / "more_words")}
     texts, given = [text for text in TEXTS if text], {}

@@ -91,6 +91,7 @@ def test_an_option_reaches_the_search(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(OPTIONS.keys() - {"length_penalty", "min_length"}))
 def test_an_option_changes_the_answers(name: str, model: str, data: str, tmp_path: Path) -> None:
+    """No option of generation is accepted and ignored by `predict`."""
     value, beside = OPTIONS[name]
     texts = [f"{n} two three" for n in ("one", "four", "nine", "zero")]
 

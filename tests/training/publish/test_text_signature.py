@@ -53,6 +53,7 @@ def test_texts_are_encoded_and_cut_as_they_are_prepared(policy: str, marker: str
 @pytest.mark.extra("tensorflow_text")
 @pytest.mark.slow
 def test_a_saved_model_answers_texts_as_predict_does(tmp_path: Path) -> None:
+    """A SavedModel that takes texts, called without t5prep's tokenizer."""
     tokenizer = loading.load("sample:")
     shape = ModelConfig(
         vocab_size=tokenizer.padded_size,

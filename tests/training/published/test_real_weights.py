@@ -159,6 +159,7 @@ def test_vectors_are_those_of_sentence_transformers(model: Path, tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.extra("seeds", "torch")
 def test_ids_of_all_rows_of_sst2_are_those_of_transformers(model: Path, shared_data: Path, tmp_path: Path) -> None:
+    """60,614 real sentences by a real WordPiece vocabulary."""
     table = shared_data / "sst2" / "train.tsv"
     sentences = [line.rpartition("\t")[0].strip() for line in table.read_text().splitlines()[1:]]
     (tmp_path / "sentences.json").write_text(json.dumps(sentences))
@@ -221,6 +222,7 @@ def check_logits(folder: Path, expected: Any, batch: dict[str, np.ndarray]) -> N
 @pytest.mark.slow
 @pytest.mark.extra("torch")
 def test_the_first_loss_is_that_of_transformers(trained: Trained) -> None:
+    """Real weights are read right: the toys' names and shapes are those of their config alone."""
     logits = np.array(trained.logits["first"], np.float64)
     labels = trained.batches[0]["labels"][:, 0]
     expected = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(BATCH), labels]
@@ -230,6 +232,7 @@ def test_the_first_loss_is_that_of_transformers(trained: Trained) -> None:
 @pytest.mark.slow
 @pytest.mark.extra("torch")
 def test_sixty_steps_reach_seven_tenths_of_held_out_rows(trained: Trained) -> None:
+    """Real weights learn real rows faster than drawn ones, and the export has the score."""
     scores = t5prep.evaluate(str(trained.run))
     assert scores.metrics["accuracy"] >= 0.7
     of_export = t5prep.evaluate(str(trained.exported), data=str(trained.data))
@@ -311,6 +314,7 @@ def kill_at(command: list[Any], is_reached: Callable[[], bool]) -> str:
 @pytest.mark.slow
 @pytest.mark.extra("torch", "peft")
 def test_adapters_are_trained_as_peft_trains_them(trained: Trained, model: Path, tmp_path: Path) -> None:
+    """Adapters of an encoder, whose head is trained whole; test_lora has those of T5."""
     run, exported = tmp_path / "run", tmp_path / "exported"
     t5prep.train(data=str(trained.data), model=str(model), out=str(run), settings=LORA)
     shape = shape_of(build(LORA), load_weights(trained.first)[0])

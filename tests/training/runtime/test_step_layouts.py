@@ -122,6 +122,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, theirs: dict[str, list[float]]) -> None:
+    """Twenty steps with Adam in each layout of devices; other tests of PyTorch compute on one device."""
     found: dict[object, list[float]] = {
         (replicas, shard, parts): losses(
             model, open_layout(replicas=replicas, shard=shard), dataclasses.replace(CONFIG, accumulate=parts)
@@ -135,6 +136,7 @@ def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, 
 
 @pytest.mark.slow
 def test_with_dropout_a_layout_makes_the_same_losses_again_bit_by_bit() -> None:
+    """Dropout on replicas and split models is a function of seed and step alone."""
     dropping = dataclasses.replace(CONFIG, dropout=0.1, optimizer="adafactor")
     layout = open_layout(replicas=2, shard=4)
     once = losses("t5", layout, dropping)

@@ -55,6 +55,7 @@ def test_a_recipes_batch_can_be_cut_into_the_eight_cores_of_a_tpu(name: str) -> 
 def test_a_recipe_starts_on_eight_devices_from_a_model_without_sentencepiece(
     internet: Internet, tmp_path: Path
 ) -> None:
+    """A whole recipe from a folder that has tokenizer.json alone."""
     publish(internet)
     internet.hub.models[BYT5] = published_models.files(BYT5, tmp_path / "model")
     data = str(tmp_path / "data")

@@ -129,6 +129,7 @@ def test_the_table_has_every_setting_that_decides_the_weights() -> None:
 
 @pytest.mark.slow
 def test_every_setting_changes_the_weights_or_is_refused(given: tuple[str, dict[str, Any]]) -> None:
+    """Each setting of training, for each kind of target, changes the weights or is refused by name."""
     kind, settings = given
     unchanged: dict[str, np.ndarray] = {}
     refused = set()
