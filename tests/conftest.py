@@ -2,7 +2,10 @@
 
 import dataclasses
 import functools
+import hashlib
+import inspect
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -18,6 +21,7 @@ from servers.googleapis import googleapis  # noqa: F401 - a fixture
 from servers.internet import _authority, internet  # noqa: F401 - fixtures
 
 from pipelines import engines
+from t5prep.io import atomic_files
 
 # How busy a machine is fails no test; and under sanitizers fewer examples must do.
 hypothesis.settings.register_profile("steady", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -74,44 +78,56 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def lowered_once() -> Iterator[None]:
-    """Lower no program twice in this process: of a toy's run that is four seconds of five."""
-    from t5prep.training.runtime import compiling, programs, rows
-    from t5prep.training.settings import config as configs
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the processes of pytest share: what is in it is made by one of them, and only read."""
+    basetemp = tmp_path_factory.getbasetemp()
+    folder = (basetemp.parent if "PYTEST_XDIST_WORKER" in os.environ else basetemp) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
 
-    made: dict[str, Any] = {}
-    # What changes no loss, and what is said by a step's argument, its rate.
-    free = {*configs.FREE, *configs.OF_EVALUATION, "steps", "epochs", "schedule", "warmup", "learning_rate"}
-    unasked = {name: getattr(configs.TrainConfig(), name) for name in free}
 
-    def devices(how: dict[str, Any]) -> list[int]:
-        return [device.id for device in how["layout"].mesh.devices.flat] if "layout" in how else []
+@pytest.fixture(scope="session")
+def lowered_once(shared: Path) -> Iterator[None]:
+    """Lower no function twice in all processes of pytest: of a toy's run that is four seconds of five."""
+    from t5prep.training.runtime import lowering, programs
 
-    def without() -> str | None:
-        return os.environ.get("T5PREP_WITHOUT")
+    folder = shared / "lowered"
 
-    def once(key: str, make: Callable[[], Any]) -> Any:
+    def lower(function: Callable[..., Any], *inputs: Any, **options: Any) -> lowering.Lowered:
+        key = repr((_meaning(function), inputs, options, os.environ.get("T5PREP_WITHOUT")))
         if "0x" in key:  # it would say an address, which is no meaning
-            return make()
-        if key not in made:
-            made[key] = make()
-        return made[key]
-
-    def step_program(shape: Any, config: Any, **how: Any) -> Any:
-        key = repr((shape, dataclasses.replace(config, **unasked), sorted(how.items()), devices(how), without()))
-        return once(key, lambda: programs.step_program(shape, config, **how))
-
-    def rows_program(name: str, function: Any, **how: Any) -> Any:
-        if not isinstance(function, functools.partial):
-            return programs.rows_program(name, function, **how)
-        function_of = (function.func.__module__, function.func.__qualname__, function.args, function.keywords)
-        key = repr((name, *function_of, sorted(how.items()), devices(how), without()))
-        return once(key, lambda: programs.rows_program(name, function, **how))
+            return lowering.lower(function, *inputs, **options)
+        path = folder / hashlib.sha256(key.encode()).hexdigest()
+        if not path.exists():
+            atomic_files.write_scratch(path, pickle.dumps(lowering.lower(function, *inputs, **options)))
+        return pickle.loads(path.read_bytes())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "step_program", step_program)
-        patch.setattr(rows, "rows_program", rows_program)
+        patch.setattr(programs, "lower", lower)
         yield
+
+
+def _meaning(function: Any) -> Any:
+    """Return what decides the program of a function, to be compared by its repr."""
+    from t5prep.training.settings import config as configs
+    from t5prep.training.step.step import TrainStep
+
+    if isinstance(function, functools.partial):
+        return _meaning(function.func), function.args, sorted(function.keywords.items())
+    if not inspect.isroutine(function):
+        return function
+    if isinstance(step := getattr(function, "__self__", None), TrainStep):
+        # What changes no loss, and what is said by a step's argument, its rate; of an update, what changes the gradients alone.
+        free = {*configs.FREE, *configs.OF_EVALUATION, "steps", "epochs", "schedule", "warmup", "learning_rate"}
+        if function.__name__ == "update":
+            free |= {"accumulate", "dropout", "label_smoothing", "z_loss"}
+        unasked = {name: getattr(configs.TrainConfig(), name) for name in free}
+        step = dataclasses.replace(step, settings=dataclasses.replace(step.settings, **unasked))
+    cells = [_meaning(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
+    # Several functions inside of one have the same name.
+    code = function.__code__ if "<locals>" in function.__qualname__ else None
+    body = code and (hashlib.sha256(code.co_code).hexdigest(), code.co_consts, code.co_names)
+    return function.__module__, function.__qualname__, step, cells, body
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Toy data and models that the tests of training share."""
 
-import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,6 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def _lowered_once(lowered_once: None) -> None:
     """Many of these tests train the same toy."""
-
-
-@pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the processes of pytest share: what is in it is made by one of them, and only read."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import beside
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from t5prep.training.model.architecture import ModelConfig
 from t5prep.training.model.weights import random_weights, save_weights
-from t5prep.training.runtime import compiling
+from t5prep.training.runtime import compiling, programs
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.lowering import lower
@@ -113,9 +114,8 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
         save_weights(folder / model, shape, random_weights(shape))
         (folder / model / "config.json").write_text(json.dumps(shape.to_json() | {"dropout_rate": 0.0}))
     (folder / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in one.items()} for one in batches()]))
-    command = [sys.executable, "-c", THEIRS, folder / "batches.json", str(RATE), *(folder / model for model in MODELS)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return dict(zip(MODELS, json.loads(done.stdout.splitlines()[-1]), strict=True))
+    arguments = [folder / "batches.json", str(RATE), *(folder / model for model in MODELS)]
+    return dict(zip(MODELS, json.loads(beside.pytorch_code(THEIRS, *arguments)), strict=True))
 
 
 @pytest.mark.extra("torch")
@@ -171,8 +171,9 @@ def test_each_device_holds_its_part() -> None:
 
 
 @pytest.mark.slow
-def test_a_program_has_the_same_digest_in_another_process() -> None:
+def test_a_program_has_the_same_digest_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """And after others were lowered, which TensorFlow numbers."""
+    monkeypatch.setattr(programs, "lower", lower)  # not as the fixture `lowered_once` has it
     code = (
         "from t5prep.training.runtime import probe\n"
         "from t5prep.training.runtime.devices import open_layout\n"
