@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import drawn_seeds
 import extras
 import hypothesis
 import pytest
@@ -23,8 +24,14 @@ from servers.internet import _authority, internet  # noqa: F401 - fixtures
 from pipelines import engines
 from t5prep.io import atomic_files
 
-# How busy a machine is fails no test; and under sanitizers fewer examples must do.
-hypothesis.settings.register_profile("steady", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# How busy a machine is fails no test. Each run draws other examples: forty of a property, or Hypothesis' own hundred where
+# T5PREP_SEEDS asks for more; under sanitizers fewer must do.
+hypothesis.settings.register_profile(
+    "steady",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    max_examples=100 if drawn_seeds.ARE_GIVEN else 40,
+)
 hypothesis.settings.register_profile("sanitized", hypothesis.settings.get_profile("steady"), max_examples=25)
 hypothesis.settings.load_profile("steady")
 

@@ -30,8 +30,9 @@ def _texts(path: Path) -> Iterator[str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
                 node.body = node.body[1:]
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
@@ -65,9 +66,16 @@ def _is_command(text: str) -> bool:
     return len(words) > 2 and any(word.startswith("-") for word in words) and not speaks_of_an_option
 
 
-@pytest.mark.parametrize(("where", "text"), advised(), ids=str)
-def test_what_is_advised_is_taken(where: str, text: str) -> None:
-    """Its options are there, with values that they take; where it does not end in `...`, nothing that it needs is missing."""
+def test_what_is_advised_is_taken() -> None:
+    """One test, because each process of pytest would parse all modules to name the cases."""
+    assert not [wrong for where, text in advised() if (wrong := _what_is_wrong(where, text))]
+
+
+def _what_is_wrong(where: str, text: str) -> str:
+    """Return what is wrong with a command: an option that is not there, a value that it does not take.
+
+    Where it does not end in `...`, something that it needs may also be missing.
+    """
     words = [_PLACES.get(word, word) for word in shlex.split(text)[1:]]
     unfinished = "..." in words
     words = [word for word in words if word != "..."]
@@ -76,10 +84,12 @@ def test_what_is_advised_is_taken(where: str, text: str) -> None:
     try:
         readme.parse(main, words)
     except click.exceptions.Exit:
-        assert words[-1] in ("--help", "--settings")
+        return "" if words[-1] in ("--help", "--settings") else f"{where}: {text}: it ends at once"
     except click.MissingParameter as missing:
-        if not unfinished:
-            pytest.fail(f"{where}: {text}: {missing.format_message()}")
+        return "" if unfinished else f"{where}: {text}: {missing.format_message()}"
+    except click.UsageError as wrong:
+        return f"{where}: {text}: {wrong.format_message()}"
+    return ""
 
 
 def test_there_is_advice() -> None:
