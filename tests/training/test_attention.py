@@ -72,6 +72,17 @@ def test_a_row_with_nothing_to_attend_to_has_numbers():
     np.testing.assert_allclose(attended, tf.repeat(tf.reduce_mean(key, axis=1, keepdims=True), 2, axis=1), rtol=1e-5)
 
 
+@pytest.mark.parametrize(("dtype", "share"), [("float32", 1 / (1 + np.exp(-1))), ("bfloat16", 0.5)])
+def test_scores_have_the_dtype_of_queries_before_the_softmax(dtype, share):
+    """Scores of 256 and 257 are one number in bfloat16: so `transformers` computes them under autocast."""
+    query, key, value = (
+        tf.reshape(tf.constant(numbers, dtype), [1, -1, 1, 2])
+        for numbers in ([16.0, 1.0], [16.0, 0.0, 16.0, 1.0], [0.0, 0.0, 1.0, 1.0])
+    )
+    attended = attention.attend(query, key, value, mask=tf.ones([1, 1, 1, 2], tf.bool))
+    np.testing.assert_allclose(tf.cast(attended, tf.float32), np.full([1, 1, 1, 2], share), rtol=1e-5)
+
+
 def test_heads_of_keys_are_repeated_for_the_queries_that_share_them():
     key = drawn(2, 3, 2, 4, seed=1)
     assert attention.repeat_heads(key, 2) is key

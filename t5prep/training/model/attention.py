@@ -66,8 +66,9 @@ def attend(
     keys] in the queries' dtype; mask: bool, broadcastable to [batch, heads, queries, keys]; dropped: a dropout mask,
     [batch, keys, heads, 1], by which values are multiplied; cap: of `soft_cap`, without a bias.
 
-    Scores and softmax are float32, the probabilities and the result have the queries' dtype. The backward pass keeps the
-    probabilities, and nothing else of their size.
+    Products and softmax add up in float32. Between them the scores have the queries' dtype, as in `transformers` under autocast
+    and in T5X: in bfloat16 that halves the bytes of the largest tensor. So have the probabilities and the result. The backward
+    pass keeps the probabilities, and nothing else of their size.
     """
     dtype = query.dtype
     if dropped is not None:
@@ -79,7 +80,7 @@ def attend(
     ) -> tuple[tf.Tensor, Callable[..., Any]]:
         scores = soft_cap(product("bqhd,bkhd->bhqk", query, key), cap)
         scores = tf.where(mask, scores + tf.cast(biases[0], tf.float32) if biases else scores, MASKED)
-        shares = tf.cast(tf.nn.softmax(scores), dtype)
+        shares = tf.cast(tf.nn.softmax(tf.cast(tf.cast(scores, dtype), tf.float32)), dtype)
         attended = tf.cast(product("bhqk,bkhd->bqhd", shares, value), dtype)
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
