@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from t5prep.training.model import attention
-from t5prep.training.model.layers import project, scores_by_table
+from t5prep.training.model.layers import Dropout, project, scores_by_table
+from t5prep.training.model.positions import Reach
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 4, 5, 7, 2, 4
 
@@ -89,11 +90,29 @@ def test_heads_of_keys_are_repeated_for_the_queries_that_share_them():
     np.testing.assert_array_equal(attention.repeat_heads(key, 4), np.repeat(key.numpy(), 2, axis=2))
 
 
-def test_heads_are_split_and_joined():
-    x, matrix, bias, back = drawn(2, 5, 6, seed=1), drawn(6, 8, seed=2), drawn(8, seed=3), drawn(8, 6, seed=4)
-    split = attention.split_heads(x, matrix, 2, bias)
-    assert split.shape == (2, 5, 2, 4)
-    np.testing.assert_allclose(attention.join_heads(split, back), (x @ matrix + bias) @ back, rtol=1e-4, atol=1e-5)
+def test_biases_of_the_four_products_and_a_bias_made_of_queries_and_keys():
+    x, mask = drawn(2, 5, 6, seed=1), tf.ones([1, 1, 1, 5], tf.bool)
+    matrices = [*(drawn(6, 8, seed=seed) for seed in (2, 3, 4)), drawn(8, 6, seed=5)]
+    biases = [*(drawn(8, seed=seed) for seed in (6, 7, 8)), drawn(6, seed=9)]
+    query, key, value = (
+        tf.reshape(x @ matrix + bias, [2, 5, 2, 4]) for matrix, bias in zip(matrices[:3], biases[:3], strict=True)
+    )
+    scores = tf.einsum("bqhd,bkhd->bhqk", query, key)
+    attended = tf.einsum("bhqk,bkhd->bqhd", tf.nn.softmax(1.5 * scores), value)
+    found = attention.multi_head_attention(
+        x,
+        x,
+        matrices,
+        heads=2,
+        reach=Reach(mask),
+        scale=0.5,
+        dropout=Dropout(0.0, None),
+        site=0,
+        biases=biases,
+        bias=lambda scaled, keys: 2.0 * tf.einsum("bqhd,bkhd->bhqk", scaled, keys),
+    )
+    expected = tf.reshape(attended, [2, 5, 8]) @ matrices[3] + biases[3]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_gradient_of_a_matrix_is_one_product():

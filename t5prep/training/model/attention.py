@@ -22,11 +22,6 @@ def split_heads(x: tf.Tensor, matrix: tf.Tensor, heads: int, bias: tf.Tensor | N
     return tf.reshape(projected, [*projected.shape[:2], heads, projected.shape[2] // heads])
 
 
-def join_heads(attended: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
-    """Return all heads' values, [batch, length, heads, d_kv], times a matrix, [heads * d_kv, d_model]."""
-    return project(tf.reshape(attended, [*attended.shape[:2], matrix.shape[0]]), matrix)
-
-
 def repeat_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
     """Return keys or values of fewer heads, repeated for the query heads that share each of them (Ainslie et al. 2023)."""
     batch, length, key_heads, width = x.shape
@@ -117,15 +112,7 @@ def _rounded(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return x if dtype == tf.float32 else xla.optimization_barrier(tf.cast(x, dtype))[0]
 
 
-def value_dropout(dropout: Dropout, rows: int, keys: int, heads: int, dtype: tf.DType, *, site: Any) -> Any:
-    """Return the mask by which `attend` drops values, or None.
-
-    One mask for all queries drops the probabilities of a key. Dropping its value is the same, with a smaller mask.
-    """
-    return dropout.mask([rows, keys, heads, 1], dtype, site=site)
-
-
-def attend_grouped(
+def multi_head_attention(
     x: tf.Tensor,
     source: tf.Tensor,
     matrices: Sequence[tf.Tensor],
@@ -135,24 +122,32 @@ def attend_grouped(
     scale: float,
     dropout: Dropout,
     site: int | tf.Tensor,
-    bias: tf.Tensor | None = None,
+    biases: Sequence[tf.Tensor | None] = (None,) * 4,
+    bias: tf.Tensor | Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
     norms: Sequence[tf.Tensor] = (),
     epsilon: float = 0.0,
     cap: float = 0.0,
 ) -> tf.Tensor:
-    """Return attention of x over a source, as `join_heads` takes it; a head of keys may serve several of queries.
+    """Return attention of x over a source, [batch, queries, d_model]; a head of keys may serve several of queries.
 
-    matrices: of queries, keys and values; norms: the scales of queries and of keys, if these are normed. Both are rotated where
-    `reach` has angles. scale: by which scores are multiplied; site: of the dropout of values; bias, cap: of `attend`.
+    matrices: of queries, keys, values and output; biases: of their products. norms: the scales of queries and of keys, if
+    these are normed. Both are rotated where `reach` has angles. scale: by which scores are multiplied; site: of the dropout of
+    values; bias, cap: of `attend`. A bias may be a function of the scaled queries and the keys.
     """
-    query = split_heads(x, matrices[0], heads)
+    query = split_heads(x, matrices[0], heads, biases[0])
     key_heads = heads * matrices[1].shape[1] // matrices[0].shape[1]
-    key, value = (split_heads(source, matrix, key_heads) for matrix in matrices[1:])
+    key, value = (
+        split_heads(source, matrix, key_heads, own) for matrix, own in zip(matrices[1:3], biases[1:3], strict=True)
+    )
     if norms:
         query, key = (rms_norm(part, norm, epsilon=epsilon) for part, norm in zip((query, key), norms, strict=True))
     if reach.of_queries is not None and reach.of_keys is not None:
         query, key = rotate_heads(query, reach.of_queries), rotate_heads(key, reach.of_keys)
     query = query if scale == 1.0 else query * tf.constant(scale, x.dtype)
-    dropped = value_dropout(dropout, x.shape[0], source.shape[1], heads, x.dtype, site=site)
+    # One mask for all queries drops the probabilities of a key. Dropping its value is the same, with a smaller mask.
+    dropped = dropout.mask([x.shape[0], source.shape[1], heads, 1], x.dtype, site=site)
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
-    return attend(query, key, value, bias=bias, mask=reach.mask, dropped=dropped, cap=cap)
+    added = bias(query, key) if callable(bias) else bias
+    attended = attend(query, key, value, bias=added, mask=reach.mask, dropped=dropped, cap=cap)
+    out = project(tf.reshape(attended, [*attended.shape[:2], matrices[3].shape[0]]), matrices[3])
+    return out if biases[3] is None else out + biases[3]

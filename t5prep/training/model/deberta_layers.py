@@ -41,7 +41,7 @@ def encode(weights: Weights, config: DebertaConfig, batch: Mapping[str, tf.Tenso
     )
     table = how.dropout(tf.cast(table[first : last + 1], how.dtype), site=DISTANCE_SITE)
     bias = functools.partial(bias_of, length=length, reach=reach, rows=rows - first, scale=config.score_scale)
-    return encoder.run_layers(weights, config, x, table, mask=key_mask(texts), how=how, bias_of=bias)
+    return encoder.run_encoder_layers(weights, config, x, table, mask=key_mask(texts), how=how, bias_of=bias)
 
 
 def rows_of(distances: np.ndarray, *, buckets: int, farthest: int) -> np.ndarray:

@@ -17,7 +17,7 @@ import tensorflow as tf
 from t5prep.training.model.architecture import FEED_FORWARDS, ModelConfig, Traits
 from t5prep.training.model.attention import MASKED, soft_cap
 from t5prep.training.model.generation import Generation
-from t5prep.training.model.layers import How, feed_forward, product
+from t5prep.training.model.layers import How, feed_forward, product, unstack_layers
 from t5prep.training.model.positions import relative_bias, rotate
 from t5prep.training.model.t5 import (
     Weights,
@@ -27,11 +27,11 @@ from t5prep.training.model.t5 import (
     embed,
     encode,
     has_shared_bias,
+    in_parts,
     key_mask,
     norm_of,
     output_table,
     stacked_weights,
-    unstack_layers,
 )
 
 FORBIDDEN = -1e9  # far below any logit and finite, so that differences stay numbers
@@ -158,7 +158,8 @@ class Decoder:
         self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
         # Taken before the loop: inside it, every step would copy them.
         self.table = tf.cast(output_table(weights, config), dtype)
-        self.layers = unstack_layers(stacked_weights(weights, config, "decoder", dtype=dtype))
+        stacked = stacked_weights(weights, config, "decoder", dtype=dtype)
+        self.layers = [in_parts(w) for w in unstack_layers(stacked)]
         number, name = config.sizes("decoder").kv_heads, "kv" if config.traits.merged else "cross_kv"
         pairs = [[heads_first(tf.matmul(encoded, part), number) for part in w[name]] for w in self.layers]
         if config.traits.merged:

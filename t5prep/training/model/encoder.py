@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.training.model.architecture import EncoderConfig
-from t5prep.training.model.attention import attend, join_heads, split_heads, value_dropout
+from t5prep.training.model.attention import multi_head_attention
 from t5prep.training.model.layers import (
     ACTIVATIONS,
     Dropout,
@@ -20,11 +20,12 @@ from t5prep.training.model.layers import (
     cast_weight,
     last_matrix,
     layer_norm,
-    loop_over_layers,
     project,
+    run_layers,
     scores_by_table,
 )
-from t5prep.training.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
+from t5prep.training.model.positions import Reach
+from t5prep.training.model.t5 import Weights, in_parts, key_mask
 from t5prep.training.model.weight_layout import MATRICES
 
 _BIASES, _NORMS = ("qkv_bias", "out_bias", "wide_bias", "narrow_bias"), ("norms", "norms_bias")
@@ -49,7 +50,7 @@ def encode(weights: Weights, config: EncoderConfig, batch: Mapping[str, tf.Tenso
     first text and 2 for those of the second. Raises UsageError if the model has too few positions.
     """
     x = embed(weights, config, batch["input_ids"], batch["attention_mask"], how)
-    return run_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), how=how)
+    return run_encoder_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), how=how)
 
 
 def check_length(config: EncoderConfig, length: int) -> None:
@@ -84,7 +85,7 @@ def embed(weights: Weights, config: EncoderConfig, ids: tf.Tensor, texts: tf.Ten
 Bias = Callable[..., tf.Tensor]
 
 
-def run_layers(
+def run_encoder_layers(
     weights: Weights,
     config: EncoderConfig,
     x: tf.Tensor,
@@ -95,48 +96,42 @@ def run_layers(
 ) -> tf.Tensor:
     """Apply all layers to x, [batch, length, d_model]; `shared` is what every layer's bias of scores is made of."""
     layer = functools.partial(run_layer, config=config, mask=mask, dropout=how.dropout, bias_of=bias_of)
-    layers = range(config.own_layers)
     stacked = {name: cast_weight(weights[f"layers.{name}"], x.dtype) for name in _BIASES}
     stacked |= {name: tf.convert_to_tensor(weights[f"layers.{name}"]) for name in _NORMS}
-    matrices = {name: [cast_weight(weights[f"layers.{n}.{name}"], x.dtype) for n in layers] for name in MATRICES}
+    layers = {name: tf.unstack(value) for name, value in stacked.items()}
+    for name in MATRICES:
+        layers[name] = [cast_weight(weights[f"layers.{n}.{name}"], x.dtype) for n in range(config.own_layers)]
     repeats = config.num_layers // config.own_layers  # ALBERT's layers are the same one, again and again
-    if how.remat:
-        stacked |= {name: tf.stack(own) for name, own in matrices.items()}
-        repeated = {name: tf.repeat(value, repeats, axis=0) for name, value in stacked.items()}
-
-        def run(x: tf.Tensor, some: Sequence[tf.Tensor], w: Mapping[str, tf.Tensor], number: tf.Tensor) -> tf.Tensor:
-            own = {name: tf.unstack(value) if name in _PARTS else value for name, value in w.items()}
-            return layer(x, (own, some), number=number)
-
-        return loop_over_layers(run, x, list(shared), repeated)
-    for number, w in enumerate(unstack_layers(stacked, parts=_PARTS) * repeats):
-        own_matrices = {name: own[number % config.own_layers] for name, own in matrices.items()}
-        x = layer(x, ({**w, **own_matrices}, list(shared)), number=number)
-    return x
+    repeated = {name: own * repeats for name, own in layers.items()}
+    return run_layers(layer, x, list(shared), repeated, remat=how.remat)
 
 
 def run_layer(
     x: tf.Tensor,
-    given: tuple[LayerWeights, Sequence[tf.Tensor]],
+    shared: Sequence[tf.Tensor],
+    stacked: Mapping[str, tf.Tensor],
+    number: int | tf.Tensor,
     *,
     config: EncoderConfig,
     mask: tf.Tensor,
     dropout: Dropout,
     bias_of: Bias | None,
-    number: int | tf.Tensor,
 ) -> tf.Tensor:
     """Apply one layer to x, [batch, length, d_model]: each of its two sums is normed after it is made."""
-    w, shared = given
+    w = in_parts(stacked, parts=_PARTS)
     site = (number + 1) * SITES_PER_LAYER
-    heads = config.num_heads
-    query, key, value = (
-        split_heads(x, w[name], heads, bias)
-        for name, bias in zip(("query", "key", "value"), w["qkv_bias"], strict=True)
+    out = multi_head_attention(
+        x,
+        x,
+        [w[name] for name in MATRICES[:4]],
+        heads=config.num_heads,
+        reach=Reach(mask),
+        scale=config.score_scale,
+        dropout=dropout,
+        site=site,
+        biases=[*w["qkv_bias"], w["out_bias"]],
+        bias=bias_of and (lambda query, key: bias_of(query, key, w, *shared)),
     )
-    query *= tf.constant(config.score_scale, x.dtype)
-    bias = bias_of(query, key, w, *shared) if bias_of else None
-    dropped = value_dropout(dropout, x.shape[0], x.shape[1], heads, x.dtype, site=site)
-    out = join_heads(attend(query, key, value, bias=bias, mask=mask, dropped=dropped), w["attended"]) + w["out_bias"]
     epsilon = config.layer_norm_epsilon
     x = layer_norm(x + dropout(out, site=site + 1), w["norms"][0], w["norms_bias"][0], epsilon=epsilon)
     hidden = ACTIVATIONS[config.activation](project(x, w["wide"]) + w["wide_bias"])

@@ -221,8 +221,36 @@ def scores_by_table(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None = Non
     return tf.reshape(scores, [*x.shape[:-1], scores.shape[-1]])
 
 
-# A layer: (x, inputs that all layers share, this layer's weights, its number) → x.
-Layer = Callable[[tf.Tensor, Sequence[tf.Tensor], Mapping[str, tf.Tensor], tf.Tensor], tf.Tensor]
+# A layer: (x, inputs that all layers share, this layer's weights, its number: an int, or a tensor in a loop) → x.
+Layer = Callable[[tf.Tensor, Sequence[tf.Tensor], Mapping[str, tf.Tensor], Any], tf.Tensor]
+
+
+def run_layers(
+    layer: Layer,
+    x: tf.Tensor,
+    shared: Sequence[tf.Tensor],
+    weights: Mapping[str, tf.Tensor | Sequence[tf.Tensor]],
+    *,
+    remat: bool,
+    first: int = 0,
+) -> tf.Tensor:
+    """Apply the layers one after the other to x and return the result; with `remat` as the loop of `loop_over_layers`.
+
+    weights: by name, one tensor with a leading axis of layers, or a tensor for each layer. shared: of `loop_over_layers`.
+    first: how many layers, counted from the first; 0: all.
+    """
+    if remat:
+        stacked = {name: tf.stack(own) if isinstance(own, list) else own for name, own in weights.items()}
+        return loop_over_layers(layer, x, shared, stacked)
+    for number, w in enumerate(unstack_layers(weights)[: first or None]):
+        x = layer(x, shared, w, number)
+    return x
+
+
+def unstack_layers(weights: Mapping[str, tf.Tensor | Sequence[tf.Tensor]]) -> list[dict[str, tf.Tensor]]:
+    """Return each layer's own weights, by name, of the weights of `run_layers`."""
+    by_layer = zip(*(own if isinstance(own, list) else tf.unstack(own) for own in weights.values()), strict=True)
+    return [dict(zip(weights, own, strict=True)) for own in by_layer]
 
 
 def loop_over_layers(

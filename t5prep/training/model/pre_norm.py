@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from t5prep.training.model.attention import attend_grouped, join_heads
+from t5prep.training.model.attention import multi_head_attention
 from t5prep.training.model.encoder import (
     EMBEDDING_SITE,
     HEAD_SITE,
@@ -24,9 +24,9 @@ from t5prep.training.model.layers import (
     feed_forward,
     last_matrix,
     layer_norm,
-    loop_over_layers,
     mean_of_tokens,
     rms_norm,
+    run_layers,
 )
 from t5prep.training.model.modernbert import MATRICES, ModernBertConfig
 from t5prep.training.model.positions import Reach, either, near, rotary_angles
@@ -42,7 +42,7 @@ def encode(weights: Weights, config: ModernBertConfig, batch: Mapping[str, tf.Te
     if "embeddings.norm" in weights:
         x = norm(x, weights["embeddings.norm"])
     x = how.dropout(tf.cast(x, how.dtype), site=EMBEDDING_SITE)
-    return norm(run_layers(weights, config, x, tokens=batch["attention_mask"], how=how), weights["final_norm"])
+    return norm(run_pre_norm_layers(weights, config, x, tokens=batch["attention_mask"], how=how), weights["final_norm"])
 
 
 def head(weights: Weights, config: ModernBertConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
@@ -78,33 +78,31 @@ def _norm(config: ModernBertConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tenso
     return functools.partial(layer_norm, bias=None, epsilon=config.layer_norm_epsilon)
 
 
-def run_layers(weights: Weights, config: ModernBertConfig, x: tf.Tensor, *, tokens: tf.Tensor, how: How) -> tf.Tensor:
+def run_pre_norm_layers(
+    weights: Weights, config: ModernBertConfig, x: tf.Tensor, *, tokens: tf.Tensor, how: How
+) -> tf.Tensor:
     """Apply all layers to x, [batch, length, d_model]; `tokens` is the batch's attention mask."""
     length, width, layers = x.shape[1], config.d_model // config.num_heads, range(config.num_layers)
     mask = key_mask(tokens)
     angles = [rotary_angles(length, width, theta=theta) for theta in (config.global_theta, config.local_theta)]
     masks = (mask, mask & near(tokens, config.window // 2, config.window // 2))
     reaches = [Reach(one, own, own) for one, own in zip(masks, angles, strict=True)]  # of full layers and of others
-    run = functools.partial(run_layer, config=config, dropout=how.dropout)
+
+    def run(x: tf.Tensor, _: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor) -> tf.Tensor:
+        reach = either(number % config.global_every == 0, *reaches)
+        return run_layer(x, w, config=config, reach=reach, dropout=how.dropout, number=number)
+
     own = [{name: cast_weight(weights[f"layers.{number}.{name}"], x.dtype) for name in MATRICES} for number in layers]
     for name in ("feed_forward_norm", "attention_norm"):
         if f"layers.{name}s" in weights:
             scales = tf.unstack(tf.convert_to_tensor(weights[f"layers.{name}s"]))
             first = len(own) - len(scales)  # in a ModernBERT, the first layer's attention has none
             own[first:] = [{**w, name: scale} for w, scale in zip(own[first:], scales, strict=True)]
-    in_turn = own[:1] if how.remat else own
-    for number, w in enumerate(in_turn):
-        reach = either(number % config.global_every == 0, *reaches)
-        x = run(x, w, reach=reach, number=number)
-    if len(in_turn) == len(own):
+    x = run(x, [], own[0], 0)
+    if len(own) == 1:
         return x
-    stacked = {name: tf.stack([w[name] for w in own[1:]]) for name in own[1]}
-
-    def run_any(x: tf.Tensor, _: Sequence[tf.Tensor], w: Mapping[str, tf.Tensor], place: tf.Tensor) -> tf.Tensor:
-        number = place + 1
-        return run(x, dict(w), reach=either(number % config.global_every == 0, *reaches), number=number)
-
-    return loop_over_layers(run_any, x, [], stacked)
+    others = {name: [w[name] for w in own[1:]] for name in own[1]}
+    return run_layers(lambda x, shared, w, place: run(x, shared, w, place + 1), x, [], others, remat=how.remat)
 
 
 def run_layer(
@@ -114,17 +112,17 @@ def run_layer(
     site = (number + 1) * SITES_PER_LAYER
     norm = _norm(config)
     normed = norm(x, w["attention_norm"]) if "attention_norm" in w else x
-    attended = attend_grouped(
+    attended = multi_head_attention(
         normed,
         normed,
-        (w["query"], w["key"], w["value"]),
+        [w[name] for name in ("query", "key", "value", "attended")],
         heads=config.num_heads,
         reach=reach,
         scale=config.score_scale,
         dropout=dropout,
         site=site,
     )
-    x += dropout(join_heads(attended, w["attended"]), site=site + 1)
+    x += dropout(attended, site=site + 1)
     mask = dropout.mask([x.shape[0], 1, config.d_ff], x.dtype, site=site + 2)
     normed = norm(x, w["feed_forward_norm"])
     return x + feed_forward(normed, (w["wide"], w["gate"]), w["narrow"], activation=config.activation, mask=mask)

@@ -20,17 +20,17 @@ from typing import Any
 import tensorflow as tf
 
 from t5prep.training.model.architecture import FEED_FORWARDS, ModelConfig
-from t5prep.training.model.attention import attend_grouped, join_heads, soft_cap
+from t5prep.training.model.attention import multi_head_attention, soft_cap
 from t5prep.training.model.layers import (
     Dropout,
     How,
     cast_weight,
     feed_forward,
     last_matrix,
-    loop_over_layers,
     masked,
     mean_of_tokens,
     rms_norm,
+    run_layers,
     scores_by_table,
 )
 from t5prep.training.model.positions import Angles, Reach, either, near, relative_bias, rotary_angles
@@ -170,10 +170,10 @@ def run_stack(
     ) -> tf.Tensor:
         """Return attention of x over the source; which: 0 for that of the stack itself, 1 across."""
         prefix = ("", "cross_")[which]
-        attended = attend_grouped(
+        return multi_head_attention(
             x,
             source,
-            (w[f"{prefix}q"], *w[f"{prefix}kv"]),
+            (w[f"{prefix}q"], *w[f"{prefix}kv"], w["out"][which]),
             heads=size.heads,
             reach=reach,
             scale=traits.score_scale,
@@ -184,11 +184,12 @@ def run_stack(
             epsilon=config.layer_norm_epsilon,
             cap=traits.score_cap,
         )
-        return join_heads(attended, w["out"][which])
 
-    def run_layer(x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor) -> tf.Tensor:
+    def run_layer(
+        x: tf.Tensor, shared: Sequence[tf.Tensor], stacked: Mapping[str, tf.Tensor], number: int | tf.Tensor
+    ) -> tf.Tensor:
         """Return x after a layer; `shared` is what all layers share: the encoder's output, if any, and any biases."""
-        site = site_of(stack, number)
+        w, site = in_parts(stacked), site_of(stack, number)
         bias = shared[-1] if biases else bias_of(w["relative_bias"]) if "relative_bias" in w else None
         before, after = around(w["norms"], config)
         *outs, inner, last = how.dropout.masks(
@@ -208,12 +209,7 @@ def run_stack(
     shared = [*([] if encoded is None else [encoded]), *biases]
     stacked = stacked_weights(weights, config, stack, dtype=x.dtype)
     x = how.dropout(x, site=site_of(stack, -1))
-    if how.remat:
-        run = lambda x, shared, w, number: run_layer(x, shared, in_parts(w), number)  # noqa: E731
-        x = loop_over_layers(run, x, shared, stacked)
-    else:
-        for number, w in enumerate(unstack_layers(stacked, first=config.computed(stack))):
-            x = run_layer(x, shared, w, number)
+    x = run_layers(run_layer, x, shared, stacked, remat=how.remat, first=config.computed(stack))
     return how.dropout(norm(x, weights[f"{stack}.final_norm"]), site=site_of(stack, -1) + 1)
 
 
@@ -258,17 +254,6 @@ def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype:
         name: tf.convert_to_tensor(weight) if name in _WIDE else cast_weight(weight, dtype)
         for name, weight in whole.items()
     }
-
-
-def unstack_layers(
-    stacked: Mapping[str, tf.Tensor], *, parts: Collection[str] = PARTS, first: int = 0
-) -> list[LayerWeights]:
-    """Return each layer's own slices of `stacked_weights`, like `in_parts`; `parts` hold several weights of a layer.
-
-    first: how many layers, counted from the first; 0: all.
-    """
-    layers = zip(*(tf.unstack(stack) for stack in stacked.values()), strict=True)
-    return [in_parts(dict(zip(stacked, w, strict=True)), parts=parts) for w in layers][: first or None]
 
 
 def in_parts(w: Mapping[str, tf.Tensor], *, parts: Collection[str] = PARTS) -> LayerWeights:
