@@ -89,7 +89,7 @@ def parse(name: str) -> Tpu:
     >>> parse("v5litepod-8").devices, parse("v5p-8").devices, parse("v6e").devices
     (8, 4, 1)
     """
-    match = re.fullmatch(r"(.*?)(?:-(\d+))?", name.strip().lower())
+    match = re.fullmatch(r"(.*?)(?:-(\d{1,9}))?", name.strip().lower())
     assert match is not None  # the pattern takes any string
     kind = _ALIASES.get(match[1], match[1])
     if kind not in CHIPS:

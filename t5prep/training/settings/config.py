@@ -16,10 +16,10 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
+from t5prep.io import paths
 from t5prep.training.objectives import NUMBERS
 from t5prep.training.step.schedules import NAMES as SCHEDULES
 
@@ -359,6 +359,10 @@ OTHER_NAMES = {theirs: name for name, field in FIELDS.items() for theirs in fiel
 _LENGTH = {"steps", "epochs"}
 _PRECISION = {"fp16": ("bfloat16", "float32"), "bf16": ("bfloat16", "float32"), "fp32": ("float32", "bfloat16")}
 
+# Of a recipe: hundreds of datasets, a line each, have room.
+MOST_RECIPE_BYTES = 128 << 10
+MOST_DOTS = 500
+
 
 def recipes() -> dict[str, str]:
     """Return the first comment line of every built-in recipe, by its name."""
@@ -376,11 +380,19 @@ def read_recipe(name: str) -> dict[str, Any]:
     """Return the values of a built-in recipe, or of a TOML file. Raises UsageError."""
     if name.endswith(".toml"):
         try:
-            text = Path(name).read_text(encoding="utf-8-sig")  # with or without a byte order mark
+            with paths.opened(name) as file:
+                content = file.read(MOST_RECIPE_BYTES + 1)
+            text = content[:MOST_RECIPE_BYTES].decode("utf-8-sig")  # with or without a byte order mark
         except OSError as error:
             raise UsageError(f"The recipe {name} cannot be read ({error.strerror}).") from error
         except UnicodeDecodeError as error:
             raise UsageError(f"The recipe {name} is not text in UTF-8 ({error.reason}). Save it as UTF-8.") from error
+        # A parser of TOML takes memory by the square of a key's parts.
+        if len(content) > MOST_RECIPE_BYTES or any(line.count(".") > MOST_DOTS for line in text.splitlines()):
+            raise UsageError(
+                f"The recipe {name} is no list of settings: it has more than {MOST_RECIPE_BYTES:,} bytes, or a line with more than "
+                f"{MOST_DOTS} dots. Name another file."
+            )
     elif name in recipes():
         text = _built_in()[name]
     else:
@@ -390,7 +402,7 @@ def read_recipe(name: str) -> dict[str, Any]:
         )
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: a number of more digits than Python reads
         raise UsageError(f"The recipe {name} is not TOML: {error}.") from error
 
 

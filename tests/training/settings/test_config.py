@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import typing
+from pathlib import Path
 
 import pytest
 import toy_dataset
@@ -138,6 +139,26 @@ def test_the_command_line_lists_the_values_of_a_recipe() -> None:
     assert "rougeLsum_f1" in said  # the names that `metric` can have
     refused = CliRunner().invoke(main, ["train", "--settings", "--recipe", "none"])
     assert (refused.exit_code, "No recipe is named" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a = " + "[" * 60_000, "is not TOML"),
+        ("a" + ".a" * 60_000 + " = 1", "no list of settings"),  # 5 GB in tomllib
+        ("".join(f"k{number}.a = 1\n" for number in range(20_000)), "no list of settings"),
+        ("steps = " + "9" * 5_000, "is not TOML"),
+        (None, "cannot be read"),  # a device that has no end
+    ],
+)
+def test_a_recipe_that_costs_memory_is_refused(content: str | None, message: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "bomb.toml"
+    if content is None:
+        recipe.symlink_to("/dev/zero")
+    else:
+        recipe.write_text(content)
+    with pytest.raises(UsageError, match=message):
+        configs.read_recipe(str(recipe))
 
 
 def test_unknown_recipes_files_and_settings(tmp_path) -> None:
