@@ -177,7 +177,7 @@ def test_a_file_of_one_line_or_of_few_is_not_read_whole_or_twice(
 
     monkeypatch.setattr(estimates.sources, "open_random", lambda file: Counted(file.path))
     words = "some words " * (1 if form == "array" else 80_000)
-    rows = [{"text": words + str(number), "number": "one"} for number in range(50_000 if form == "array" else 6)]
+    rows = [{"text": words + str(number), "number": "one"} for number in range(100_000 if form == "array" else 6)]
     source = tmp_path / "rows.json"
     source.write_text(json.dumps(rows) if form == "array" else "".join(json.dumps(row) + "\n" for row in rows))
     columns = ("--inputs-column", "text", "--targets-column", "number")
