@@ -1,6 +1,6 @@
 """Run programs with PyTorch apart from TensorFlow: in one process, transformers' models register LLVM's options twice and die.
 
-One process imports PyTorch and transformers, which takes longer than most programs. It forks for each program.
+One process imports PyTorch and transformers, which takes longer than most programs. It forks for code that it is given.
 """
 
 import atexit
@@ -17,9 +17,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def pytorch(program: str, *arguments: str | Path) -> str:
-    """Run a file of this folder, and return what it prints; it imports what lies beside it."""
-    return pytorch_code((HERE / program).read_text(encoding="utf-8"), *arguments)
+def pytorch(program: str, *arguments: str | Path) -> None:
+    """Run a file of this folder in a process of its own; it imports what lies beside it, which t5prep's command forbids."""
+    command = [sys.executable, HERE / program, *arguments]
+    subprocess.run(command, check=True, capture_output=True, env=_environment())
 
 
 def pytorch_code(code: str, *arguments: str | Path) -> str:
@@ -35,13 +36,15 @@ def pytorch_code(code: str, *arguments: str | Path) -> str:
     return str(answer["output"])
 
 
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONSAFEPATH": "", "CUDA_VISIBLE_DEVICES": ""}
+
+
 @functools.cache
 def _server() -> subprocess.Popen[str]:
     """Start the process that forks; it ends with this one."""
-    # PYTHONSAFEPATH, which t5prep's command sets, would hide the files of this folder.
-    environment = {**os.environ, "PYTHONSAFEPATH": "", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, __file__]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(), text=True)
     atexit.register(server.kill)
     return server
 
