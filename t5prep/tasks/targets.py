@@ -225,10 +225,6 @@ class NumberTarget(HeadTarget):
     def of(cls, classes: Sequence[str]) -> Self:
         return cls(("number",))
 
-    def length(self, input_length: int) -> int:
-        """Return how many labels a record has whose input has `input_length` places; no text tells its length."""
-        return input_length if self.is_aligned else 1
-
     @property
     def example(self) -> str:
         return "0"
