@@ -21,6 +21,7 @@ from t5prep.dataset.manifest import Manifest, load
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import atomic_files, byte_sizes, paths, store, trusted_code
+from t5prep.options.fields import typed
 from t5prep.preparation import earlier_datasets, evaluation_sets, memory_budget, output_folder, shards, task_settings
 from t5prep.preparation.earlier_datasets import EarlierTexts
 from t5prep.preparation.memory_budget import DEFAULT, Budget
@@ -29,7 +30,6 @@ from t5prep.sources import Resolved, unpacked_name
 from t5prep.sources import memory as memory_source
 from t5prep.tasks import registry
 from t5prep.tasks.filters import chain, rules
-from t5prep.tasks.options import typed
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens import loading
@@ -418,21 +418,12 @@ def _parted(definition: Definition, choices: Mapping[str, Any]) -> tuple[dict[st
     """Return the choices that every task has, and those of the task, checked as the command line does. Raises UsageError."""
     common = {field.name: field for field in dataclasses.fields(Settings) if field.metadata.get("help")}
     own = {field.name: field for field in dataclasses.fields(definition.task.options)}
-    settings, options = {}, {}
-    for name, value in choices.items():
-        if name in common:
-            parse = common[name].metadata["parse"]
-            settings[name] = parse(_spelled(value)) if parse and value is not None else typed(common[name], value)
-        elif name in own:
-            options[name] = typed(own[name], value)
-        else:
-            known = [*own, *common]
+    known = own | common
+    for name in choices:
+        if name not in known:
             raise UsageError(
                 f"{definition.name} has no option {name}.{did_you_mean(name, known)} It has {', '.join(known)}."
             )
-    return settings, options
-
-
-def _spelled(value: Any) -> str:
-    """Return a value as it is typed: `train=0.9,validation=0.1` for a dict."""
-    return ",".join(f"{name}={part}" for name, part in value.items()) if isinstance(value, Mapping) else str(value)
+    typed_choices = {name: typed(known[name], value) for name, value in choices.items()}
+    settings = {name: value for name, value in typed_choices.items() if name in common}
+    return settings, {name: value for name, value in typed_choices.items() if name not in common}

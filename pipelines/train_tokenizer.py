@@ -15,10 +15,10 @@ from pipelines import engines, pool
 from t5prep.errors import OutputError, T5prepError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
+from t5prep.options.files import FileOptions
 from t5prep.reading import blocks, formats
 from t5prep.reading import columns as text_columns
 from t5prep.reading.blocks import Block
-from t5prep.reading.file_options import FileOptions
 from t5prep.sources import Resolved
 from t5prep.tokens import huggingface_files, training
 from t5prep.tokens.tokenizer import Tokenizer

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from t5prep.dataset.manifest import Manifest
+from t5prep.options.generation import Generation
 from t5prep.sources import sample
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.training.model.generation import Generation
 from t5prep.training.run.run import TINY, Model
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")

@@ -140,6 +140,8 @@ def _default(parameter: click.Parameter) -> str:
     if parameter.required:
         return "required"
     default = parameter.default
+    if isinstance(default, tuple) and default:
+        return ", ".join(map(str, default))
     if default is None or default is False or default == () or default == "" or callable(default):
         return ""
     return "" if "Sentinel" in type(default).__name__ else f"{default}"

@@ -11,7 +11,19 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # A folder (or module) imports those before it, never those after it nor itself from below.
 FLOORS = (
-    *("version", "errors", "io", "_native", "sources", "reading", "tasks", "tokens", "dataset", "preparation"),
+    *(
+        "version",
+        "errors",
+        "options",
+        "io",
+        "_native",
+        "sources",
+        "reading",
+        "tasks",
+        "tokens",
+        "dataset",
+        "preparation",
+    ),
     *("pipelines", "training", "planning", "report", "cli"),
 )
 # Preparing and training meet only at the manifest: these never import those, on whatever floor.

@@ -11,10 +11,11 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _model_options, _output
+from t5prep.cli import _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.io import byte_sizes
 from t5prep.io.progress import Progress
+from t5prep.options.models import RowOptions
 
 
 @click.command("verify")
@@ -100,7 +101,7 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
 )
 @click.option("--source", type=ADDRESS, default="", help="Where the source of rejected rows lies now, if it was moved.")
 @click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
-@_model_options.trust_code
+@_options.options(RowOptions, only=("trust_code",))
 @_output.as_json
 def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
     """Write DATA as one table of texts, a row a record: for DuckDB, pandas, polars, the Hub's viewer, a spreadsheet.
@@ -162,7 +163,7 @@ _LONGEST = 2_000  # characters of one text; --json has all
 )
 @click.option("--source", type=ADDRESS, default="", help="Where its source lies now, if it was moved.")
 @click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
-@_model_options.trust_code
+@_options.options(RowOptions, only=("trust_code",))
 @_output.as_json
 def why_command(id: str, as_json: bool, **given: Any) -> None:
     """Tell the life of one row: ID is that of a record or a rejected row, or a row of the source as FILE:ROW.
@@ -208,7 +209,7 @@ def _wrapped(line: str) -> str:
 @click.option("--port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
 @click.option("--source", type=ADDRESS, default="", help="Where its source lies now, if it was moved.")
 @click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
-@_model_options.trust_code
+@_options.options(RowOptions, only=("trust_code",))
 def explore_command(data: str, run: str, predictions: str | None, port: int, **given: Any) -> None:
     """Look at DATA in a browser: search, filter and sort its records and rejected rows; a row's tokens, and its life.
 

@@ -6,55 +6,19 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _file_options, _model_options, _output
+from t5prep.cli import _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.io.progress import Progress, number_of
+from t5prep.options.models import EmbedOptions
 
 
 @click.command("embed")
 @click.argument("model", type=ADDRESS)
 @click.argument("data", type=ADDRESS, default="-")
 @click.option("--out", type=ADDRESS, required=True, help="A directory or gs:// prefix; a killed run goes on there.")
-@click.option("--column", default="", help="The column with the texts  [default: as the run's task reads, or input].")
-@click.option(
-    "--pooling",
-    default="auto",
-    show_default=True,
-    type=click.Choice(["auto", "none", "mean", "first"]),
-    help="A vector for each token, or one a text: the mean, or the first token's. auto: as the model's modules.json says, or none.",
-)
-@click.option("--normalize", is_flag=True, help="Divide the vector of a text by its length.")
-@click.option(
-    "--dtype",
-    default="bfloat16",
-    show_default=True,
-    type=click.Choice(["bfloat16", "float32"]),
-    help="Of the vectors; of products too, where the device has them.",
-)
-@click.option(
-    "--length",
-    default=0,
-    type=click.IntRange(min=0),
-    help="The most tokens of a text  [default: the run's, the model's own, or 512].",
-)
-@click.option("--padded", is_flag=True, help="Pad texts to --length, and keep the vectors of padding, with a mask.")
-@click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
-@click.option(
-    "--shard-rows",
-    default=0,
-    type=click.IntRange(min=0),
-    help="Rows of a file  [default: 1024; with --pooling mean or first 16384].",
-)
-@click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
-@_file_options.split("all")
-@_file_options.options(of_data=True)
-@click.option("--limit", type=click.IntRange(min=1), help="Embed only this many rows.")
-@_model_options.trust_code
-@_model_options.which
-@_model_options.tokenizer
-@_model_options.options
+@_options.options(EmbedOptions)
 @_output.as_json
-def embed_command(model: str, data: str, which: str, as_json: bool, **given: Any) -> None:
+def embed_command(model: str, data: str, out: str, as_json: bool, **given: Any) -> None:
     """Write what the encoder of MODEL makes of the texts of DATA: a table, lines of text, any source that `prepare` reads.
 
     The files are safetensors of some rows each, with a manifest that has the SHA-256 of each one: what a trainer of images
@@ -76,7 +40,7 @@ def embed_command(model: str, data: str, which: str, as_json: bool, **given: Any
             progress.add(bytes=characters, rows=rows)
 
         rows = sys.stdin.buffer if data == "-" else data
-        made = t5prep.embed(model, rows, checkpoint=which, watch=watch, **given)
+        made = t5prep.embed(model, rows, out=out, watch=watch, **given)
     if as_json:
         _output.print_json(dataclasses.asdict(made))
         return

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from t5prep.cli import _file_options, _model_options, _output
+from t5prep.cli import _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.io.progress import Progress, number_of
+from t5prep.options.models import EvaluateOptions, PredictOptions
 
 if TYPE_CHECKING:
     from t5prep.training.evaluate.evaluator import Wrong
@@ -25,24 +26,13 @@ if TYPE_CHECKING:
 @click.option(
     "--to", default="", help="What to write: text, jsonl, csv, tsv or json  [default: as --out is named, or text]."
 )
-@click.option("--as-text", is_flag=True, help="Lines (or a column `input`) are whole inputs, prefix and all.")
-@click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
-@click.option("--jsonl", is_flag=True, help="The same as --format jsonl.")
-@_file_options.split("all")
-@_file_options.options(of_data=True)
-@click.option("--limit", type=click.IntRange(min=1), help="Answer only this many rows.")
-@_model_options.trust_code
-@_model_options.long
-@_model_options.which
-@click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
-@_model_options.generation
-@click.option("--answers", default=1, show_default=True, type=click.IntRange(min=1), help="How many for each row.")
-@click.option("--scores", is_flag=True, help="Give each answer's score.")
 @click.option("--fresh", is_flag=True, help="Begin anew where --out was begun already, or replace it.")
-@_model_options.tokenizer
-@_model_options.options
+@click.option("--jsonl", is_flag=True, help="The same as --format jsonl.")
+@_options.options(PredictOptions)
 @_output.as_json
-def predict_command(file: str, model: str, out: Path | None, to: str, **given: Any) -> None:
+def predict_command(
+    file: str, model: str, out: Path | None, to: str, fresh: bool, jsonl: bool, as_json: bool, **given: Any
+) -> None:
     """Answer the rows of FILE: a table, lines of text, any source that `prepare` reads, or "-" for standard input.
 
     Rows go through the task that the run was trained on, so a table needs the same columns (without the target), and a
@@ -57,7 +47,7 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
     from t5prep.errors import SourceError, UsageError
     from t5prep.training.predict import files
 
-    if given.pop("as_json"):
+    if as_json:
         if to not in ("", "json"):
             raise UsageError(f"--json and --to {to}: the answers are written once. Leave one of them out.")
         to = "json"
@@ -69,11 +59,8 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
         raise UsageError(
             f"--answers {given['answers']}: {kind} holds one answer of each row. Say --to jsonl (or json)."
         )
-    fresh = given.pop("fresh")
-    given["format"] = given["format"] or ("jsonl" if given["jsonl"] else "")
+    given["format"] = given["format"] or ("jsonl" if jsonl else "")
     given["scores"] |= given["answers"] > 1
-    given["checkpoint"], given["long"] = given.pop("which"), given["long"] or ""
-    del given["jsonl"]
     if file == "-" and sys.stdin is None:
         raise UsageError("Standard input is closed, so no rows can be read from it. Name a file of them.")
     if file == "-" and sys.stdin.isatty():
@@ -99,7 +86,7 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
         raise SourceError(f"None of the {predictions.counts.rows:,} rows of {predictions.source.uri} has an input.")
 
 
-WORST, WORST_PRINTED = 20, 5
+WORST_PRINTED = 5
 
 
 class _MetricOption(click.Option):
@@ -114,47 +101,13 @@ class _MetricOption(click.Option):
 
 @click.command("eval")
 @click.option("--model", type=ADDRESS, required=True, help="A run, a Hugging Face directory, or a Hub name.")
-@click.option(
-    "--data", type=ADDRESS, multiple=True, help="A prepared dataset, or several; of a run, all that it was trained on."
-)
-@click.option(
-    "--split",
-    "splits",
-    multiple=True,
-    default=["validation"],
-    show_default=True,
-    help="A split, or several: every record is scored, once.",
-)
-@_model_options.which
-@click.option("--batch", default=32, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
-@click.option("--limit", default=0, type=click.IntRange(min=0), help="Score only this many records; 0: all.")
-@_model_options.generation
-@click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    cls=_MetricOption,
-    help="Compute this metric, or several, in place of the task's.",
-)
-@click.option("--bootstrap", is_flag=True, help="Add 95 % intervals to ROUGE.")
-@click.option("--dtype", default="auto", type=click.Choice(["auto", "float32", "bfloat16"]), help="Of matrix products.")
+@_options.options(EvaluateOptions, metric={"cls": _MetricOption})
 @click.option("--scores", is_flag=True, help="With the predictions: what the metrics say of each one.")
 @click.option(
     "--predictions", "file", type=ADDRESS, help="Write the JSON, predictions and worst examples to this file."
 )
-@_model_options.tokenizer
-@_model_options.options
 @_output.as_json
-def eval_command(
-    model: str,
-    data: tuple[str, ...],
-    splits: tuple[str, ...],
-    which: str,
-    scores: bool,
-    file: str | None,
-    as_json: bool,
-    **given: Any,
-) -> None:
+def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **given: Any) -> None:
     """Score a model on a split: accuracy and confusion matrix of classes, or the task's metrics of generated answers.
 
     \b
@@ -166,7 +119,7 @@ def eval_command(
 
     if file:
         atomic_files.check_writable(Path(file), option="--predictions", begins=b'{\n  "checkpoint": ')
-    found = t5prep.evaluate(model, data=data, split=splits, checkpoint=which, worst=WORST, **given)
+    found = t5prep.evaluate(model, **given)
     whole = found.to_json(scores=scores)
     if file:
         atomic_files.write_whole(

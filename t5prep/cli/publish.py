@@ -6,37 +6,18 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _model_options, _output
+from t5prep.cli import _model_options, _options, _output
 from t5prep.cli._addresses import ADDRESS
+from t5prep.options.fields import build
+from t5prep.options.models import ExportOptions
 
 
 @click.command("export")
 @click.option("--model", type=ADDRESS, required=True, help="A run.")
 @click.option("--out", type=ADDRESS, required=True, help="The directory to make.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["hf", "savedmodel"]),
-    default="hf",
-    show_default=True,
-    help="For PyTorch, or for TensorFlow.",
-)
-@_model_options.which
-@click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="Of a SavedModel's search.")
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
-    default="float32",
-    show_default=True,
-    help="Of a Hugging Face directory's weights, which are rounded to it.",
-)
-@click.option("--merge", is_flag=True, help="Of a run with adapters (LoRA): a whole model instead of peft's adapters.")
-@click.option("--license", "licence", default="", help="The model's licence as the Hub names it, such as apache-2.0.")
-@click.option("--text", is_flag=True, help="Of a SavedModel: texts in and out, by tensorflow_text's SentencePiece.")
+@_options.options(ExportOptions)
 @_output.as_json
-def export_command(
-    model: str, out: str, form: str, which: str, dtype: str, text: bool, as_json: bool, **given: Any
-) -> None:
+def export_command(model: str, out: str, as_json: bool, **given: Any) -> None:
     """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, or a SavedModel for TensorFlow.
 
     A SavedModel takes ids and gives ids. With --text it takes whole inputs, prefix and all, and gives answers; programs
@@ -47,18 +28,14 @@ def export_command(
       t5prep export --model runs/sample --out models/sample
     """
     _model_options.need_tensorflow()
-    from t5prep.errors import UsageError
-    from t5prep.training.publish import export
+    options = build(ExportOptions, given)
+    from t5prep.training.publish.export import export
 
-    if text and form != "savedmodel":
-        raise UsageError("--text is for a SavedModel: add --format savedmodel, or leave --text out.")
-    if form == "hf":
-        options = {name: given[name] for name in ("licence", "merge")}
-        checkpoint = export.export_hf(model, out=out, which=which, dtype=dtype, **options)
-    else:
-        checkpoint = export.export_saved_model(model, out=out, which=which, beams=given["beams"], text=text)
-    _output.show({"checkpoint": checkpoint, "out": out, "format": form}, f"{out}: {checkpoint}", as_json=as_json)
-    if form == "hf" and not as_json:
+    checkpoint = export(model, out=out, options=options)
+    _output.show(
+        {"checkpoint": checkpoint, "out": out, "format": options.format}, f"{out}: {checkpoint}", as_json=as_json
+    )
+    if options.format == "hf" and not as_json:
         click.echo(f"next: t5prep push --model {shlex.quote(out)} --repo USER/NAME")
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _file_options, _output
+from t5prep.cli import _file_options, _options, _output
 from t5prep.cli._addresses import ADDRESS
+from t5prep.options.files import FileOptions
 
 
 @click.command("tasks")
@@ -52,12 +53,20 @@ def tasks_command(as_json: bool) -> None:
 @click.option(
     "--try", "source", type=ADDRESS, metavar="SOURCE", help="Show what the filters would do to rows of a corpus."
 )
-@click.option("--column", "columns", multiple=True, help="The columns with the text [default: text].")
+@click.option("--column", multiple=True, help="The columns with the text [default: text].")
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Try only this many rows.")
-@_file_options.split("train")
-@_file_options.options()
+@_file_options.split
+@_options.options(FileOptions)
 @_output.as_json
-def filter_command(filters: tuple[str, ...], source: str | None, split: str, as_json: bool, **given: Any) -> None:
+def filter_command(
+    filters: tuple[str, ...],
+    source: str | None,
+    column: tuple[str, ...],
+    limit: int,
+    split: str,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """List the filters of `prepare --filter` with their settings, or try some on a corpus.
 
     A FILTER is a name, with settings that differ from its defaults after a colon, or a function in a file of yours.
@@ -75,9 +84,9 @@ def filter_command(filters: tuple[str, ...], source: str | None, split: str, as_
         return
     if not filters:
         raise UsageError(f"--try {source}: say which filters to try, as in t5prep filter gopher --try {source}")
-    options = _file_options.taken(given)
+    options = FileOptions(**given)
     selected = _file_options.selected(source, split, options=options)
-    done = chain.attempt(columns.texts(selected, options=options, **given), filters)
+    done = chain.attempt(columns.texts(selected, columns=column, limit=limit, options=options), filters)
     if as_json:
         _output.print_json({"source": source, **done.to_json()})
     else:

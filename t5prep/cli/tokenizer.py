@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _file_options, _output
+from t5prep.cli import _file_options, _options, _output
 from t5prep.cli._addresses import ADDRESS
+from t5prep.options.files import FileOptions
 
 # d_model, d_ff, layers of each stack, heads: the sizes of T5 1.1 (google/t5-v1_1-*), and a tiny one for trials.
 SIZES = {
@@ -27,7 +28,7 @@ NORMALIZATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
 _source = click.option(
     "--source", type=ADDRESS, required=True, help="sample:, a path or glob, kaggle:..., zenodo:..., hf:..."
 )
-_column = click.option("--column", "columns", multiple=True, help="A column with text; several times for several.")
+_column = click.option("--column", multiple=True, help="A column with text; several times for several.")
 
 
 @click.group("tokenizer")
@@ -61,12 +62,12 @@ def tokenizer_command() -> None:
     help="SentencePiece's rule.",
 )
 @click.option("--lowercase", is_flag=True, help="Fold case: the rule of that name with _cf.")
-@_file_options.split("train")
+@_file_options.split
 @click.option("--lines", default=1_000_000, show_default=True, help="Train on this many distinct lines, drawn by hash.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="What lines are drawn with."
 )
-@_file_options.options()
+@_options.options(FileOptions)
 @click.option("--runner", default="local", show_default=True, help="What runs the drawing.")
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; all cores by default.")
 @_output.as_json
@@ -80,6 +81,7 @@ def train(
     normalization: str,
     lowercase: bool,
     split: str,
+    column: tuple[str, ...],
     **given: Any,
 ) -> None:
     """Train a SentencePiece unigram model with T5's conventions, and write what AutoTokenizer loads.
@@ -95,7 +97,9 @@ def train(
         if normalization == "identity":
             raise click.UsageError("--lowercase does not go with --normalization identity, which changes no character")
         normalization += "_cf"
-    settings = train_tokenizer.TrainingSettings(normalization=normalization, files=_file_options.taken(given), **given)
+    settings = train_tokenizer.TrainingSettings(
+        normalization=normalization, columns=column, files=_file_options.taken(given), **given
+    )
     config = _model_shape(size).to_json()
     trained = train_tokenizer.train(
         _file_options.selected(source, split, options=settings.files),
@@ -164,10 +168,12 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20_000, show_default=True, help="Read only this many rows."
 )
-@_file_options.split("train")
-@_file_options.options()
+@_file_options.split
+@_options.options(FileOptions)
 @_output.as_json
-def check(tokenizer: str, source: str, split: str, as_json: bool, **given: Any) -> None:
+def check(
+    tokenizer: str, source: str, column: tuple[str, ...], limit: int, split: str, as_json: bool, **given: Any
+) -> None:
     """See what a tokenizer does to a corpus: unknown tokens, lost characters, texts that change.
 
     The ids are compared with those that transformers gives with the same folder, by its version.
@@ -182,8 +188,9 @@ def check(tokenizer: str, source: str, split: str, as_json: bool, **given: Any) 
     from t5prep.tokens import audit, loading
 
     loaded = loading.load(tokenizer)
-    options = _file_options.taken(given)
-    texts = text_columns.texts(_file_options.selected(source, split, options=options), options=options, **given)
+    options = FileOptions(**given)
+    selected = _file_options.selected(source, split, options=options)
+    texts = text_columns.texts(selected, columns=column, limit=limit, options=options)
     documents = loading.as_in_transformers(tokenizer, loaded) if importlib.util.find_spec("tokenizers") else {}
     in_transformers = {source: audit.encode_by(document, name=tokenizer) for source, document in documents.items()}
     report = audit.examine(texts, loaded, in_transformers=in_transformers)

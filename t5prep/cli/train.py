@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import t5prep
-from t5prep.cli import _model_options, _output, plan
+from t5prep.cli import _model_options, _options, _output, plan
 from t5prep.cli._addresses import ADDRESS
+from t5prep.options.models import ModelOptions
 
 if TYPE_CHECKING:
     from t5prep.training.settings.config import TrainConfig
@@ -78,8 +79,7 @@ def _choices(field: dataclasses.Field[Any]) -> str:
     expose_value=False,
     help="List all settings, with the values of --recipe and --set.",
 )
-@_model_options.tokenizer
-@_model_options.options
+@_options.options(ModelOptions, only=("tokenizer", "tpu", "gpus"))
 @click.option(
     "--dry-run", is_flag=True, help="With --tpu: compile the step for that TPU and say whether it fits; no run."
 )
@@ -130,7 +130,7 @@ def train_command(
         "settings": configs.read_settings(settings),
     }
     if dry_run:
-        plan.print_one(**plan.options_of(api.configuration(**chosen), tpu=tpu), as_json=as_json)
+        plan.print_one(plan.options_of(api.configuration(**chosen), tpu=tpu), as_json=as_json)
         return
     if check_step:
         _check_step(api.configuration(**chosen), tpu=tpu, gpus=gpus, replicas=replicas, as_json=as_json)

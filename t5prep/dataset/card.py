@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from t5prep.dataset.manifest import Manifest
-from t5prep.tasks.options import spelled
+from t5prep.options.fields import spelled
 
 NAME = "README.md"
 # A README with this line was written by `push`, and is written again; any other belongs to the user and stays.

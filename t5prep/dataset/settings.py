@@ -6,9 +6,9 @@ from typing import Any
 
 from t5prep.errors import UsageError
 from t5prep.io.addresses import Address
-from t5prep.reading.file_options import FileOptions, parse_columns, parse_delimiter, parse_escape
+from t5prep.options.fields import check, flag, option, spelled
+from t5prep.options.files import FileOptions, parse_columns, parse_delimiter, parse_escape
 from t5prep.sources.split_names import is_split_name
-from t5prep.tasks.options import check, flag, option, spelled
 
 # The kinds of targets in `tasks/targets.py`, which loads Arrow: `--help` needs none of it.
 TARGETS = ("text", "class", "tags", "labels", "number", "tokens")
@@ -17,8 +17,6 @@ MARKERS = ("extra_id_1", "none")
 _EXAMPLE = "Write it like this: --splits train=0.9,validation=0.1 or --splits validation=15000"
 LAYOUTS = ("padded", "ragged", "packed")
 LONG = ("auto", "cut", "split", "reject")
-# The fields that hold addresses: sources, datasets.
-ADDRESS_FIELDS = ("dedup_against", "decontaminate")
 DEDUPS = ("none", "exact", "near")
 _SPLITS = (
     "shares drawn by the id's hash, or numbers of rows, as in validation=15000 [default: train=0.9,validation=0.1, unless "
@@ -134,7 +132,7 @@ class Settings:
     keep_newlines: bool = option(
         False, "keep newlines, each as the token <extra_id_2>, instead of a space", changes_tokens=True
     )
-    splits: dict[str, float] | None = option(None, _SPLITS, parse=parse_splits)  # noqa: RUF009 - a field
+    splits: dict[str, float] | None = option(None, _SPLITS, parse=parse_splits)
     split_files: tuple[str, ...] = option(
         (), "the files of each split, as in train=data/a-*.csv,test=b.csv; no other file is read"
     )
@@ -160,6 +158,7 @@ class Settings:
         (),
         "with --dedup: a prepared dataset; rows that repeat one of its rows are rejected",
         changes_tokens=True,
+        is_address=True,
     )
     # As in Lee et al. 2022 (runs of five words), Rae et al. 2021 (0.8), and Penedo et al. 2024 (112 hashes).
     near_words: int = option(
@@ -180,6 +179,7 @@ class Settings:
         (),
         "an evaluation set, prepared or raw, or data/last#train: rows that share a run of words with it are rejected",
         changes_tokens=True,
+        is_address=True,
     )
     # As in GPT-3 (Brown et al. 2020, appendix C) and after it.
     decontaminate_words: int = option(13, "how many words such a run has", least=3, most=100, changes_tokens=True)
@@ -220,9 +220,10 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise UsageError for a value that cannot work with any task."""
         check(self)
-        for name in ADDRESS_FIELDS:
-            object.__setattr__(self, name, tuple(Address(one) for one in getattr(self, name)))
-            _check_distinct(flag(name), getattr(self, name))
+        for field in dataclasses.fields(self):
+            if field.metadata.get("is_address"):
+                object.__setattr__(self, field.name, tuple(Address(one) for one in getattr(self, field.name)))
+                _check_distinct(flag(field.name), getattr(self, field.name))
         parse_delimiter(self.delimiter)
         from t5prep.reading import encodings  # which loads Arrow: `--help` needs none of it
 

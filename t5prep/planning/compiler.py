@@ -87,6 +87,7 @@ def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, i
     asked: `shape`, `settings` and `padding` as dicts, `input_length`, `target_length`, `packed`, `shard`. With `embed` the
     program is that of `t5prep embed`, which has no slots.
     """
+    from t5prep.options.models import VectorOptions
     from t5prep.training.embed import vectors
     from t5prep.training.model.architecture import config_of
     from t5prep.training.runtime.layout import arrange
@@ -98,7 +99,7 @@ def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, i
     layout = arrange(devices, shard=asked["shard"])
     if asked["embed"]:
         dtype = "bfloat16" if settings.dtype == "auto" else settings.dtype
-        output = vectors.Output(dtype=dtype)
+        output = VectorOptions(pooling="none", dtype=dtype)
         program = vectors.program_of(shape, output, rows=settings.batch, length=asked["input_length"], layout=layout)
         return program, {"weight_bytes": _on_a_device(program.arguments[0]), "slot_bytes": 0}
     made = step_program(

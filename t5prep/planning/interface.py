@@ -1,15 +1,16 @@
-"""Define the public functions `t5prep.plan`, `plan_sweep` and `plan_lengths`, with plain arguments.
+"""Define the public functions `t5prep.plan`, `plan_sweep` and `plan_lengths`.
 
 A plan grows stage by stage: the answer to the user's question, the largest batch, then advice.
 """
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.options.fields import accepts, build, changed
+from t5prep.options.models import PlanOptions
 from t5prep.planning import extending, planner, report
 from t5prep.planning import question as asking
 from t5prep.planning import search as searching
@@ -20,6 +21,9 @@ from t5prep.planning.report import Epoch
 from t5prep.planning.search import Advice
 from t5prep.training import need_tensorflow
 from t5prep.training.settings import config as configs
+
+# The TPU of a plan without --tpu, and those of a sweep: one host of each kind that TensorFlow trains on.
+TPU, SWEEP = "v5e-8", ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,42 +69,41 @@ class Plan:
         return shown
 
 
-def questions(
-    *,
-    model: str,
-    data: str | None,
-    split: str,
-    tpus: Sequence[str],
-    batches: Sequence[int],
-    lengths: tuple[int | None, int | None] = (None, None),
-    packed: bool = False,
-    recipe: str | None,
-    settings: Mapping[str, Any] | None,
-    embed: bool = False,
-) -> tuple[list[Question], planner.Data | None]:
+def questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Question], planner.Data | None]:
     """Return a question for each TPU with each batch, and what planning needs of the dataset. Raises T5prepError."""
     need_tensorflow()
-    prepared = planner.read(data, split=split) if data else None
+    prepared = planner.read(options.data, split=options.split) if options.data else None
     asked = planner.questions(
-        model=model,
+        model=options.model,
         tpus=tpus,
-        batches=batches,
+        batches=options.batch,
         data=prepared,
-        lengths=lengths,
-        packed=packed,
-        settings=[configs.read_recipe(recipe) if recipe else {}, settings or {}],
+        lengths=(options.input_length, options.target_length),
+        packed=options.packed,
+        settings=[configs.read_recipe(options.recipe) if options.recipe else {}, options.settings or {}],
     )
-    return [dataclasses.replace(one, embed=embed) for one in asked], prepared
+    return [dataclasses.replace(one, embed=options.embed) for one in asked], prepared
 
 
-def recalled(
-    *, data: str, split: str, tpu: str, batch: int, settings: Mapping[str, Any], model: str = ""
-) -> Plan | None:
-    """Return the plan that earlier compilations give for these arguments of `plan`, else None; compile nothing."""
-    (question,), _ = questions(
-        model=model, data=data, split=split, tpus=[tpu], batches=[batch], recipe=None, settings=settings
-    )
-    answer = extending.recalled(question)
+def _only_question(options: PlanOptions) -> tuple[Question, planner.Data | None]:
+    """Return the question of options that name at most one TPU and one batch. Raises UsageError for more."""
+    if len(options.tpu) > 1 or len(options.batch) > 1:
+        raise UsageError("Several --tpu or --batch make a table: add --sweep (t5prep.plan_sweep).")
+    (question,), prepared = questions(options, tpus=options.tpu or [TPU])
+    return question, prepared
+
+
+def _chosen(given: Mapping[str, Any], *, kind: str, without: Sequence[str]) -> PlanOptions:
+    """Return the options of a function whose plans have no use for some of them. Raises UsageError for one of these."""
+    options = build(PlanOptions, given, owner="plan")
+    if useless := changed(options, *without):
+        raise UsageError(f"{' '.join(useless)}: {kind} does not use it. Leave it out.")
+    return options
+
+
+def recalled(options: PlanOptions) -> Plan | None:
+    """Return the plan that earlier compilations give for options of `plan`, else None; compile nothing."""
+    answer = extending.recalled(_only_question(options)[0])
     return Plan(answer) if answer else None
 
 
@@ -155,27 +158,8 @@ def _largest_extended(question: Question) -> Answer | None:
     return answer if largest else None
 
 
-def plan(
-    *,
-    model: str = "",
-    data: str | None = None,
-    split: str = "train",
-    tpu: str = "v5e-8",
-    batch: int | None = None,
-    input_length: int | None = None,
-    target_length: int | None = None,
-    packed: bool = False,
-    recipe: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    price: float | None = None,
-    search: bool = True,
-    largest: bool = False,
-    exact: bool = False,
-    save: str = "",
-    embed: bool = False,
-    watch: Callable[[Plan], None] | None = None,
-    say: Say | None = None,
-) -> Plan:
+@accepts(PlanOptions)
+def plan(*, watch: Callable[[Plan], None] | None = None, say: Say | None = None, **options: Any) -> Plan:
     """Say whether a training fits a TPU and about how fast it is, before anything is paid for.
 
     The step that `t5prep.train` would run is compiled by Google's TPU compiler on this machine, which needs no TPU. The
@@ -183,25 +167,9 @@ def plan(
     Answers are kept in the cache.
 
     Args:
-        model: A published model ("t5-base", "bert-base-uncased", ...) or a directory with config.json. May be left out where
-            the recipe has one.
-        data: A prepared dataset: its lengths, its layout, and how many rows an epoch has.
-        split: The split whose rows make an epoch.
-        tpu: The type of TPU: "v2-8", "v5e-4", "v6e-8", ...
-        batch: Rows a step over all devices; the recipe's or the trainer's own by default.
-        input_length: Tokens of an input, instead of the dataset's (or 512).
-        target_length: Tokens of a target, instead of the dataset's (or 64).
-        packed: Whether rows hold several examples each.
-        recipe: Settings by name, or a TOML file, as for `t5prep.train`.
-        settings: Single settings over the recipe's, such as `{"remat": True}`.
-        price: What one chip costs for an hour, in any currency: the epoch then has a price.
-        search: Whether to look for what would make a training fit that does not.
-        largest: Whether to look for the largest batch that fits.
-        exact: Whether to compile all layers.
-        save: A run's directory: all layers are compiled, and the executable is kept for `t5prep.train(out=save)`.
-        embed: Whether to ask about `t5prep.embed` instead of a training: the encoder alone, on inputs of this length.
         watch: Is called with the Plan each time that it has grown: by the answer, the largest batch, each advice.
         say: Is called with a sentence about what is being compiled.
+        **options
 
     Returns:
         A Plan: `fits`, `hbm_bytes`, `step_seconds`, and the parts that they come from.
@@ -211,17 +179,20 @@ def plan(
             cannot be shared by the devices.
 
     Example:
-        plan = t5prep.plan(model="t5-small", data="data/sample", tpu="v5e-8", batch=64, search=False)
+        plan = t5prep.plan(model="t5-small", data="data/sample", tpu="v5e-8", batch=64, quick=True)
         print(plan.fits, plan.step_seconds, plan.epoch.hours)
     """
-    _check_price(price)
-    (question,), prepared = questions(
-        model=model, data=data, split=split, tpus=[tpu], batches=[batch] if batch else [], packed=packed,
-        lengths=(input_length, target_length), recipe=recipe, settings=settings, embed=embed,
-    )  # fmt: skip
-    rows = prepared.split.records if prepared else None
+    chosen = build(PlanOptions, options, owner="plan")
+    question, prepared = _only_question(chosen)
     grown = stages(
-        question, rows=rows, price=price, search=search and not embed, largest=largest, exact=exact, save=save, say=say
+        question,
+        rows=prepared.split.records if prepared else None,
+        price=chosen.price,
+        search=not chosen.quick and not chosen.embed,
+        largest=chosen.largest,
+        exact=chosen.exact,
+        save=chosen.save,
+        say=say,
     )
     for last in grown:
         if watch:
@@ -229,112 +200,62 @@ def plan(
     return last
 
 
-def plan_sweep(
-    *,
-    tpus: Sequence[str],
-    batches: Sequence[int] = (),
-    model: str = "",
-    data: str | None = None,
-    split: str = "train",
-    input_length: int | None = None,
-    target_length: int | None = None,
-    packed: bool = False,
-    recipe: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    price: float | None = None,
-    exact: bool = False,
-    embed: bool = False,
-    say: Say | None = None,
-) -> Iterator[Plan]:
+@accepts(PlanOptions)
+def plan_sweep(*, say: Say | None = None, **options: Any) -> Iterator[Plan]:
     """Yield a Plan for each TPU with each batch, each as soon as it is compiled; nothing is searched.
 
-    All combinations are checked before the first is compiled.
+    All combinations are checked before the first is compiled. Without `tpu`, they are those of one host of each kind.
 
     Args:
-        tpus: Types of TPU, such as `["v5e-4", "v5e-8"]`.
-        batches: Rows a step over all devices; the recipe's or the trainer's own by default.
-        model: As for `plan`.
-        data: As for `plan`.
-        split: As for `plan`.
-        input_length: As for `plan`.
-        target_length: As for `plan`.
-        packed: As for `plan`.
-        recipe: As for `plan`.
-        settings: As for `plan`.
-        price: As for `plan`.
-        exact: As for `plan`.
-        embed: As for `plan`.
         say: As for `plan`.
+        **options
 
     Returns:
         An iterator over a Plan for each TPU and each batch of it.
 
     Raises:
-        T5prepError: In one sentence, as for `plan`.
+        T5prepError: In one sentence, as for `plan`; and for an option that a table has no use for.
 
     Example:
-        for plan in t5prep.plan_sweep(model="t5-small", tpus=["v5e-4", "v5e-8"], batches=[64]):
+        for plan in t5prep.plan_sweep(model="t5-small", tpu=["v5e-4", "v5e-8"], batch=64):
             print(plan.answer.question.tpu.name, plan.fits, plan.step_seconds)
     """
-    _check_price(price)
-    asked, prepared = questions(
-        model=model, data=data, split=split, tpus=tpus, batches=batches, packed=packed,
-        lengths=(input_length, target_length), recipe=recipe, settings=settings, embed=embed,
-    )  # fmt: skip
+    chosen = _chosen(options, kind="--sweep", without=("save", "largest", "quick"))
+    asked, prepared = questions(chosen, tpus=chosen.tpu or SWEEP)
     for question in asked:
         asking.check(question)
     rows = prepared.split.records if prepared else None
     for question in asked:
         if say:
             say(f"Compiling for {question.tpu.name}, batch {question.settings.batch}.")
-        yield next(stages(question, rows=rows, price=price, exact=exact))
+        yield next(stages(question, rows=rows, price=chosen.price, exact=chosen.exact))
 
 
-def plan_lengths(
-    *,
-    data: str,
-    model: str = "",
-    split: str = "train",
-    tpu: str = "v5e-8",
-    batch: int | None = None,
-    recipe: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    exact: bool = False,
-    say: Say | None = None,
-) -> list[tuple[Choice, list[Answer]]]:
+@accepts(PlanOptions)
+def plan_lengths(*, say: Say | None = None, **options: Any) -> list[tuple[Choice, list[Answer]]]:
     """Return the ways to lay out a dataset (shorter, in buckets, packed), with the compiler's answer for each shape.
 
+    Its lengths are counted in its manifest.
+
     Args:
-        data: A prepared dataset, which is not packed: its lengths are counted in its manifest.
-        model: As for `plan`.
-        split: As for `plan`.
-        tpu: As for `plan`.
-        batch: As for `plan`.
-        recipe: As for `plan`.
-        settings: As for `plan`.
-        exact: As for `plan`.
         say: As for `plan`.
+        **options
 
     Returns:
         A list of (choice, answers): a Choice has a name, shapes with their rows, its padding and what it cuts; there is an
         answer for each shape. `t5prep.planning.report.epoch_seconds` makes an epoch's time of both.
 
     Raises:
-        T5prepError: In one sentence, as for `plan`; and for a dataset that is packed.
+        T5prepError: In one sentence, as for `plan`; for a dataset that is packed; and for an option that is not used.
 
     Example:
         for choice, answers in t5prep.plan_lengths(model="t5-small", data="data/sample", batch=64):
             print(choice.name, choice.padding, all(answer.fits for answer in answers))
     """
-    (question,), prepared = questions(
-        model=model, data=data, split=split, tpus=[tpu], batches=[batch] if batch else [], recipe=recipe,
-        settings=settings,
-    )  # fmt: skip
-    assert prepared is not None
-    ask = asking.ask if exact else functools.partial(extending.estimate, asking=asking.ask, say=say)
+    unused = ("input_length", "target_length", "packed", "embed", "price", "save", "largest", "quick")
+    chosen = _chosen(options, kind="--lengths", without=unused)
+    question, prepared = _only_question(chosen)
+    if prepared is None:
+        raise UsageError("--lengths plans from a dataset's histogram: say which with --data.")
+    ask = asking.ask if chosen.exact else functools.partial(extending.estimate, asking=asking.ask, say=say)
     return planner.plan_lengths(question, prepared, asking=ask)
-
-
-def _check_price(price: float | None) -> None:
-    if price is not None and not math.isfinite(price):
-        raise UsageError(f"--price {price} is not a price. Write it like this: --price 1.20")

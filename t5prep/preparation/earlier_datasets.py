@@ -13,8 +13,8 @@ from t5prep.dataset import manifest, prepared, tfrecord
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
+from t5prep.options.fields import spelled
 from t5prep.tasks.html import folded
-from t5prep.tasks.options import spelled
 from t5prep.tokens.tokenizer import Tokenizer
 
 # Records are only alike where the same text is cut alike.

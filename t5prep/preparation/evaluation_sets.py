@@ -17,10 +17,10 @@ from t5prep.dataset import manifest, tfrecord
 from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, UsageError
+from t5prep.options.files import FileOptions
 from t5prep.preparation.near_duplicates import sketches as shingling
 from t5prep.preparation.near_duplicates.sketches import shingles
 from t5prep.reading import blocks, encodings, formats, source_files
-from t5prep.reading.file_options import FileOptions
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile
 

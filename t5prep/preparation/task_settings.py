@@ -16,17 +16,17 @@ import pyarrow.compute as pc
 from t5prep.dataset.settings import Settings, row_counts
 from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.io import atomic_files
+from t5prep.options import fields as task_options
+from t5prep.options.files import FileOptions
 from t5prep.preparation import earlier_datasets, placement, row_limit
 from t5prep.preparation.block_tokenizer import BlockExamples
 from t5prep.preparation.row_limit import LimitedFile
 from t5prep.preparation.sorted_pairs import SortedPairs
 from t5prep.reading import blocks, column_checks, formats, json_documents, rows, source_files
 from t5prep.reading.blocks import Block, Pair
-from t5prep.reading.file_options import FileOptions
 from t5prep.reading.rows import Column
 from t5prep.sources import RawFile, Resolved, split_names
 from t5prep.tasks import example_table, labels
-from t5prep.tasks import options as task_options
 from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.targets import TARGETS, ClassTarget, HeadTarget, target_of
@@ -361,12 +361,12 @@ def with_card_options(source: Resolved, given: Mapping[str, Any]) -> dict[str, A
 
     Raises SourceError for what a card says and no field can say.
     """
-    names = {field.name: field.name for field in dataclasses.fields(FileOptions)} | {"column_names": "columns"}
-    options = FileOptions(**{own: given[name] for own, name in names.items() if given.get(name)})
+    names = [field.name for field in dataclasses.fields(FileOptions)]
+    options = FileOptions(**{name: given[name] for name in names if given.get(name)})
     completed = formats.with_card(options, source)
     fields = dict(given)
-    for own, name in names.items():
-        if (value := getattr(completed, own)) != getattr(options, own):
+    for name in names:
+        if (value := getattr(completed, name)) != getattr(options, name):
             fields[name] = value
             shown_value = "tab" if value == "\t" else value
             print(f"as the card says: {task_options.spelled(name, shown_value)}", file=sys.stderr)

@@ -16,9 +16,9 @@ import numpy as np
 
 from t5prep import sources
 from t5prep.errors import BalanceError, SourceError
+from t5prep.options.files import FileOptions
 from t5prep.reading import conll, documents, encodings, formats, json_documents, parquet_rows, rows, text_rows
 from t5prep.reading.encodings import Readable
-from t5prep.reading.file_options import FileOptions
 from t5prep.reading.formats import Format
 from t5prep.reading.parquet_rows import Part
 from t5prep.reading.rows import Row

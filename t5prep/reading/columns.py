@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep.errors import SourceError
+from t5prep.options.files import FileOptions
 from t5prep.reading import blocks, column_checks, formats, parquet_rows, text_rows
 from t5prep.reading.blocks import Block
-from t5prep.reading.file_options import FileOptions
 from t5prep.reading.parquet_rows import Part
 from t5prep.reading.rows import Record, Row, as_text, root
 from t5prep.sources import Resolved

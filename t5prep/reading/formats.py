@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from t5prep import sources
 from t5prep.errors import SourceError, UsageError
-from t5prep.reading.file_options import FileOptions
+from t5prep.options.files import FileOptions
 from t5prep.sources import Resolved, card
 from t5prep.sources.raw import METADATA
 from t5prep.sources.split_names import ADVICE
@@ -72,8 +72,8 @@ _CARD_FIELDS = {
     "delimiter": "delimiter",
     "encoding": "encoding",
     "escapechar": "escape",
-    "names": "column_names",
-    "column_names": "column_names",
+    "names": "columns",
+    "column_names": "columns",
     "field": "records",
 }
 # What describes how tables are read here anyway.
@@ -99,9 +99,9 @@ def options_of_card(source: Resolved) -> dict[str, str]:
             continue
         if name in _AS_HERE and value == _AS_HERE[name]:
             continue
-        if field == "column_names" and isinstance(value, list) and not any("," in str(each) for each in value):
+        if field == "columns" and isinstance(value, list) and not any("," in str(each) for each in value):
             found[field] = ",".join(map(str, value))
-        elif field and isinstance(value, str) and field != "column_names":
+        elif field and isinstance(value, str) and field != "columns":
             found[field] = f"{value}[]" if field == "records" else value
         else:
             raise SourceError(f"{source.uri}: its card says {name}={value!r:.60}, which cannot be obeyed. {ADVICE}")

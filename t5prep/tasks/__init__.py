@@ -4,9 +4,9 @@ A file that defines a task imports from here: `from t5prep.tasks import Columns,
 """
 
 from t5prep.errors import Reject
+from t5prep.options.fields import option
 from t5prep.reading.rows import Record
 from t5prep.tasks.example import EOS, Example, Protected
-from t5prep.tasks.options import option
 from t5prep.tasks.task import Columns, Corpus, NoOptions, Spans, Task
 
 __all__ = [

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from t5prep.errors import Reject, TaskError, did_you_mean
+from t5prep.options import fields as task_options
 from t5prep.reading import rows
 from t5prep.reading.rows import Column, Record
 from t5prep.tasks import labels
-from t5prep.tasks import options as task_options
 from t5prep.tasks.example import EOS, Example, Part, Protected, _Eos
 
 OF_TOKENS = ("loss", "perplexity", "token_accuracy")

@@ -1,4 +1,4 @@
-"""Define the public functions of training with plain arguments: `t5prep.train`, `t5prep.evaluate`, `t5prep.predict`."""
+"""Define the public functions of training: `t5prep.train`, `evaluate`, `predict` and `embed`."""
 
 import contextlib
 import dataclasses
@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from t5prep.reading.file_options import FileOptions
+from t5prep.options.fields import accepts, build
+from t5prep.options.models import EmbedOptions, EvaluateOptions, PredictOptions, RowOptions
 from t5prep.sources import memory
 from t5prep.training import need_tensorflow
-from t5prep.training.predict.rows import INPUT, STDIN, Reading
+from t5prep.training.predict.rows import INPUT, STDIN
 from t5prep.training.settings import config as configs
 from t5prep.training.settings.config import TrainConfig
 
@@ -132,43 +133,13 @@ def train(
     return trainer.train(config, tpu=tpu, gpus=gpus, replicas=replicas, profile=profile)
 
 
-def evaluate(
-    model: str,
-    *,
-    data: str | Sequence[str] = (),
-    split: str | Sequence[str] = "validation",
-    checkpoint: str = "best",
-    batch: int = 32,
-    limit: int = 0,
-    worst: int = 20,
-    random_wrong: int = 4,
-    metrics: str | Sequence[str] = (),
-    tokenizer: str = "",
-    bootstrap: bool = False,
-    dtype: str = "auto",
-    tpu: str | None = None,
-    gpus: bool = False,
-    **generation: Any,
-) -> Scores:
+@accepts(EvaluateOptions)
+def evaluate(model: str, **options: Any) -> Scores:
     """Score a model on every record of a split, or of several splits and datasets, once.
 
     Args:
         model: A run, a Hugging Face directory, or a Hub name.
-        data: A prepared dataset, or several; for a run it may be left out, and all that it was trained on are used.
-        split: The split to score, or several.
-        checkpoint: Of a run: "best", "last", or a step's number.
-        batch: Rows in one batch, over all devices.
-        limit: Score only this many records, the first ones; 0 is all.
-        worst: How many wrong answers to return, those with the highest losses.
-        random_wrong: How many more wrong answers to return of each class (of all, without classes), drawn at random.
-        metrics: Names of metrics to compute in place of the task's, such as "rouge_ascii".
-        tokenizer: The tokenizer, where the one that the manifest names is no longer there.
-        bootstrap: Whether to add 95 % intervals to ROUGE.
-        dtype: "float32" or "bfloat16" for matrix products; "auto" is float32 on a CPU.
-        tpu: On a TPU: its name, or "local" on a TPU VM.
-        gpus: Whether to use all GPUs of this machine.
-        **generation: Options for generating answers of several tokens, such as `beams=4`: the fields of
-            `t5prep.training.model.generation.Generation`.
+        **options
 
     Returns:
         Scores: checkpoint, metrics, predictions, worst; of several splits or datasets also `each`.
@@ -183,25 +154,8 @@ def evaluate(
     need_tensorflow()
     from t5prep.training.evaluate import validation
     from t5prep.training.evaluate.splits import score_splits
-    from t5prep.training.model.generation import Generation
 
-    name, scored = score_splits(
-        model,
-        data=[data] if isinstance(data, str) else data,
-        splits=[split] if isinstance(split, str) else split,
-        which=checkpoint,
-        tpu=tpu,
-        gpus=gpus,
-        batch=batch,
-        limit=limit,
-        tokenizer=tokenizer,
-        bootstrap=bootstrap,
-        worst=worst,
-        random_wrong=random_wrong,
-        metrics=[metrics] if isinstance(metrics, str) else metrics,
-        dtype=dtype,
-        generation=Generation(**generation),
-    )
+    name, scored = score_splits(model, build(EvaluateOptions, options, owner="evaluate"))
     each = [Scores(name, **vars(evaluation), data=place, split=split) for place, split, evaluation in scored]
     if len(each) == 1:
         return each[0]
@@ -209,28 +163,9 @@ def evaluate(
     return Scores(name, mean, [], [], each=each)
 
 
+@accepts(PredictOptions)
 def predict(
-    model: str,
-    rows: str | Path | BinaryIO | Iterable[str] | Iterable[Mapping[str, Any]],
-    *,
-    task: str = "",
-    as_text: bool = False,
-    format: str = "",
-    encoding: str = "",
-    delimiter: str = "",
-    escape: str = "",
-    column_names: str = "",
-    records: str = "",
-    limit: int | None = None,
-    split: str = "",
-    long: str = "",
-    checkpoint: str = "best",
-    batch: int = 16,
-    tokenizer: str = "",
-    trust_code: bool = False,
-    tpu: str | None = None,
-    gpus: bool = False,
-    **generation: Any,
+    model: str, rows: str | Path | BinaryIO | Iterable[str] | Iterable[Mapping[str, Any]], **options: Any
 ) -> "Predictions":
     """Answer rows with a trained model, one answer for each row, in order.
 
@@ -243,27 +178,7 @@ def predict(
             open binary file, the same rows as a DataFrame, an Arrow table, a dataset of the Hub's `datasets` or dicts, or
             texts, which are whole inputs and include the task's prefix. Filters that changed the training texts change
             all of these.
-        task: For a model that was trained on several tasks: the task of these rows.
-        as_text: Whether the lines of a source are used unchanged as inputs.
-        format: "csv", "tsv", "jsonl", "parquet" or "text", where the source's name does not say it.
-        encoding: Of text files; "" for that of the run's data.
-        delimiter: Delimiter of the columns of CSV files; "" for that of the run's data.
-        escape: Escape character of CSV files; "" for that of the run's data.
-        column_names: Names of the columns of a table that does not begin with them, as "text,label".
-        records: Where JSON documents have their rows, such as "data[].items[]".
-        limit: Answer only this many rows.
-        split: Of a source whose files are splits, the one to read; "" or "all" for every file.
-        long: What to do with inputs that are too long: "cut" as in training, "split" into parts, or "refuse"; "" for
-            what suits the task.
-        checkpoint: Of a run: "best", "last", or a step's number.
-        batch: Rows in one batch, over all devices.
-        tokenizer: The tokenizer, to replace the model's own.
-        trust_code: Whether to execute the Python file of a task that came with the model, though this user has never run
-            it. What this user's own `prepare` ran is executed anyway.
-        tpu: On a TPU: its name, or "local" on a TPU VM.
-        gpus: Whether to use all GPUs of this machine.
-        **generation: Options for generating answers, such as `beams=4` or `answers=3`: the fields of
-            `t5prep.training.model.generation.Generation`.
+        **options
 
     Returns:
         Predictions, which yields answers with `id`, `input` and `prediction`; for a row without an input, `prediction`
@@ -278,94 +193,38 @@ def predict(
             print(answer.prediction)
     """
     need_tensorflow()
-    from t5prep.training.model.generation import Generation
     from t5prep.training.predict.predictions import Predictions
 
+    chosen = build(PredictOptions, options, owner="predict")
     with contextlib.ExitStack() as stack:
         source, texts = stack.enter_context(_source_of(rows))
-        as_text = texts if texts is not None else as_text
-        files = FileOptions(format, _encoding(encoding, texts), delimiter, escape, column_names, records)
-        predictions = Predictions(
-            model,
-            source,
-            which=checkpoint,
-            reading=Reading(task, as_text, files, limit, split),
-            generation=Generation(**generation),
-            batch=batch,
-            long=long,
-            tokenizer=tokenizer,
-            trust_code=trust_code,
-            tpu=tpu,
-            gpus=gpus,
-        )
+        if texts is not None:
+            chosen = dataclasses.replace(chosen, rows=_in_memory(chosen.rows, as_text=texts))
+        predictions = Predictions(model, source, chosen)
         weakref.finalize(predictions, stack.pop_all().close)  # a temporary file lives as long as it is read
     return predictions
 
 
+@accepts(EmbedOptions)
 def embed(
     model: str,
     rows: str | Path | BinaryIO | Iterable[str] | Iterable[Mapping[str, Any]],
     *,
     out: str,
-    column: str = "",
-    pooling: str = "auto",
-    normalize: bool = False,
-    dtype: str = "bfloat16",
-    length: int = 0,
-    padded: bool = False,
-    batch: int = 16,
-    shard_rows: int = 0,
-    task: str = "",
-    format: str = "",
-    encoding: str = "",
-    delimiter: str = "",
-    escape: str = "",
-    column_names: str = "",
-    records: str = "",
-    limit: int | None = None,
-    split: str = "",
-    checkpoint: str = "best",
-    tokenizer: str = "",
-    trust_code: bool = False,
-    tpu: str | None = None,
-    gpus: bool = False,
-    replicas: int = 1,
     watch: Callable[[int, int], None] | None = None,
+    **options: Any,
 ) -> "Embedded":
     """Write what an encoder makes of texts: a vector for each token, or for each text, in files that a trainer reads.
 
-    The same call goes on where a killed one stopped: files that are there and unaltered are not computed again.
+    The same call goes on where a killed one stopped: files that are there and unaltered are not computed again. Texts are
+    used unchanged, and an empty text is embedded, too.
 
     Args:
         model: A run, a Hugging Face directory, or a Hub name: a T5 (its encoder alone is read) or another encoder.
         rows: A source as `t5prep.prepare` reads it, an open binary file, or rows or texts in memory, as for `t5prep.predict`.
         out: A directory or gs:// prefix for `vectors-*.safetensors` and `manifest.json`.
-        column: The column with the texts, which are used unchanged; "" for what the task of the model's run reads, or
-            `input` if there is none. An empty text is embedded, too.
-        pooling: "none" for a vector of each token, "mean" for their mean, "first" for the first token's; "auto" for what the
-            model's own files say (sentence-transformers' modules.json: also Dense, Normalize, prompt), else "none".
-        normalize: Whether to divide the vector of a text by its length.
-        dtype: "bfloat16" or "float32", of the vectors. On a TPU or GPU, products are in it.
-        length: The most tokens of a text; 0 for the length of the run's data, the model's own, or 512. Longer ones are cut.
-        padded: Whether texts are padded to `length`, and the vectors of padding kept.
-        batch: Rows in one batch, over all devices.
-        shard_rows: Rows of a file; 0 for 1,024, or 16,384 with pooling.
-        task: For a model that was trained on several tasks: the task of these rows.
-        format: "csv", "tsv", "jsonl", "parquet" or "text", where the source's name does not say it.
-        encoding: Of text files; "" for that of the run's data.
-        delimiter: Delimiter of the columns of CSV files; "" for that of the run's data.
-        escape: Escape character of CSV files; "" for that of the run's data.
-        column_names: Names of the columns of a table that does not begin with them, as "text,label".
-        records: Where JSON documents have their rows, such as "data[].items[]".
-        limit: Embed only this many rows.
-        split: Of a source whose files are splits, the one to read; "" or "all" for every file.
-        checkpoint: Of a run: "best", "last", or a step's number.
-        tokenizer: The tokenizer, to replace the model's own.
-        trust_code: Whether to execute the Python file of a task that came with the model, though this user has never run it.
-        tpu: On a TPU: its name, or "local" on a TPU VM.
-        gpus: Whether to use all GPUs of this machine.
-        replicas: Logical CPU devices, for tests.
         watch: Is called with the rows and the characters of each file, when it is there.
+        **options
 
     Returns:
         Embedded: the folder, how many rows, texts, tokens and files it has, and how many files were there already.
@@ -379,33 +238,18 @@ def embed(
     """
     need_tensorflow()
     from t5prep.training.embed.embedding import Embedding
-    from t5prep.training.embed.vectors import Output
 
-    output = Output(pooling, normalize, dtype, padded)
+    chosen = build(EmbedOptions, options, owner="embed")
     with _source_of(rows) as (source, texts):
-        files = FileOptions(format, _encoding(encoding, texts), delimiter, escape, column_names, records)
-        embedding = Embedding(
-            model,
-            source,
-            which=checkpoint,
-            reading=Reading(task, False, files, limit, split),
-            column=column or (INPUT if texts else ""),
-            output=output,
-            length=length,
-            batch=batch,
-            rows=shard_rows,
-            tokenizer=tokenizer,
-            trust_code=trust_code,
-            tpu=tpu,
-            gpus=gpus,
-            replicas=replicas,
-        )
-        return embedding.write(out, watch=watch)
+        if texts is not None:
+            column = chosen.column or (INPUT if texts else "")
+            chosen = dataclasses.replace(chosen, rows=_in_memory(chosen.rows), column=column)
+        return Embedding(model, source, chosen).write(out, watch=watch)
 
 
-def _encoding(encoding: str, texts: bool | None) -> str:
-    """Return the encoding to read rows in: those in memory (`texts` is not None) were written as UTF-8."""
-    return encoding if texts is None else "utf-8"
+def _in_memory(options: RowOptions, *, as_text: bool = False) -> RowOptions:
+    """Return the options of rows that were in memory: they were written as UTF-8."""
+    return dataclasses.replace(options, as_text=as_text, files=dataclasses.replace(options.files, encoding="utf-8"))
 
 
 @contextlib.contextmanager

@@ -26,14 +26,14 @@ from t5prep.io.addresses import Address
 
 # Text options that take no address: names of columns, formats, splits, and so on.
 OTHER_TEXT = {
-    *("column_names", "escape", "skip_files", "split_column", "split_files"),
-    *("changes", "column", "columns", "delimiter"),
+    *("escape", "skip_files", "split_column", "split_files"),
+    *("checkpoint", "column", "columns", "delimiter"),
     *("empty_target", "encoding", "filter", "filters", "format", "group_column", "held_out"),
     *("id", "id_column", "inputs", "inputs_column", "kinds", "label_map", "label_separator", "labels"),
-    *("labels_column", "licence", "line_pairs", "memory", "metrics"),
+    *("labels_column", "license", "line_pairs", "memory", "metric"),
     *("number_column", "price", "protect", "recipe", "records", "repo", "runner", "second_column"),
     *("settings", "shards", "split", "splits", "tags_column", "targets"),
-    *("targets_column", "task", "to", "tpu", "tpus", "which"),
+    *("targets_column", "task", "to", "tpu"),
 }
 SECRETS = (
     "http://planted0user:planted0password@127.0.0.1:9/a.csv?token=planted0query&planted0bare#planted0part",

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from t5prep import sources
 from t5prep.errors import SourceError
+from t5prep.options.files import FileOptions
 from t5prep.reading import blocks, formats
-from t5prep.reading.file_options import FileOptions
 from t5prep.reading.rows import Row
 
 SIZES = [1, 7, 64, 4096]

@@ -12,8 +12,9 @@ from preparing import by_id, prepared
 
 from t5prep import cli
 from t5prep.errors import SourceError, UsageError
-from t5prep.reading import blocks, columns, file_options, formats
-from t5prep.reading.file_options import FileOptions
+from t5prep.options import files
+from t5prep.options.files import FileOptions
+from t5prep.reading import blocks, columns, formats
 from t5prep.reading.rows import Row
 from t5prep.sources import RawFile
 
@@ -80,7 +81,7 @@ def test_a_bar_is_advised_and_a_delimiter_is_one_character(tmp_path: Path) -> No
         prepared(path, tmp_path / "out", tokenizer="sample:", task="text2text", options=options)
     for wrong in ("ab", "a", " ", "\n", "é", '"'):
         with pytest.raises(UsageError, match="it is one character"):
-            file_options.parse_delimiter(wrong)
+            files.parse_delimiter(wrong)
     command = [
         "prepare",
         "sst2",

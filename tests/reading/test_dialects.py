@@ -15,8 +15,8 @@ import pytest
 
 from t5prep import sources
 from t5prep.errors import SourceError, UsageError
+from t5prep.options.files import FileOptions, parse_columns, parse_escape
 from t5prep.reading import blocks, columns, text_rows
-from t5prep.reading.file_options import FileOptions, parse_columns, parse_escape
 from t5prep.reading.rows import Record
 
 
@@ -25,7 +25,7 @@ def rows_of(
 ) -> list[Record | str]:
     """The records and reasons of a file, read by rows and as columns; both are the same."""
     (file,) = sources.resolve(str(path)).files
-    options = FileOptions(format=kind, column_names=",".join(column_names), **how)
+    options = FileOptions(format=kind, columns=",".join(column_names), **how)
     scanned = list(blocks.scan_element(file, options, block_bytes=size))
     by_row = [row for block in scanned for row in blocks.read(block) if not row.blank]
     names = tuple(dict.fromkeys(name for row in by_row for name in row.record or ()))
@@ -281,8 +281,8 @@ def test_what_names_no_dialect_is_a_sentence(parse: Any, text: str) -> None:
 
 
 def test_options_of_files_are_checked_wherever_they_come_from() -> None:
-    options = FileOptions(delimiter="tab", column_names="text, label")
+    options = FileOptions(delimiter="tab", columns="text, label")
     assert (options.delimiter, options.names, FileOptions().names) == ("\t", ["text", "label"], [])
-    for wrong in ({"delimiter": "ab"}, {"escape": "ab"}, {"column_names": "a,,b"}):
+    for wrong in ({"delimiter": "ab"}, {"escape": "ab"}, {"columns": "a,,b"}):
         with pytest.raises(UsageError, match="it is"):
             FileOptions(**wrong)

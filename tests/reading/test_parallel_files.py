@@ -5,9 +5,9 @@ import pytest
 
 from t5prep import sources
 from t5prep.errors import SourceError, UsageError
+from t5prep.options.files import FileOptions
 from t5prep.reading import blocks
 from t5prep.reading.blocks import Pair
-from t5prep.reading.file_options import FileOptions
 
 ENDINGS = ((".source", ".target"), (".en", ".ro"))
 

@@ -8,8 +8,8 @@ from damage_kit import ENCODINGS, ENDS, SNIFFED_BYTES, Nasty, generate, write
 
 from t5prep import _native, sources
 from t5prep.errors import BalanceError
+from t5prep.options.files import FileOptions
 from t5prep.reading import blocks, formats, text_rows
-from t5prep.reading.file_options import FileOptions
 from t5prep.reading.rows import Row
 
 SIZES = (1, 64, 100, 1 << 20)

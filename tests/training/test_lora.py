@@ -15,6 +15,7 @@ import toy_runs
 
 import t5prep
 from t5prep.errors import OutputError, UsageError
+from t5prep.options.models import ExportOptions
 from t5prep.training import trainer
 from t5prep.training.model.architecture import ModelConfig, read_config
 from t5prep.training.model.lora import adapter_layouts, variable_layouts
@@ -216,7 +217,7 @@ def test_eval_predict_and_a_new_run_use_the_adapters(done: trainer.Result, data:
 def test_what_is_exported_is_read_back(done: trainer.Result, base: str, toys: Path) -> None:
     opened = run.open_model(done.run)
     export_hf(done.run, out=str(toys / "adapters"))
-    export_hf(done.run, out=str(toys / "merged"), merge=True)
+    export_hf(done.run, out=str(toys / "merged"), options=ExportOptions(merge=True))
     assert not (toys / "adapters" / "model.safetensors").exists()
     said = json.loads((toys / "adapters" / "adapter_config.json").read_text())
     assert (said["r"], said["base_model_name_or_path"]) == (4, base)
@@ -279,10 +280,10 @@ def test_adapters_that_nobody_else_can_use_are_not_exported_alone(data: str, sha
     trainer.train(config)
     with pytest.raises(UsageError, match="random weights, which nobody else has: export a whole model with --merge"):
         export_hf(config.out, out=str(toys / "alone"))
-    export_hf(config.out, out=str(toys / "whole"), merge=True)
+    export_hf(config.out, out=str(toys / "whole"), options=ExportOptions(merge=True))
     assert (toys / "whole" / "model.safetensors").is_file()
     with pytest.raises(UsageError, match="leave --merge out"):
-        export_hf(str(toys / "whole"), out=str(toys / "twice"), merge=True)
+        export_hf(str(toys / "whole"), out=str(toys / "twice"), options=ExportOptions(merge=True))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from t5prep import cli
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, OutputError, T5prepError, TokenizerError, UsageError
+from t5prep.options.models import PredictOptions
 from t5prep.training import log, trainer
 from t5prep.training.evaluate.splits import load
 from t5prep.training.model.weights import load_weights
@@ -103,7 +104,7 @@ def test_predictions_are_those_of_the_evaluation(done: trainer.Result, data: str
     """Raw rows, through the run's own task and tokenizer, are answered as the prepared records are."""
     assert done.evaluation
     expected = {p["id"]: p["prediction"] for p in done.evaluation.predictions}
-    asking = Predictions(done.run, str(Path(data).with_suffix(".csv")), batch=8)
+    asking = Predictions(done.run, str(Path(data).with_suffix(".csv")), PredictOptions(batch=8))
     answers = list(asking)
     assert len(answers) == 90
     assert {one.id: one.prediction for one in answers if one.id in expected} == expected

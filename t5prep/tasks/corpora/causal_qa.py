@@ -14,9 +14,9 @@ import dataclasses
 import re
 
 from t5prep.errors import Reject, UsageError
+from t5prep.options.fields import option
 from t5prep.reading.rows import Record, text
 from t5prep.tasks.example import Example, Part, Protected
-from t5prep.tasks.options import option
 from t5prep.tasks.task import Columns, Corpus, Task
 
 SUBSETS = (

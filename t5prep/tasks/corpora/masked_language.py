@@ -9,8 +9,8 @@ Paper    Devlin et al. 2019: 15 % of the tokens are hidden; of these 80 % become
 
 import dataclasses
 
+from t5prep.options.fields import option
 from t5prep.tasks.corpora import span_corruption
-from t5prep.tasks.options import option
 from t5prep.tasks.task import Corpus, Masks
 
 

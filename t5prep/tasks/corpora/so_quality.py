@@ -14,9 +14,9 @@ import dataclasses
 import functools
 
 from t5prep.errors import UsageError
+from t5prep.options.fields import option
 from t5prep.tasks.example import EOS
 from t5prep.tasks.html import strip_html
-from t5prep.tasks.options import option
 from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart
 
 

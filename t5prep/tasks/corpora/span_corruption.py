@@ -11,7 +11,7 @@ row. The hidden spans depend only on the seed and the row's name, `document@offs
 
 import dataclasses
 
-from t5prep.tasks.options import option
+from t5prep.options.fields import option
 from t5prep.tasks.task import Columns, ColumnText, Corpus, Spans, Task, Template, TemplatePart
 
 

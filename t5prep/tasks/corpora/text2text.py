@@ -11,12 +11,12 @@ import string
 from typing import Any
 
 from t5prep.errors import Reject, UsageError
+from t5prep.options.fields import option
 from t5prep.reading import rows
 from t5prep.reading.rows import Record
 from t5prep.tasks import labels
 from t5prep.tasks.example import EOS, Example
 from t5prep.tasks.example_table import SPACE_IN_WORD
-from t5prep.tasks.options import option
 from t5prep.tasks.targets import TARGETS
 from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart, filled
 

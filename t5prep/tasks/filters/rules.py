@@ -19,7 +19,7 @@ from typing import Any
 from t5prep.errors import Reject, UsageError, did_you_mean
 from t5prep.io import paths
 from t5prep.io.installation import install_command
-from t5prep.tasks.options import option
+from t5prep.options.fields import option
 
 # Path, as the user named it → content, on a worker of another machine.
 _BROUGHT: dict[str, bytes] = {}

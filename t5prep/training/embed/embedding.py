@@ -20,20 +20,21 @@ from t5prep import sources
 from t5prep.dataset import conversion
 from t5prep.errors import Reject, UsageError
 from t5prep.io import atomic_files, gcs, signals
+from t5prep.options.models import EmbedOptions, VectorOptions
 from t5prep.reading import columns
 from t5prep.sources import Resolved
 from t5prep.tokens import loading
 from t5prep.training.embed import sentence_recipe
 from t5prep.training.embed.sentence_recipe import SentenceRecipe
 from t5prep.training.embed.shards import Folder, name_of
-from t5prep.training.embed.vectors import Encoder, Output
+from t5prep.training.embed.vectors import Encoder
 from t5prep.training.log import say
 from t5prep.training.model.architecture import EncoderConfig
 from t5prep.training.model.weight_layout import of_encoder
 from t5prep.training.model.weights import COMPARED_ROWS
 from t5prep.training.predict import rows as rows_of
 from t5prep.training.predict.predictor import WINDOW, bucket
-from t5prep.training.predict.rows import Question, Reading, Rows
+from t5prep.training.predict.rows import Question, Rows
 from t5prep.training.published.safetensors_file import BYTES
 from t5prep.training.published.stored import DTYPES
 from t5prep.training.run import run
@@ -79,45 +80,31 @@ class _Text:
 class Embedding:
     """Embed the texts of a source with a model, which is opened here; the devices are opened when a file needs them.
 
-    `length` is the most tokens of a text (0: as the model's data), `batch` the rows at a time, `rows` those of a file (0:
-    by pooling). Raises T5prepError.
+    Raises T5prepError.
     """
 
     def __init__(
         self,
         model: str,
         source: str | Resolved,
-        *,
-        which: str = "best",
-        reading: Reading,
-        column: str = "",
-        output: Output,
-        length: int = 0,
-        batch: int = 16,
-        rows: int = 0,
-        tokenizer: str = "",
-        trust_code: bool = False,
-        **devices: Any,
+        options: EmbedOptions,
     ) -> None:
-        for name, number, least in (("batch", batch, 1), ("length", length, 0), ("shard-rows", rows, 0)):
-            if number < least:
-                raise UsageError(f"--{name} is {number}, and must be at least {max(least, 1)}.")
         self._named = isinstance(source, str)
         source = sources.resolve(source) if isinstance(source, str) else source
         files = run.files_of(model)
         recipe = sentence_recipe.read(files) if files else None
-        output, self._recipe = _choose(model, recipe, output)
-        opened = run.open_model(files or model, which=which, encoder=True)
-        manifest = rows_of.choose(opened.manifests, name=reading.task)
-        texts = column or ("" if manifest else rows_of.INPUT)
-        asking = rows_of.asking_of(opened, manifest, trust_code=trust_code, column=texts)
+        output, self._recipe = _choose(model, recipe, options.vectors)
+        opened = run.open_model(files or model, which=options.model.checkpoint, encoder=True)
+        manifest = rows_of.choose(opened.manifests, name=options.rows.task)
+        texts = options.column or ("" if manifest else rows_of.INPUT)
+        asking = rows_of.asking_of(opened, manifest, options.rows, column=texts)
         make = asking.to_inputs
         if own := self._recipe:
             asking = dataclasses.replace(asking, to_inputs=lambda record: own.prepare(make(record)))
         self.rows = Rows(
             source,
             asking,
-            reading=reading,
+            options=options.rows,
             trained=manifest.settings if manifest else None,
             option="--column NAME",
         )
@@ -125,7 +112,8 @@ class Embedding:
         if self.rows.note:
             say(self.rows.note)
         self._filters = manifest.settings.filter if manifest else ()
-        self._opened, self._reading, self._column = opened, reading, column
+        self._opened, self._options = opened, options
+        tokenizer = options.model.tokenizer
         self._words = opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
         if self._words.vocab_size > opened.config.vocab_size:  # a device would take another token's embedding for one
             raise UsageError(
@@ -136,20 +124,19 @@ class Embedding:
         longest = (recipe.length if recipe else 0) or chosen.input_length
         if isinstance(opened.config, EncoderConfig):
             longest = min(longest, opened.config.longest_input)
-        self.length = length or longest
+        self.length = options.length or longest
         chosen = dataclasses.replace(chosen, input_length=self.length)
         self._featurize = conversion.featurizer_of(chosen, self._words, classes=opened.config.classes)
-        self.output, self._batch = output, batch
+        self.output = output
         self.width = self._recipe.width(opened.config.d_model) if self._recipe else opened.config.d_model
-        self.rows_of_file = rows or (ROWS if output.pooling == "none" else ROWS_OF_TEXTS)
-        self._devices = devices
+        self.rows_of_file = options.shard_rows or (ROWS if output.pooling == "none" else ROWS_OF_TEXTS)
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
         output = self.output
         if self._recipe and self._recipe.has_matrices:  # the vectors are finished on the host
             output = dataclasses.replace(output, dtype="float32", normalize=False)
-        return Encoder(self._opened, output, rows=self._batch, tokenizer=self._words, **self._devices)
+        return Encoder(self._opened, output, self._options, tokenizer=self._words)
 
     def write(self, out: str, *, watch: Watch | None = None) -> Embedded:
         """Write all vectors, or what is missing of them; `watch` is told the rows and bytes of text of each file.
@@ -158,10 +145,10 @@ class Embedding:
         """
         hosts.check_places(out)
         with contextlib.ExitStack() as stack:
-            if hosts.given_processes() > 1 or self._devices.get("tpu"):
+            if hosts.given_processes() > 1 or self._options.model.tpu:
                 _ = self._encoder  # joins the other hosts, of which one writes
                 stack.enter_context(hosts.together())
-            rows = itertools.islice(iter(self.rows), self._reading.limit)
+            rows = itertools.islice(iter(self.rows), self._options.rows.limit)
             first = list(itertools.islice(rows, self.rows_of_file))
             texts = []
             if len(first) < self.rows_of_file:  # these are all
@@ -243,7 +230,7 @@ class Embedding:
         """Yield the vectors of some texts after the other, in order; the next ones are begun before these are awaited."""
         row = self.width * BYTES[_DTYPES[self.output.dtype]]
         row *= self.length if self.output.pooling == "none" else 1
-        batches = max(1, min(WINDOW, _WINDOW_BYTES // (row * self._batch)))
+        batches = max(1, min(WINDOW, _WINDOW_BYTES // (row * self._options.batch)))
         before = None
         for first in range(0, len(inputs), batches * self._encoder.rows):
             signals.check()
@@ -288,19 +275,21 @@ class Embedding:
                 "uri": self.source.uri if self._named else "",
                 "revision": self.source.revision,
                 "files": files,
-                "column": self._column,
-                "reading": dataclasses.asdict(self._reading),
+                "column": self._options.column,
+                "reading": self._options.rows.identity(),
             },
             **dataclasses.asdict(self.output),
             "recipe": self._recipe.identity() if self._recipe else None,
             "width": self.width,
             "length": self.length,
-            "batch": self._batch,
+            "batch": self._options.batch,
             "shard_rows": self.rows_of_file,
         }
 
 
-def _choose(model: str, recipe: SentenceRecipe | None, output: Output) -> tuple[Output, SentenceRecipe | None]:
+def _choose(
+    model: str, recipe: SentenceRecipe | None, output: VectorOptions
+) -> tuple[VectorOptions, SentenceRecipe | None]:
     """Return the output with its pooling decided, and the model's own recipe if it is what decides.
 
     What another choice leaves out of the recipe is said. Raises UsageError for a recipe that is not computed here, and for a

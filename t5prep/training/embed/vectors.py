@@ -1,6 +1,5 @@
 """Run an encoder on the devices: token ids of texts in, a vector for each token or for each text out."""
 
-import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ import jax
 import numpy as np
 import tensorflow as tf
 
-from t5prep.errors import UsageError, did_you_mean
+from t5prep.options.models import EmbedOptions, VectorOptions
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.embed.sentence_recipe import LEAST_NORM
 from t5prep.training.model.architecture import Config
@@ -26,60 +25,35 @@ from t5prep.training.runtime.rows import on_rows
 from t5prep.training.runtime.state import put_weights
 from t5prep.training.step.step import OF_LAYERS, dtype_of
 
-POOLINGS = ("auto", "none", "mean", "first")
-DTYPES = ("bfloat16", "float32")
-
-
-@dataclasses.dataclass(frozen=True)
-class Output:
-    """The choices that decide which vectors a text has.
-
-    `pooling`: "none" is a vector for each token; "mean" is their mean, and "first" the first token's; "auto" is what the model's
-    own files say (`sentence_recipe`), else "none". `normalize`: a text's vector is divided by its length. `dtype`: of the
-    vectors. `padded`: texts have the vectors of their padding, too. Raises UsageError for choices that do not go together.
-    """
-
-    pooling: str = "none"
-    normalize: bool = False
-    dtype: str = "bfloat16"
-    padded: bool = False
-
-    def __post_init__(self) -> None:
-        for name, value, known in (("pooling", self.pooling, POOLINGS), ("dtype", self.dtype, DTYPES)):
-            if value not in known:
-                raise UsageError(f'--{name} is "{value}".{did_you_mean(value, known)} It can be {", ".join(known)}.')
-        if self.normalize and self.pooling == "none":
-            raise UsageError("--normalize is for one vector a text: say which, --pooling mean (or first).")
-        if self.padded and self.pooling not in ("none", "auto"):
-            raise UsageError(
-                f"--padded keeps the vectors of padding, and --pooling {self.pooling} makes one of a text."
-            )
-
 
 class Encoder:
-    """Make vectors of `rows` texts at a time. Raises UsageError as `predict.device.Device` does.
+    """Make vectors of a batch of texts at a time. Raises UsageError as `predict.device.Device` does.
 
-    On a TPU or GPU, products have the dtype of the vectors, and the matrices of layers are held in it; on a CPU, float32.
+    `output` is what the model's own recipe makes of the options. On a TPU or GPU, products have the dtype of the
+    vectors, and the matrices of layers are held in it; on a CPU, float32.
     """
 
     def __init__(
         self,
         opened: Model,
-        output: Output,
+        output: VectorOptions,
+        options: EmbedOptions,
         *,
-        rows: int,
         tokenizer: Tokenizer,
-        tpu: str | None = None,
-        gpus: bool = False,
-        replicas: int = 1,
     ) -> None:
-        config, shard = opened.config, None if replicas == 1 else 1
+        config, replicas = opened.config, options.replicas
         held = sum(
             math.prod(own.shape) * (tf.as_dtype(output.dtype).size if is_rounded(name, own) else 4)
             for name, own in of_encoder(config).items()
         )
-        layout = open_layout(tpu=tpu, gpus=gpus, replicas=replicas, shard=shard, weight_bytes=held)
-        self.rows = -(-rows // layout.replicas) * layout.replicas
+        layout = open_layout(
+            tpu=options.model.tpu,
+            gpus=options.model.gpus,
+            replicas=replicas,
+            shard=None if replicas == 1 else 1,
+            weight_bytes=held,
+        )
+        self.rows = -(-options.batch // layout.replicas) * layout.replicas
         self._tokenizer, self._pairs = tokenizer, bool(config.classes)
         dtype = dtype_of("auto" if output.dtype == "bfloat16" else output.dtype, platform=layout.platform)
         self._weights = put_weights(opened.weights, weight_specs(config, dtype, layout))
@@ -100,7 +74,12 @@ class Encoder:
 
 
 def vectors(
-    weights: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor], *, config: Config, output: Output, dtype: tf.DType
+    weights: Mapping[str, tf.Tensor],
+    batch: Mapping[str, tf.Tensor],
+    *,
+    config: Config,
+    output: VectorOptions,
+    dtype: tf.DType,
 ) -> dict[str, tf.Tensor]:
     """Return the `vectors` of a batch, in the dtype of `output`; `dtype` is that of products."""
     x, mask = encode(weights, config, batch, dtype=dtype), batch["attention_mask"]
@@ -125,7 +104,7 @@ def weight_specs(config: Config, dtype: tf.DType, layout: Layout) -> dict[str, j
     }
 
 
-def program_of(config: Config, output: Output, *, rows: int, length: int, layout: Layout) -> Program:
+def program_of(config: Config, output: VectorOptions, *, rows: int, length: int, layout: Layout) -> Program:
     """Return the program that `Encoder` runs on a TPU or GPU, for `rows` of one length over all devices."""
     dtype = tf.as_dtype(output.dtype)
     return rows_program(

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
+from t5prep.options.generation import Generation
 from t5prep.tasks.targets import HiddenTokensTarget, Target
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
@@ -27,7 +28,6 @@ from t5prep.training.evaluate.scoring import Results, Scoring
 from t5prep.training.model.architecture import Config, ModelConfig
 from t5prep.training.model.entries import class_order
 from t5prep.training.model.forward import forward, with_mask
-from t5prep.training.model.generation import Generation
 from t5prep.training.predict.device import answers_on_rows, uniform
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.rows import Rows, each, on_rows

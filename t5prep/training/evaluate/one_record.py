@@ -16,6 +16,7 @@ from t5prep.dataset.shard_files import Shard
 from t5prep.dataset.tfrecord import PLACE, Records
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, paths
+from t5prep.options.models import EvaluateOptions
 from t5prep.training.data import device_feed, opening
 from t5prep.training.data.batches import Host, Reading
 from t5prep.training.data.opening import Opened
@@ -64,7 +65,9 @@ def record_in_run(
             file.seek(byte)
             framed = file.read(size)
         _write_alone(framed, dataset, split=split, out=folder)
-        scored, ((_, _, evaluation),) = splits.score_splits(name, data=[folder], splits=[split])
+        scored, ((_, _, evaluation),) = splits.score_splits(
+            name, EvaluateOptions(data=(folder,), split=(split,), worst=0, random_wrong=0)
+        )
     told |= {"checkpoint": scored, "loss": evaluation.metrics["loss"]}
     told |= dict.fromkeys(("prediction", "right", "kept_in"))
     kept = _kept(name, id=id, checkpoint=scored)

@@ -9,9 +9,10 @@ from t5prep.dataset import manifest
 from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import paths
+from t5prep.options.fields import changed
+from t5prep.options.models import EvaluateOptions, ModelOptions
 from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.training.log import say
-from t5prep.training.model.generation import Generation
 from t5prep.training.predict.device import check_generates
 from t5prep.training.run import checkpoint, run
 from t5prep.training.runtime.devices import open_layout
@@ -36,27 +37,18 @@ class Scored(NamedTuple):
     evaluation: Evaluation
 
 
-def score_splits(
-    model: str,
-    *,
-    data: Sequence[str] = (),
-    splits: Sequence[str] = ("validation",),
-    which: str = "best",
-    tpu: str | None = None,
-    gpus: bool = False,
-    **options: Any,
-) -> tuple[str, list[Scored]]:
+def score_splits(model: str, options: EvaluateOptions) -> tuple[str, list[Scored]]:
     """Score each split of each dataset (for a run: of all it was trained on); return the checkpoint and the scores.
 
-    The model is opened once. The `options` are those of `score_split`. Raises T5prepError.
+    The model is opened once. Raises T5prepError.
     """
-    places = list(data) or datasets_of(model, which=which)
-    loaded = load(model, which=which, tpu=tpu, gpus=gpus)
+    places = options.data or datasets_of(model, which=options.model.checkpoint)
+    loaded = load(model, options.model)
     _warn_of_unrelated(loaded.opened, places)
     scored = [
-        Scored(place, split, score_split(loaded, data=place, split=split, **options))
+        Scored(place, split, score_split(loaded, options, data=place, split=split))
         for place in places
-        for split in splits
+        for split in options.split
     ]
     return loaded.opened.name, scored
 
@@ -73,55 +65,40 @@ def _warn_of_unrelated(opened: run.Model, places: Sequence[str]) -> None:
             )
 
 
-def load(model: str, *, which: str = "best", tpu: str | None = None, gpus: bool = False) -> Loaded:
+def load(model: str, options: ModelOptions = ModelOptions()) -> Loaded:  # noqa: B008 - frozen
     """Open a run's checkpoint, a Hugging Face directory or a Hub model, and put it on the devices. Raises T5prepError."""
-    opened = run.open_model(model, which=which)
-    layout = open_layout(tpu=tpu, gpus=gpus, shard=None, weight_bytes=run.weight_bytes(opened))
+    opened = run.open_model(model, which=options.checkpoint)
+    layout = open_layout(tpu=options.tpu, gpus=options.gpus, shard=None, weight_bytes=run.weight_bytes(opened))
     return Loaded(opened, layout, put_weights(opened.weights, layout.weights(opened.config)))
 
 
-def score_split(
-    loaded: Loaded,
-    *,
-    data: str,
-    split: str = "validation",
-    batch: int = 32,
-    limit: int = 0,
-    tokenizer: str = "",
-    bootstrap: bool = False,
-    worst: int = 0,
-    random_wrong: int = 0,
-    metrics: Sequence[str] = (),
-    dtype: str = "auto",
-    generation: Generation = Generation(),  # noqa: B008 - frozen
-) -> Evaluation:
-    """Score a loaded model on one split, or on its first `limit` records.
+def score_split(loaded: Loaded, options: EvaluateOptions, *, data: str, split: str) -> Evaluation:
+    """Score a loaded model on one split of one dataset.
 
-    Each prediction has its own `scores` too, if the task's metrics have one for each record. `metrics` are computed in
-    place of the task's. Raises T5prepError, also if the model gives no numbers.
+    Each prediction has its own `scores` too, if the task's metrics have one for each record. Raises T5prepError, also if the
+    model gives no numbers.
     """
-    opened = loaded.opened
+    opened, generation = loaded.opened, options.generation
+    chosen = changed(generation)
     check_generates(opened, generation)
     evaluator = Evaluator(
         opened.config,
         layout=loaded.layout,
         data=data,
         split=split,
-        batch=batch,
-        tokenizer=opened.tokenizer or open_tokenizer(manifest.load(data), tokenizer),
-        dtype=dtype_of(dtype, platform=loaded.layout.platform),
-        limit=limit,
-        wanted=metrics,
+        batch=options.batch,
+        tokenizer=opened.tokenizer or open_tokenizer(manifest.load(data), options.model.tokenizer),
+        dtype=dtype_of(options.dtype, platform=loaded.layout.platform),
+        limit=options.limit,
+        wanted=options.metric,
         generation=generation,
-        metric="" if metrics or opened.state is None else opened.state.metric,
-        generates_single_tokens=bool(generation.options()),
-        bootstrap=bootstrap,
+        metric="" if options.metric or opened.state is None else opened.state.metric,
+        generates_single_tokens=bool(chosen),
+        bootstrap=options.bootstrap,
     )
-    if generation.options() and not evaluator.generates:
-        say(
-            f"warning: {' '.join(generation.options())}: no answers to {data} are generated. To score some: --metric rouge"
-        )
-    result = evaluator(loaded.weights, worst=worst, sample=random_wrong, score_each=True)
+    if chosen and not evaluator.generates:
+        say(f"warning: {' '.join(chosen)}: no answers to {data} are generated. To score some: --metric rouge")
+    result = evaluator(loaded.weights, worst=options.worst, sample=options.random_wrong, score_each=True)
     if math.isnan(result.metrics["loss"]):
         raise T5prepError(
             f"{opened.name} gives no numbers (NaN) on {data}: its weights or its config.json are damaged. Take another "

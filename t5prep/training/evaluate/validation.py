@@ -6,12 +6,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.options.generation import Generation
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.data.opening import Opened, open_split
 from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.training.log import say
 from t5prep.training.model.architecture import Config
-from t5prep.training.model.generation import Generation
 from t5prep.training.run.checkpoint import State
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.settings.config import TrainConfig

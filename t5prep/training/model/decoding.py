@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from t5prep.options.generation import Generation
 from t5prep.training.model.architecture import FEED_FORWARDS, ModelConfig, Traits
 from t5prep.training.model.attention import MASKED, soft_cap
-from t5prep.training.model.generation import Generation
 from t5prep.training.model.layers import How, feed_forward, product, unstack_layers
 from t5prep.training.model.positions import relative_bias, rotate
 from t5prep.training.model.t5 import (

@@ -13,10 +13,12 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.errors import UsageError
+from t5prep.options.fields import changed
+from t5prep.options.generation import Generation
+from t5prep.options.models import ModelOptions
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.model.architecture import Config, ModelConfig
 from t5prep.training.model.forward import forward, with_mask
-from t5prep.training.model.generation import Generation
 from t5prep.training.model.search import search
 from t5prep.training.objectives import HeadObjective
 from t5prep.training.run.run import Model, weight_bytes
@@ -42,10 +44,9 @@ class Device:
         generation: Generation,
         rows: int,
         tokenizer: Tokenizer,
-        tpu: str | None = None,
-        gpus: bool = False,
+        options: ModelOptions = ModelOptions(),  # noqa: B008 - frozen
     ) -> None:
-        layout = open_layout(tpu=tpu, gpus=gpus, shard=None, weight_bytes=weight_bytes(opened))
+        layout = open_layout(tpu=options.tpu, gpus=options.gpus, shard=None, weight_bytes=weight_bytes(opened))
         self.rows = -(-rows // layout.replicas) * layout.replicas
         self._generation, self._tokenizer = generation, tokenizer
         if 2 * generation.beams > opened.config.vocab_size:
@@ -84,7 +85,7 @@ def check_generates(opened: Model, generation: Generation) -> None:
     """Raise UsageError for options of generation that a model with classes or numbers does not obey."""
     beams = 1 if generation.answers > 1 else generation.beams  # several answers are asked for by as many beams
     chosen = dataclasses.replace(generation, max_length=0, scores=False, answers=1, beams=beams, length_penalty=0.6)
-    if (options := chosen.options()) and not opened.config.objective.target.is_text:
+    if (options := changed(chosen)) and not opened.config.objective.target.is_text:
         raise UsageError(
             f"{' '.join(options)}: {opened.name} answers with classes or numbers, which are not generated. Leave "
             f"{'it' if len(options) == 1 else 'them'} out."

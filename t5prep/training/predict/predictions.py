@@ -12,12 +12,12 @@ from t5prep import sources
 from t5prep.errors import UsageError
 from t5prep.io import signals
 from t5prep.io.progress import number_of
+from t5prep.options.models import PredictOptions
 from t5prep.sources import Resolved
-from t5prep.training.model.generation import Generation
 from t5prep.training.predict import rows
 from t5prep.training.predict.files import AnswerFile, Writer, of_name
 from t5prep.training.predict.predictor import Answer, Predictor
-from t5prep.training.predict.rows import Reading, Rows
+from t5prep.training.predict.rows import Rows
 from t5prep.training.run import run
 
 
@@ -89,30 +89,21 @@ class Predictions:
         self,
         model: str,
         source: str | Resolved,
-        *,
-        which: str = "best",
-        reading: Reading = Reading(),  # noqa: B008 - frozen
-        generation: Generation = Generation(),  # noqa: B008 - frozen
-        trust_code: bool = False,
-        **options: Any,
+        options: PredictOptions = PredictOptions(),  # noqa: B008 - frozen
     ) -> None:
-        if reading.limit is not None and reading.limit < 0:
-            raise UsageError(f"limit is {reading.limit}, and cannot be negative.")
         # Look for files on this machine first: opening a model takes longer.
         given = _found(source, include=()) if isinstance(source, str) and ":" not in source else source
-        self.opened = run.open_model(model, which=which)
-        manifest = rows.choose(self.opened.manifests, name=reading.task)
-        asking = rows.asking_of(self.opened, manifest, trust_code=trust_code, as_text=reading.as_text)
+        self.opened = run.open_model(model, which=options.model.checkpoint)
+        manifest = rows.choose(self.opened.manifests, name=options.rows.task)
+        asking = rows.asking_of(self.opened, manifest, options.rows)
         if isinstance(given, str) or Path(given.uri).is_dir():
             given = _found(given if isinstance(given, str) else given.uri, include=asking.files)
-        self._reading = reading
-        self.rows = Rows(given, asking, reading=reading, trained=manifest.settings if manifest else None)
+        self._options = options
+        self.rows = Rows(given, asking, options=options.rows, trained=manifest.settings if manifest else None)
         self.source = self.rows.source
         self.note, self.columns, self.counts = self.rows.note, self.rows.columns, Counts()
         self.bytes = sum(file.bytes for file in self.source.files)
-        self.predictor = Predictor(
-            self.opened, asking=self.rows.asking, manifest=manifest, generation=generation, **options
-        )
+        self.predictor = Predictor(self.opened, options, asking=self.rows.asking, manifest=manifest)
 
     def __iter__(self) -> Iterator[Answer]:
         """Yield the answer of each row."""
@@ -120,7 +111,7 @@ class Predictions:
 
     def windows(self, *, skip: int = 0) -> Iterator[list[Answer]]:
         """Yield the answers of one window of rows after the other, after the first `skip` rows."""
-        for some in self.predictor.stream(itertools.islice(iter(self.rows), skip, self._reading.limit)):
+        for some in self.predictor.stream(itertools.islice(iter(self.rows), skip, self._options.rows.limit)):
             signals.check()  # a library may have dropped the KeyboardInterrupt that Python raised in its call
             self.counts.add(some)
             yield some
@@ -183,7 +174,7 @@ class Predictions:
             "model": [self.opened.name, self.opened.state.step if self.opened.state else 0],
             "source": [self.source.revision, files],
             "options": [
-                dataclasses.asdict(self._reading),
+                self._options.rows.identity(),
                 dataclasses.asdict(self.predictor.generation),
                 self.predictor.long,
                 self.predictor.rows,

@@ -9,14 +9,14 @@ import numpy as np
 
 from t5prep.dataset import conversion
 from t5prep.dataset.manifest import Manifest
-from t5prep.errors import Reject, UsageError, did_you_mean
+from t5prep.errors import Reject, UsageError
+from t5prep.options.models import PredictOptions
 from t5prep.tasks.example import Example
 from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.featurizer import OneInput
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.model.architecture import EncoderConfig
-from t5prep.training.model.generation import Generation
 from t5prep.training.objectives import HeadObjective
 from t5prep.training.predict import long_texts
 from t5prep.training.predict.device import Device, check_generates
@@ -29,7 +29,6 @@ WINDOW = 16
 # Inputs are padded to one of these lengths: few programs are compiled, and at most a third of a batch is padding.
 BUCKETS = tuple(size for power in range(4, 20) for size in (1 << power, 3 << (power - 1)))
 _Item = TypeVar("_Item")
-LONG = ("cut", "split", "refuse")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,34 +68,25 @@ class _Asked:
 class Predictor:
     """Answer questions with one model, which is opened once.
 
-    `long` says what to do with inputs that are too long: "cut" as the data was, "split" or "refuse"; "" for what suits
-    the task. `batch` is the number of rows in a batch. `writes_texts`: whether answers can be joined. Raises UsageError,
+    `writes_texts`: whether answers can be joined. Raises UsageError,
     OutputError or TokenizerError.
     """
 
     def __init__(
         self,
         opened: run.Model,
+        options: PredictOptions = PredictOptions(),  # noqa: B008 - frozen
         *,
         asking: Asking,
         manifest: Manifest | None = None,
-        generation: Generation = Generation(),  # noqa: B008 - frozen
-        long: str = "",
-        batch: int = 16,
-        tokenizer: str = "",
-        tpu: str | None = None,
-        gpus: bool = False,
     ) -> None:
         if isinstance(opened.config, EncoderConfig) and opened.config.masked:
             raise UsageError(
                 f"{opened.name} fills masks, and has no answers: train it on classes (--model {opened.name}), or write its "
                 "vectors with t5prep embed."
             )
+        generation, tokenizer = options.generation, options.model.tokenizer
         check_generates(opened, generation)
-        if batch < 1:
-            raise UsageError(f"batch is {batch}, and must be at least 1.")
-        if long not in ("", *LONG):
-            raise UsageError(f'long is "{long}".{did_you_mean(long, LONG)} It can be {", ".join(LONG)}.')
         self.tokenizer = (
             opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
         )
@@ -107,7 +97,7 @@ class Predictor:
         self._featurize = conversion.featurizer_of(chosen, self.tokenizer, classes=opened.config.classes)
         length = generation.max_length or answer_length(chosen.target_length)
         self.generation = dataclasses.replace(generation, max_length=length)
-        self.long = long or ("split" if asking.whole else "cut")
+        self.long = options.long or ("split" if asking.whole else "cut")
         self.writes_texts = not (asking.classes or opened.config.classes)
         if self.long == "split" and not self.writes_texts:
             name = asking.name or "this model"
@@ -118,9 +108,9 @@ class Predictor:
             raise UsageError("--long split joins one answer of each part: leave --answers out, or use --long cut.")
         # Answers about as long as their inputs (restored or translated texts) need room to become longer.
         self._room = min(self.limit, length * 3 // 4) if 2 * length >= self.limit else self.limit
-        self.rows = batch
+        self.rows = options.batch
         self._device = Device(
-            opened, generation=self.generation, rows=batch, tokenizer=self.tokenizer, tpu=tpu, gpus=gpus
+            opened, generation=self.generation, rows=self.rows, tokenizer=self.tokenizer, options=options.model
         )
 
     def stream(self, questions: Iterable[Question]) -> Iterator[list[Answer]]:

@@ -10,9 +10,9 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import Reject, SourceError, T5prepError, UsageError
 from t5prep.io import trusted_code
+from t5prep.options.models import RowOptions
 from t5prep.reading import blocks, column_checks, encodings, formats, rows, source_files
 from t5prep.reading.blocks import Block
-from t5prep.reading.file_options import FileOptions
 from t5prep.reading.rows import Column, Record, Row
 from t5prep.sources import RawFile, Resolved, unpacked_name
 from t5prep.tasks import registry
@@ -28,20 +28,6 @@ EMPTY = "empty row"
 INPUT, LINE = "input", "text"
 # The name of standard input; the ids of its rows are only their numbers.
 STDIN = "standard input"
-
-
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """The way rows are read: their task (of several), whether as plain texts, what is said of the files, how many, of which split.
-
-    An encoding, delimiter, escape character or names of columns that are "" are those of the model's data.
-    """
-
-    task: str = ""
-    as_text: bool = False
-    files: FileOptions = FileOptions(encoding="")  # noqa: RUF009 - frozen
-    limit: int | None = None
-    split: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,21 +101,19 @@ def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
     return next((one for one in manifests if one.settings.task == (name or names[0])), None)
 
 
-def asking_of(
-    opened: "Model", manifest: Manifest | None, *, trust_code: bool = False, as_text: bool = False, column: str = ""
-) -> Asking:
+def asking_of(opened: "Model", manifest: Manifest | None, options: RowOptions, *, column: str = "") -> Asking:
     """Return how a model's manifest makes inputs of rows: by its task, and by the filters that changed texts.
 
     Without such a task, with `as_text`, or with the name of a `column`, the task makes nothing: the filters alone are applied.
     Code that came with the model is executed only if this user has run it before, or with `trust_code`. Raises UsageError
     if neither is so, DatasetError for a file that is altered, TaskError.
     """
-    filters = _filters(opened, manifest, trust_code=trust_code) if manifest else None
+    filters = _filters(opened, manifest, trust_code=options.trust_code) if manifest else None
     if column:
         return as_they_stand(column, empty=True, filters=filters)
     definition = None
-    if manifest is not None and not as_text:
-        definition = _definition(opened, manifest, trust_code=trust_code)
+    if manifest is not None and not options.as_text:
+        definition = _definition(opened, manifest, trust_code=options.trust_code)
     if manifest is None or definition is None:
         return as_they_stand(filters=filters)
     this = definition.choose(manifest.settings.options)
@@ -236,7 +220,7 @@ def _as_it_stands(record: Record, *, column: str, empty: bool) -> Example:
 class Rows:
     """Iterate over the questions of a source in order: one for each row, also for rows that have an error.
 
-    `trained` are the settings of the model's data, None if they are not known: what `reading` leaves open is read as that was.
+    `trained` are the settings of the model's data, None if they are not known: what `options` leave open is read as that was.
     `source`: with the files that are read; `asking`: how rows become inputs, as decided from the first rows; `columns`: the
     names of the first file's; `note`: a message for the user about how rows are read ("" for none). `option` is what lets
     inputs be whole ones.
@@ -249,16 +233,16 @@ class Rows:
         source: Resolved,
         asking: Asking,
         *,
-        reading: Reading = Reading(),
+        options: RowOptions = RowOptions(),  # noqa: B008 - frozen
         trained: Settings | None = None,
         option: str = "--as-text",
     ) -> None:
-        self._reading = dataclasses.replace(reading, files=formats.with_card(reading.files, source))
+        self._file_options = formats.with_card(options.files, source)
         self._trained = trained
         selected = source_files.select_split(
             source,
-            reading.split,
-            kind=reading.files.format,
+            options.split,
+            kind=options.files.format,
             otherwise=source_files.ALL,
             any_format=bool(asking.pairs),
         )
@@ -318,7 +302,7 @@ class Rows:
         named = unpacked_name(file.name).lower()
         of_pair = any(named.endswith(ending) for pair in self.asking.pairs for ending in pair)
         says = named.endswith(tuple(formats.SUFFIXES))
-        given, trained = self._reading.files, self._trained
+        given, trained = self._file_options, self._trained
         kind = given.format or ("" if says else "text" if of_pair or named == STDIN else self.asking.format)
         form = formats.detect(file.name, dataclasses.replace(given, format=kind))
         if self._names and form.headed:
@@ -335,8 +319,8 @@ class Rows:
         Raises SourceError for a file that could be either the latter or UTF-8.
         """
         trained = self._trained.encoding if self._trained else "utf-8"
-        if self._reading.files.encoding or trained == "utf-8":
-            return self._reading.files.encoding or trained
+        if self._file_options.encoding or trained == "utf-8":
+            return self._file_options.encoding or trained
         with sources.open_stream(file) as stream:
             head = stream.read(blocks.SNIFFED_BYTES)
         if encodings.reads_as_utf8_too(head, trained):
@@ -350,7 +334,7 @@ class Rows:
         """Return what divides the columns of a table, for an error, where the model's data says it."""
         if (
             block.format.kind != "csv"
-            or self._reading.files.delimiter
+            or self._file_options.delimiter
             or not self._trained
             or not self._trained.delimiter
         ):

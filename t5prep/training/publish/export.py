@@ -14,6 +14,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files
 from t5prep.io.installation import python
+from t5prep.options.models import ExportOptions
 from t5prep.tasks.filters import chain
 from t5prep.tokens import featurizer, huggingface_files
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
@@ -28,25 +29,22 @@ from t5prep.training.run import adapters, run
 
 # Rows that a SavedModel generates in one batch.
 ROWS = 8
+SAVEDMODEL = ExportOptions("savedmodel")
 
 
-def export_hf(
-    model: str,
-    *,
-    out: str,
-    which: str = "best",
-    dtype: str = "float32",
-    licence: str = "",
-    merge: bool = False,
-) -> str:
+def export(model: str, *, out: str, options: ExportOptions) -> str:
+    """Export a run in the format of the options; return the checkpoint's name. Raises OutputError, UsageError."""
+    return (export_hf if options.format == "hf" else export_saved_model)(model, out=out, options=options)
+
+
+def export_hf(model: str, *, out: str, options: ExportOptions = ExportOptions()) -> str:  # noqa: B008 - frozen
     """Write config, safetensors, tokenizer, generation config, model card and manifests; return the checkpoint's name.
 
     A run with adapters (LoRA) gives adapters in the layout of peft, or with `merge` a whole model. With a head for classes or
     masks it gives a whole model, because the head is trained, too.
-    dtype: float32, bfloat16 or float16, to which the weights are rounded; licence: see `card.model_card`.
     Raises OutputError, UsageError.
     """
-    opened = run.open_model(model, which=which)
+    opened, merge, dtype = run.open_model(model, which=options.checkpoint), options.merge, options.dtype
     if merge and not opened.adapter:
         raise UsageError(f"{model} was not trained with adapters, so nothing is to be merged: leave --merge out.")
     opened = dataclasses.replace(opened, adapter=None if merge or of_head(opened.config) else opened.adapter)
@@ -71,7 +69,7 @@ def export_hf(
             atomic_files.write_whole(place / f"manifest-{number}.json", made.dumps().encode())
         for copy, content in run.copies_of(opened):
             atomic_files.write_whole(place / copy, content)
-        readme = card.model_card(opened, name=Path(out).absolute().name, licence=licence)
+        readme = card.model_card(opened, name=Path(out).absolute().name, licence=options.license)
         atomic_files.write_whole(place / "README.md", readme.encode())
         if opened.adapter:
             adapters.write(place, opened.adapter, base=base, dtype=dtype)
@@ -81,16 +79,14 @@ def export_hf(
     return opened.name
 
 
-def export_saved_model(
-    model: str, *, out: str, which: str = "best", beams: int = 1, rows: int = ROWS, text: bool = False
-) -> str:
+def export_saved_model(model: str, *, out: str, options: ExportOptions = SAVEDMODEL, rows: int = ROWS) -> str:
     """Write a TensorFlow SavedModel from ids to ids: `input_ids` int32[any, input_length] → `output_ids`.
 
     It generates `rows` of them in one batch. The model itself masks padding (0). With `text`, `serving_default` takes
     whole inputs, `input` string[any], and gives `prediction` beside `output_ids`; the signature `ids` takes ids. A
     program that loads it imports tensorflow_text first. Raises OutputError, UsageError.
     """
-    opened = run.open_model(model, which=which)
+    opened = run.open_model(model, which=options.checkpoint)
     config = opened.config
     if not isinstance(config, ModelConfig) or config.classes:
         raise UsageError(f"{model} tells classes apart, and a SavedModel writes texts: export it with --format hf")
@@ -103,7 +99,7 @@ def export_saved_model(
     def group(ids: tf.Tensor) -> tf.Tensor:
         ids = tf.ensure_shape(ids, [rows, inputs])
         mask = tf.cast(ids != config.pad_token_id, tf.int32)
-        return generate(module.weights, config, ids, mask, max_length=length, beams=beams)
+        return generate(module.weights, config, ids, mask, max_length=length, beams=options.beams)
 
     def serve(input_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         given = tf.shape(input_ids)[0]
@@ -114,7 +110,7 @@ def export_saved_model(
 
     signature = [tf.TensorSpec([None, inputs], tf.int32, name="input_ids")]
     serving = {"serving_default": tf.function(serve, input_signature=signature, autograph=False)}
-    if text:
+    if options.text:
         if not opened.tokenizer:
             raise UsageError(f"--text: {model} has no tokenizer in it.")
         if changing := next(filter(chain.changes_texts, opened.settings.filter), ""):

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from t5prep.errors import OutputError, T5prepError, UsageError
 from t5prep.io import atomic_files, gcs, paths, uploads
+from t5prep.options.models import ExportOptions
 from t5prep.training.log import CURVES, say
 from t5prep.training.publish.export import export_hf
 from t5prep.training.publish.push import push
@@ -97,7 +98,7 @@ def _push(name: str, step: int, *, repo: str, private: bool, logs: bool) -> str:
     """Export the checkpoint of a step into a folder that is pushed, and return the page's address."""
     with atomic_files.temporary_folder() as folder:
         out = Path(folder) / repo.rpartition("/")[2]
-        export_hf(name, out=str(out), which=str(step))
+        export_hf(name, out=str(out), options=ExportOptions(checkpoint=str(step)))
         if logs:
             _copy_logs(name, out / "runs")
         return push(str(out), repo=repo, private=private, message=f"Step {step}, exported by t5prep")

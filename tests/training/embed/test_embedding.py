@@ -168,10 +168,10 @@ def test_vectors_of_something_else_are_left_alone(model: str, tmp_path: Path) ->
     with pytest.raises(OutputError, match=r"not vectors \(thesis\.tex\)"):
         t5prep.embed(model, TEXTS, out=str(tmp_path / "full"))
     for wrong, said in (
-        ({"pooling": "max"}, "can be auto, none, mean, first"),
+        ({"pooling": "max"}, "it is one of auto, none, mean, first"),
         ({"normalize": True}, "--pooling mean"),
         ({"padded": True, "pooling": "mean"}, "makes one of a text"),
-        ({"length": -1}, "must be at least"),
+        ({"length": -1}, "--length -1: it is at least 0"),
     ):
         with pytest.raises(UsageError, match=said):
             t5prep.embed(model, TEXTS, out=str(tmp_path / "new"), **wrong)

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 import toy_runs
 
+from t5prep.options.generation import Generation
 from t5prep.training.evaluate import evaluator
-from t5prep.training.model.generation import Generation
 from t5prep.training.model.weights import random_weights
 from t5prep.training.run.run import TINY
 from t5prep.training.runtime.devices import open_layout

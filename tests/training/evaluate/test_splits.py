@@ -12,11 +12,12 @@ from preparing import prepared, questions, write_csv
 
 from t5prep import cli
 from t5prep.errors import UsageError
+from t5prep.options.models import EvaluateOptions, ModelOptions
 from t5prep.training.evaluate import splits
 from t5prep.training.evaluate.evaluator import Evaluation, Wrong
 
 loads: list[str] = []
-asked: list[dict[str, Any]] = []
+asked: list[EvaluateOptions] = []
 
 
 @pytest.fixture
@@ -30,11 +31,11 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(splits.run, "is_run", lambda name: name.endswith("both"))
     monkeypatch.setattr(splits.checkpoint, "choose", lambda name, which: ("runs/both/7", state))
 
-    def load(model: str, **_: Any) -> SimpleNamespace:
+    def load(model: str, options: ModelOptions) -> SimpleNamespace:
         loads.append(model)
         return SimpleNamespace(opened=SimpleNamespace(name="runs/both/7", manifests=()))
 
-    def evaluate(loaded: Any, *, data: str, split: str, **options: Any) -> Evaluation:
+    def evaluate(loaded: Any, options: EvaluateOptions, *, data: str, split: str) -> Evaluation:
         asked.append(options)
         loss = len(split) + data.endswith("two")
         predictions = [{"id": "a", "prediction": "x", "references": ["y"], "scores": {"f1": 0.5}}]
@@ -111,7 +112,7 @@ def test_options_of_generating_and_a_limit_are_taken(scored: Path, monkeypatch: 
     monkeypatch.chdir(scored)
     command = ["eval", "--model", "m", "--data", "data/two", "--limit", "5", "--beams", "4", "--no-repeat-ngram", "2"]
     CliRunner().invoke(cli.main, command, catch_exceptions=False)
-    assert (asked[0]["limit"], asked[0]["generation"].beams, asked[0]["generation"].no_repeat_ngram) == (5, 4, 2)
+    assert (asked[0].limit, asked[0].generation.beams, asked[0].generation.no_repeat_ngram) == (5, 4, 2)
     refused = CliRunner().invoke(cli.main, [*command, "--top-k", "3"])
     assert "--top-k is for answers that are drawn: add --sample" in str(refused.output) + str(refused.exception)
 

@@ -10,9 +10,9 @@ import pytest
 
 from t5prep.cli import main
 from t5prep.errors import UsageError
+from t5prep.options.generation import Generation
 from t5prep.tokens import loading
 from t5prep.training.model.architecture import ModelConfig
-from t5prep.training.model.generation import Generation
 from t5prep.training.model.weights import random_weights
 from t5prep.training.predict.device import Device
 from t5prep.training.run.run import Model

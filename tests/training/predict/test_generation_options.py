@@ -12,9 +12,9 @@ import t5prep
 from t5prep import cli
 from t5prep.dataset import manifest
 from t5prep.errors import UsageError
-from t5prep.tasks.options import spelled
+from t5prep.options.fields import spelled
+from t5prep.options.generation import Generation
 from t5prep.training.evaluate import evaluator
-from t5prep.training.model.generation import Generation
 from t5prep.training.predict import device
 from t5prep.training.predict.device import check_generates
 from t5prep.training.run import run

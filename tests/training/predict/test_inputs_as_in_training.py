@@ -16,6 +16,8 @@ import t5prep
 from t5prep.dataset import manifest
 from t5prep.dataset.verify import verify
 from t5prep.errors import SourceError, T5prepError, UsageError
+from t5prep.options.fields import build
+from t5prep.options.models import EmbedOptions
 from t5prep.training.predict import predictor
 from t5prep.training.publish import export
 from t5prep.training.run import run
@@ -126,16 +128,12 @@ def test_filters_change_what_is_asked(
 def test_embeddings_are_of_filtered_texts(filtered: tuple[Path, str], tmp_path: Path) -> None:
     """The vectors of raw texts are those of the texts as the filters leave them."""
     from t5prep.training.embed.embedding import Embedding
-    from t5prep.training.embed.vectors import Output
-    from t5prep.training.predict.rows import Reading
 
     data, model = filtered
     embedding = Embedding(
         model,
         str(tmp_path / "rows.csv"),
-        reading=Reading(),
-        output=Output("mean", False, "float32", False),
-        trust_code=True,
+        build(EmbedOptions, {"pooling": "mean", "dtype": "float32", "trust_code": True}),
     )
     texts = {one.id: one for one in embedding._ask(list(embedding.rows))}
     assert texts["advert"].reason == "mine.without_tags advertisement"
@@ -196,7 +194,7 @@ def test_the_columns_and_the_escape_of_the_data(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "named.csv").write_text("".join(["id,q,a\n", *lines]))
     assert predicted_ids(model, tmp_path / "named.csv", monkeypatch) == wanted
     (tmp_path / "other.csv").write_text("".join(f"{line.rpartition(',')[0]}\n" for line in lines))
-    assert predicted_ids(model, tmp_path / "other.csv", monkeypatch, column_names="id,q") == wanted
+    assert predicted_ids(model, tmp_path / "other.csv", monkeypatch, columns="id,q") == wanted
 
 
 def test_the_delimiter_and_the_encoding_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,10 +18,9 @@ from t5prep import cli
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import OutputError, SourceError, UsageError
 from t5prep.io import signals
-from t5prep.reading.file_options import FileOptions
-from t5prep.training.model.generation import Generation
+from t5prep.options.fields import build
+from t5prep.options.models import PredictOptions
 from t5prep.training.predict import files, predictions, predictor
-from t5prep.training.predict.predictions import Reading
 from t5prep.training.run import run
 
 
@@ -62,11 +61,14 @@ def copies(manifests: dict[str, Manifest], monkeypatch: pytest.MonkeyPatch) -> N
     answering.Copies.batches.clear()
 
 
-def asked(model: str, source: Path | str, *, reading: Reading | None = None, **options: Any) -> list[predictor.Answer]:
+def begun(model: str, source: Path | str, **options: Any) -> predictions.Predictions:
+    """Answers of a model that are still to come."""
+    return predictions.Predictions(model, str(source), build(PredictOptions, options))
+
+
+def asked(model: str, source: Path | str, *, max_length: int = 200, **options: Any) -> list[predictor.Answer]:
     """All answers of a model."""
-    options.setdefault("generation", Generation(max_length=200))
-    asking = predictions.Predictions(model, str(source), reading=reading or Reading(), **options)
-    return list(asking)
+    return list(begun(model, source, max_length=max_length, **options))
 
 
 def test_a_signal_that_a_library_dropped_ends_the_answers(copies: None, tmp_path: Path) -> None:
@@ -114,11 +116,11 @@ def test_rows_inside_a_json_document(copies: None, tmp_path: Path) -> None:
     rows = [{"Id": str(i), "Title": f"why {i}", "Body": "b"} for i in range(3)]
     document = tmp_path / "rows.json"
     document.write_text(json.dumps({"version": 1, "data": [{"items": rows[:2]}, {"items": rows[2:]}]}))
-    answers = asked("so_quality", document, reading=Reading(files=FileOptions(encoding="", records="data[].items[]")))
+    answers = asked("so_quality", document, records="data[].items[]")
     assert [(one.id, one.input) for one in answers] == [(str(i), f"quality: why {i} b") for i in range(3)]
     table = preparing.write_csv(tmp_path / "rows.csv", rows)
     with pytest.raises(SourceError, match=r"--records is for JSON documents, and rows\.csv is csv"):
-        asked("so_quality", table, reading=Reading(files=FileOptions(encoding="", records="data[]")))
+        asked("so_quality", table, records="data[]")
 
 
 @pytest.mark.parametrize("how", ["csv.gz", "tsv", "jsonl", "parquet", "utf-16", "cp1252", "directory", "piped", "json"])
@@ -126,7 +128,7 @@ def test_whatever_prepare_reads(copies: None, tmp_path: Path, how: str) -> None:
     rows = [{"Id": str(i), "Title": f"café {i}", "Body": "b"} for i in range(5)]
     text = "Id,Title,Body\n" + "".join(f"{r['Id']},{r['Title']},{r['Body']}\n" for r in rows)
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    path, reading = tmp_path / "rows.csv", Reading()
+    path, options = tmp_path / "rows.csv", {}
     if how == "csv.gz":
         (path := tmp_path / "rows.csv.gz").write_bytes(gzip.compress(text.encode()))
     elif how == "tsv":
@@ -135,7 +137,7 @@ def test_whatever_prepare_reads(copies: None, tmp_path: Path, how: str) -> None:
         (path := tmp_path / "rows.jsonl").write_text(lines, encoding="utf-8")
     elif how == "json":
         (path := tmp_path / "rows").write_text(lines, encoding="utf-8")
-        reading = Reading(files=FileOptions(format="jsonl"))
+        options = {"format": "jsonl"}
     elif how == "parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path := tmp_path / "rows.parquet")
     elif how == "directory":
@@ -144,7 +146,7 @@ def test_whatever_prepare_reads(copies: None, tmp_path: Path, how: str) -> None:
         (path / "a.csv").write_text(text, encoding="utf-8")
     elif how in ("utf-16", "cp1252"):
         path.write_text(text, encoding=how)
-        reading = Reading(files=FileOptions(encoding="utf-8" if how == "utf-16" else how))
+        options = {"encoding": "utf-8" if how == "utf-16" else how}
     if how == "piped":
         result = CliRunner().invoke(
             cli.main, ["predict", "--model", "so_quality", "--format", "csv", "--to", "jsonl"], catch_exceptions=False,
@@ -152,7 +154,7 @@ def test_whatever_prepare_reads(copies: None, tmp_path: Path, how: str) -> None:
         )  # fmt: skip
         assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == [row["Id"] for row in rows]
         return
-    answers = asked("so_quality", path, reading=reading, generation=Generation(max_length=64))
+    answers = asked("so_quality", path, max_length=64, **options)
     assert [(one.id, one.input) for one in answers] == [(str(i), f"quality: café {i} b") for i in range(5)]
 
 
@@ -166,7 +168,7 @@ def test_lines_of_text_are_the_one_column_that_a_task_needs(copies: None, tmp_pa
     for place in (source, tmp_path / "test.*"):
         (one,) = asked("translate_en_ro", place)
         assert one.input == "translate English to Romanian: The sun rises."
-    (one, _, _) = asked("diacritics_ro", lines, reading=Reading(as_text=True))
+    (one, _, _) = asked("diacritics_ro", lines, as_text=True)
     assert one.input == "Tara mea."
 
 
@@ -198,10 +200,10 @@ def test_a_mixture_asks_which_task(copies: None, tmp_path: Path) -> None:
     (lines := tmp_path / "a.txt").write_text("Tara mea.\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"so_quality, diacritics_ro\. Say which rows these are: --task so_quality"):
         asked("both", lines)
-    (one,) = asked("both", lines, reading=Reading(task="diacritics_ro"))
+    (one,) = asked("both", lines, task="diacritics_ro")
     assert one.prediction == "Tara mea."
     with pytest.raises(UsageError, match="--task sst2: this model has no such task; it was trained on so_quality"):
-        asked("both", lines, reading=Reading(task="sst2"))
+        asked("both", lines, task="sst2")
 
 
 def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
@@ -211,7 +213,7 @@ def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
     assert short.prediction == "Scurt."
     assert long.reason.startswith("too long: ")
     assert long.reason.endswith(" tokens, the limit is 32")
-    asking = predictions.Predictions("diacritics_ro", str(lines), long="cut", generation=Generation(max_length=8))
+    asking = begun("diacritics_ro", lines, long="cut", max_length=8)
     _, cut = asking
     assert cut.lost > 0
     assert cut.unfinished
@@ -219,7 +221,7 @@ def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
     assert f"1 input longer than 32 tokens, cut: {cut.lost:,} of {cut.tokens:,} tokens are lost." in told
     assert "1 answer did not come to an end within 8 tokens" in told
     # A task whose texts must stay whole splits by itself, and a copy of the parts is the text.
-    _, split = asked("diacritics_ro", lines, generation=Generation(max_length=32))
+    _, split = asked("diacritics_ro", lines, max_length=32)
     assert split.prediction == text
     assert (split.lost, split.unfinished) == (0, False)
     assert split.parts > 5
@@ -237,15 +239,15 @@ def test_what_has_no_parts_is_not_split(copies: None, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"batch": 0}, "batch is 0, and must be at least 1"),
-        ({"long": "splitt"}, 'long is "splitt". Did you mean "split"? It can be cut, split, refuse.'),
-        ({"reading": predictions.Reading(limit=-1)}, "limit is -1, and cannot be negative"),
+        ({"batch": 0}, "--batch 0: it is at least 1"),
+        ({"long": "splitt"}, '--long "splitt": it is one of cut, split, refuse. Did you mean "split"?'),
+        ({"limit": -1}, "--limit -1: it is at least 1"),
     ],
 )
 def test_options_from_python_are_checked(copies: None, tmp_path: Path, options: dict[str, Any], said: str) -> None:
     (tmp_path / "lines.txt").write_text("a\n")
     with pytest.raises(UsageError) as raised:
-        predictions.Predictions("diacritics_ro", str(tmp_path / "lines.txt"), **options)
+        begun("diacritics_ro", tmp_path / "lines.txt", **options)
     assert said in str(raised.value)
 
 
@@ -269,7 +271,7 @@ def test_killed_and_started_again_the_file_is_the_same(
     table = preparing.write_csv(tmp_path / "rows.csv", rows)
 
     def ask(out: Path, **how: Any) -> int:
-        asking = predictions.Predictions("so_quality", str(table), batch=2, generation=Generation(max_length=64))
+        asking = begun("so_quality", table, batch=2, max_length=64)
         return asking.write(out, to=to, watch=lambda _: None, **how)
 
     assert ask(tmp_path / "whole") == 0
@@ -287,7 +289,7 @@ def test_killed_and_started_again_the_file_is_the_same(
         ask(tmp_path / "out")
     monkeypatch.setattr(files.AnswerFile, "add", add)
     assert not (tmp_path / "out").exists()
-    asking = predictions.Predictions("so_quality", str(table), batch=2, generation=Generation(max_length=9))
+    asking = begun("so_quality", table, batch=2, max_length=9)
     with pytest.raises(OutputError, match=r"begun with another options\. Give the same again to go on, or --fresh"):
         asking.write(tmp_path / "out", to=to, watch=lambda _: None)
     assert ask(tmp_path / "out") == 96
@@ -343,8 +345,8 @@ def test_a_table_in_memory_gives_answers_to_its_rows(monkeypatch: pytest.MonkeyP
     asked_for: list[list[str]] = []
 
     class Seen:
-        def __init__(self, model: str, source: Any, *, reading: Reading, **_: Any) -> None:
-            asked_for.append([str(reading.as_text), Path(source.files[0].path).read_text()])
+        def __init__(self, model: str, source: Any, options: PredictOptions) -> None:
+            asked_for.append([str(options.rows.as_text), Path(source.files[0].path).read_text()])
 
     monkeypatch.setattr(module, "Predictions", Seen)
     table = pa.table({"Title": ["Why?", "How?"], "__index_level_0__": [5, 7]})

@@ -16,9 +16,10 @@ from t5prep import cli, sources
 from t5prep.dataset import manifest
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, UsageError
+from t5prep.options.fields import build
+from t5prep.options.models import PredictOptions, RowOptions
 from t5prep.report.dataset import look
 from t5prep.tokens import loading
-from t5prep.training.model.generation import Generation
 from t5prep.training.predict import predictions, predictor, rows
 from t5prep.training.run import run
 
@@ -61,7 +62,7 @@ def test_the_file_is_kept_and_predicts(dataset: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr(run, "open_model", lambda name, which: opened)
     monkeypatch.setattr(predictor, "Device", answering.Copies)
     table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}, {"id": "b", "text": "one"}])
-    asking = predictions.Predictions("run", str(table), generation=Generation(max_length=16), trust_code=True)
+    asking = predictions.Predictions("run", str(table), build(PredictOptions, {"max_length": 16, "trust_code": True}))
     answers = list(asking)
     assert [(one.id, one.prediction, one.reason) for one in answers] == [
         ("a", "headline: two words", ""),
@@ -82,10 +83,10 @@ def test_an_altered_file_is_named(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "other" / "task-0.py").write_text("raise SystemExit('ran')")
     opened = run.open_model(str(tmp_path / "other"))
     with pytest.raises(DatasetError, match=r"other/task-0\.py is altered"):
-        rows.asking_of(opened, opened.manifests[0], trust_code=True)
+        rows.asking_of(opened, opened.manifests[0], RowOptions(trust_code=True))
     (tmp_path / "other" / "task-0.py").unlink()
     opened = run.open_model(str(tmp_path / "other"))
-    assert rows.asking_of(opened, opened.manifests[0]).name == ""  # rows are inputs unchanged
+    assert rows.asking_of(opened, opened.manifests[0], RowOptions()).name == ""  # rows are inputs unchanged
 
 
 def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) ->
     assert "--trust-code" in sentence
     assert not ran.exists()
     opened = run.open_model(str(tmp_path / "run"))
-    assert rows.asking_of(opened, opened.manifests[0], trust_code=True).name == "headlines"
+    assert rows.asking_of(opened, opened.manifests[0], RowOptions(trust_code=True)).name == "headlines"
     assert ran.exists()
 
 
@@ -116,7 +117,7 @@ def test_what_this_user_prepared_by_is_run(dataset: Path, tmp_path: Path, monkey
     begun(dataset, tmp_path / "run")
     opened = run.open_model(str(tmp_path / "run"))
     with pytest.raises(UsageError, match="trust-code"):
-        rows.asking_of(opened, opened.manifests[0])
+        rows.asking_of(opened, opened.manifests[0], RowOptions())
     (tmp_path / "headlines.py").write_text(TASK)
     source = preparing.write_csv(tmp_path / "rows.csv", [{"id": "1", "text": "an article", "title": "a title"}])
     t5prep.prepare(
@@ -127,7 +128,7 @@ def test_what_this_user_prepared_by_is_run(dataset: Path, tmp_path: Path, monkey
         splits={"train": 1.0},
         workers=0,
     )
-    assert rows.asking_of(opened, opened.manifests[0]).name == "headlines"
+    assert rows.asking_of(opened, opened.manifests[0], RowOptions()).name == "headlines"
 
 
 def test_a_manifest_names_no_code_to_run(dataset: Path, tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_of_a_folder_the_files_of_a_split_are_read_once(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"id{divider}input\n1{divider}words of {name}\n")
     source = sources.resolve(str(tmp_path))
     ids = {
-        split: [question.id for question in rows.Rows(source, rows.as_they_stand(), reading=rows.Reading(split=split))]
+        split: [question.id for question in rows.Rows(source, rows.as_they_stand(), options=RowOptions(split=split))]
         for split in ("", "test", "all")
     }
     assert ids == {"": ["1", "1", "1"], "test": ["1"], "all": ["1", "1", "1"]}
@@ -168,7 +169,7 @@ def test_of_a_folder_the_files_of_a_split_are_read_once(tmp_path: Path) -> None:
     assert "README.md" in opened.note
     assert "the splits test, train are read. For one of them: --split test" in opened.note
     with pytest.raises(UsageError, match="--split gold"):
-        rows.Rows(source, rows.as_they_stand(), reading=rows.Reading(split="gold"))
+        rows.Rows(source, rows.as_they_stand(), options=RowOptions(split="gold"))
 
 
 def test_what_a_card_says_of_reading_is_obeyed(tmp_path: Path) -> None:

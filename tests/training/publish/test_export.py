@@ -13,6 +13,7 @@ import toy_runs
 from torch_t5 import FAMILIES, draw_batch
 
 from t5prep.errors import UsageError
+from t5prep.options.models import ExportOptions
 from t5prep.tokens import loading
 from t5prep.training.model.architecture import ModelConfig
 from t5prep.training.model.forward import forward
@@ -142,7 +143,7 @@ def test_a_runs_best_checkpoint_is_opened_and_exported_as_the_model_that_it_is(t
     assert all(np.array_equal(opened.weights[name], weights[name]) for name in weights)
     # The best is exported, not the last, unless asked.
     for which, expected in (("best", weights), ("last", worse)):
-        export_hf(out, out=str(tmp_path / which), which=which)
+        export_hf(out, out=str(tmp_path / which), options=ExportOptions(checkpoint=which))
         exported = load_weights(tmp_path / which)[1]
         assert all(np.array_equal(exported[name], expected[name]) for name in expected)
 

@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from t5prep.dataset.settings import MARKERS, POLICIES
 from t5prep.errors import UsageError
+from t5prep.options.fields import build
+from t5prep.options.models import ExportOptions, PredictOptions
 from t5prep.tokens import loading
 from t5prep.training.model.architecture import ModelConfig
 from t5prep.training.model.weights import random_weights, save_weights
@@ -70,11 +72,10 @@ def test_a_saved_model_answers_texts_as_predict_does(tmp_path: Path) -> None:
     (model / "spiece.model").write_bytes(tokenizer.model)
     texts = [text for text in TEXTS if text and "\n" not in text]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
-    reading = predictions.Reading(as_text=True)
-    asking = predictions.Predictions(str(model), str(tmp_path / "texts.txt"), reading=reading)
+    asking = predictions.Predictions(str(model), str(tmp_path / "texts.txt"), build(PredictOptions, {"as_text": True}))
     expected = [one.prediction for one in asking]
 
-    export.export_saved_model(str(model), out=str(tmp_path / "saved"), text=True)
+    export.export_saved_model(str(model), out=str(tmp_path / "saved"), options=ExportOptions("savedmodel", text=True))
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures
     answers = signatures["serving_default"](input=tf.constant(texts))
     assert [text.decode() for text in answers["prediction"].numpy()] == expected

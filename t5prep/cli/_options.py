@@ -1,0 +1,73 @@
+"""Make options of the command line of the fields that declare them (t5prep.options)."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from t5prep.cli._addresses import ADDRESS
+from t5prep.options.fields import flag, leaves, sentence
+
+_Command = Callable[..., Any]
+
+
+def options(cls: type, *, only: Sequence[str] = (), **attributes: Mapping[str, Any]) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds the options of a dataclass to a command, or `only` some of them.
+
+    `attributes` are more of what click takes for an option, by its name.
+    """
+
+    def add(command: _Command) -> _Command:
+        for field in reversed([*leaves(cls)]):
+            if field.name in (only or [field.name]) and not field.metadata["python_only"]:
+                declared = _declared(field, field.default) | dict(attributes.get(field.name, {}))
+                command = click.option(flag(field.name), **declared)(command)
+        return command
+
+    return add
+
+
+def from_field(field: dataclasses.Field[Any], *, default: Any) -> click.Option:
+    """Return the command-line option that a field declares."""
+    return click.Option([flag(field.name)], **_declared(field, default))
+
+
+def option(name: str, help: str, **how: Any) -> click.Option:
+    """Return an option of the command line that shows its default."""
+    return click.Option([flag(name)], help=help, show_default=_has_default(**how), **how)
+
+
+def _declared(field: dataclasses.Field[Any], default: Any) -> dict[str, Any]:
+    """Return what click takes for a field."""
+    rules, kind = field.metadata, str if field.metadata["parse"] else _kind(field.type)
+    how: dict[str, Any] = {"type": click.Choice(rules["choices"]) if rules["choices"] else kind}
+    if rules["is_address"]:
+        how = {"type": ADDRESS}
+    if kind is bool:
+        how = {"is_flag": True}
+    elif isinstance(default, tuple):
+        how["multiple"] = True
+    elif rules["alone"]:
+        how |= {"is_flag": False, "flag_value": rules["alone"]}
+    if rules["metavar"]:
+        how["metavar"] = rules["metavar"]
+    shown = rules["shown"] or default
+    if shown is not None:
+        how["default"] = shown
+    return {"help": sentence(field), "show_default": _has_default(**how), **how}
+
+
+def _has_default(*, default: Any = None, is_flag: bool = False, **_: Any) -> bool:
+    return default not in (None, "", ()) and not is_flag
+
+
+def _kind(annotation: Any) -> type:
+    """Return the type of one value: `int` of `int | None`, `str` of `tuple[str, ...]`."""
+    if isinstance(annotation, types.UnionType):
+        annotation = typing.get_args(annotation)[0]
+    if typing.get_origin(annotation) is tuple:
+        annotation = typing.get_args(annotation)[0]
+    return annotation if annotation in (int, float, bool) else str

@@ -1,0 +1,92 @@
+"""Define what a user says of files, and check it; nothing is imported that takes long, because `--help` needs it."""
+
+import dataclasses
+
+from t5prep.errors import UsageError
+from t5prep.options.fields import Options, option
+
+
+def parse_delimiter(text: str) -> str:
+    """Return the one character that divides columns; "" stays. Raises UsageError.
+
+    >>> parse_delimiter(";"), parse_delimiter("tab")
+    (';', '\\t')
+    """
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(delimiter) > 1 or not delimiter.isascii() or delimiter.isalnum() or (delimiter and delimiter in '"\r\n '):
+        raise UsageError(f'--delimiter "{text}": it is one character, as ; or |, or the word tab')
+    return delimiter
+
+
+def parse_escape(text: str) -> str:
+    """Return the one character that escapes another; "" stays. Raises UsageError."""
+    if len(text) > 1 or not text.isascii() or text.isalnum() or (text and text in '",; \t\r\n'):
+        raise UsageError(f"--escape {text!r}: it is one character, as \\")
+    return text
+
+
+def parse_columns(text: str) -> str:
+    """Return some names with commas between them, without spaces around; "" stays. Raises UsageError.
+
+    >>> parse_columns("text, label")
+    'text,label'
+    """
+    names = [name.strip() for name in text.split(",")] if text else []
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(f'--columns "{text}": it is the name of each column once, as in text,label')
+    return ",".join(names)
+
+
+@dataclasses.dataclass(frozen=True)
+class FileOptions(Options):
+    """Hold what a user says of files; each text may be empty. `columns` are names with commas between them.
+
+    Raises UsageError for a delimiter, an escape character or names that cannot be.
+    """
+
+    format: str = option(
+        "",
+        "format, where the name does not say it: csv, tsv, jsonl, parquet, text or conll; document: a row is a file",
+    )
+    encoding: str = option("utf-8", "encoding of text files")
+    delimiter: str = option(
+        "",
+        "delimiter of CSV columns: a character, or tab [default: as the first line has it]",
+        parse=parse_delimiter,
+    )
+    escape: str = option("", "escape character of CSV files, as \\", parse=parse_escape)
+    columns: str = option(
+        "",
+        "column names of a table that does not begin with them, as in text,label [default: the first line]",
+        parse=parse_columns,
+    )
+    records: str = option("", "path to the rows of JSON documents, as in data[].items[]")
+
+    def __post_init__(self) -> None:
+        """Check the values, and write them as `prepare` does."""
+        super().__post_init__()
+        object.__setattr__(self, "delimiter", parse_delimiter(self.delimiter))
+        object.__setattr__(self, "escape", parse_escape(self.escape))
+        object.__setattr__(self, "columns", parse_columns(self.columns))
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of columns, in order."""
+        return self.columns.split(",") if self.columns else []
+
+
+@dataclasses.dataclass(frozen=True)
+class RowFileOptions(FileOptions):
+    """Hold what a user says of files of rows for a model: what is left out is as the model's data had it."""
+
+    encoding: str = option("", "encoding of text files [default: that of the run's data, or utf-8]")
+    delimiter: str = option(
+        "",
+        "delimiter of CSV columns: a character, or tab [default: that of the run's data, or as the first line has it]",
+        parse=parse_delimiter,
+    )
+    columns: str = option(
+        "",
+        "column names of a table that does not begin with them, as in text,label [default: the run's, or the first line]",
+        parse=parse_columns,
+    )

@@ -1,0 +1,56 @@
+"""Define the options of generating answers, and check them before anything is compiled."""
+
+import dataclasses
+
+from t5prep.errors import UsageError
+from t5prep.options.fields import Options, changed, option
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation(Options):
+    """The options of a search, which is greedy unless there are several `beams` or `sample` is set.
+
+    Lengths count tokens with EOS; `max_length` 0 means the run's target length. The score of an answer is its
+    log-probability divided by its length to the power of `length_penalty`: Wu et al. 2016 without its constant, as in
+    `transformers`; 0.6 is T5's (Raffel et al. 2020, appendix). `answers` is the number of answers; `scores` requests scores
+    if the search itself does not need them. Raises UsageError.
+    """
+
+    beams: int = option(1, "1 is greedy", least=1)
+    length_penalty: float = option(
+        0.6, "a score is the log-probability divided by the length to this power; 0.6 is T5's"
+    )
+    min_length: int = option(0, "the fewest tokens of an answer, with EOS", least=0)
+    max_length: int = option(0, "the most; as the run's by default", least=0)
+    no_repeat_ngram: int = option(0, "no n-gram of this size occurs twice; 0: any may", least=0)
+    sample: bool = option(False, "draw each token instead of taking the likeliest")
+    temperature: float = option(1.0, "when drawing: below 1 is less varied")
+    top_k: int = option(0, "when drawing: of the k likeliest; 0: of all", least=0)
+    top_p: float = option(1.0, "when drawing: of those that have this share")
+    seed: int = option(0, "when drawing", least=0, most=2**63 - 1)
+    answers: int = option(1, "how many for each row", least=1)
+    scores: bool = option(False, "give each answer's score")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for drawing in changed(self, "temperature", "top_k", "top_p", "seed"):
+            if not self.sample:
+                name = drawing.partition(" ")[0]
+                raise UsageError(f"{name} is for answers that are drawn: add --sample, or leave {name} out.")
+        if changed(self, "length_penalty") and not (self.beams > 1 or self.scores or self.answers > 1):
+            raise UsageError(
+                f"--length-penalty {self.length_penalty:g} compares answers of several lengths: add --beams 4, or leave "
+                "--length-penalty out."
+            )
+        if self.sample and self.beams > 1:
+            raise UsageError(f"--sample draws each token, and --beams {self.beams} searches: leave one of them out.")
+        if self.temperature <= 0:
+            raise UsageError(
+                f"--temperature {self.temperature:g}: it must be above 0; leave --sample out to be greedy."
+            )
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"--top-p {self.top_p:g}: it must be above 0 and at most 1.")
+        if self.max_length and self.min_length > self.max_length:
+            raise UsageError(f"--min-length {self.min_length} is above --max-length {self.max_length}.")
+        if self.answers > 1 and not self.sample and self.answers > self.beams:
+            raise UsageError(f"--answers {self.answers} needs as many beams (--beams {self.answers}), or --sample.")

@@ -1,0 +1,93 @@
+"""An option is one field: its command, its Python function, the documentation and the checks come from it."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import t5prep
+from t5prep.cli import main
+from t5prep.errors import UsageError
+from t5prep.options.fields import build, flag, leaves, sentence
+from t5prep.options.models import EmbedOptions, EvaluateOptions, ExportOptions, PlanOptions, PredictOptions
+
+OPTIONS = {
+    "eval": EvaluateOptions,
+    "predict": PredictOptions,
+    "embed": EmbedOptions,
+    "plan": PlanOptions,
+    "export": ExportOptions,
+}
+FUNCTIONS: list[tuple[Callable[..., Any], type]] = [
+    *((t5prep.evaluate, EvaluateOptions), (t5prep.predict, PredictOptions), (t5prep.embed, EmbedOptions)),
+    *((function, PlanOptions) for function in (t5prep.plan, t5prep.plan_sweep, t5prep.plan_lengths)),
+]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_command_has_each_field_as_an_option(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    params = {param.name: param for param in command.params if isinstance(param, click.Option)}
+    for field in leaves(OPTIONS[name]):
+        if field.metadata["python_only"]:
+            assert field.name not in params or field.name == "settings"  # which --set has, as KEY=VALUE
+        else:
+            assert (params[field.name].help, params[field.name].opts) == (sentence(field), [flag(field.name)])
+
+
+@pytest.mark.parametrize(("function", "cls"), FUNCTIONS)
+def test_a_function_has_each_field_as_a_parameter(function: Callable[..., Any], cls: type) -> None:
+    parameters = inspect.signature(function).parameters
+    for field in leaves(cls):
+        assert (parameters[field.name].default, parameters[field.name].annotation) == (field.default, field.type)
+        assert f"        {field.name}: {sentence(field)}\n" in (function.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    ("cls", "given", "message"),
+    [
+        (PredictOptions, {"beam": 2}, 'predict has no option "beam". Did you mean "beams"?'),
+        (PredictOptions, {"beams": "4"}, "--beams '4': it is a whole number"),
+        (PredictOptions, {"batch": 0}, "--batch 0: it is at least 1"),
+        (PredictOptions, {"delimiter": "ab"}, '--delimiter "ab": it is one character'),
+        (EvaluateOptions, {"answers": 2}, 'predict has no option "answers"'),
+        (EvaluateOptions, {"split": 3}, "--split 3: it is a text, or a list of texts"),
+        (EmbedOptions, {"as_text": True}, 'predict has no option "as_text"'),
+        (PlanOptions, {"batch": [64, 0]}, "--batch 0: it is at least 1"),
+        (PlanOptions, {"batch": [64, 0.5]}, "--batch [64, 0.5]: it is a whole number, or a list of whole numbers"),
+        (PlanOptions, {"price": float("nan")}, "--price nan: it is a finite number"),
+        (PlanOptions, {"embed": True, "largest": True}, "--embed is no training: leave --largest out."),
+        (ExportOptions, {"beams": 4}, "--beams 4 is for --format savedmodel"),
+        (ExportOptions, {"format": "savedmodel", "license": "mit"}, "--license mit is for --format hf"),
+    ],
+)
+def test_what_a_field_does_not_take_is_a_sentence(cls: type, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        build(cls, given, owner="predict")
+    assert message in str(raised.value)
+
+
+def test_one_value_is_a_list_of_it_and_a_path_is_a_text() -> None:
+    assert build(PlanOptions, {"batch": 64, "tpu": "v5e-8", "data": Path("data")}) == PlanOptions(
+        batch=(64,), tpu=("v5e-8",), data="data"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("plan --lengths --data d --price 1.2", "--price 1.2"),
+        ("plan --lengths --data d --input-length 64", "--input-length 64"),
+        ("plan --sweep --model t5-small --largest", "--largest"),
+        ("plan --sweep --model t5-small --save run", "--save run"),
+    ],
+)
+def test_an_option_that_a_plan_has_no_use_for_is_refused(line: str, option: str) -> None:
+    """`plan --lengths` took a price, and said none."""
+    done = CliRunner().invoke(main, line.split())
+    assert (done.exit_code, f"{option}: {line.split()[1]} does not use it." in done.stderr) == (1, True), done.stderr
