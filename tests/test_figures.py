@@ -14,6 +14,7 @@ from t5prep.training.step import schedules
 README = (readme.ROOT / "README.md").read_text(encoding="utf-8")
 SYSTEMS = (readme.ROOT / "docs" / "published-systems.md").read_text(encoding="utf-8")
 PHRASES = "SST-2, phrases of `train.tsv`"
+DECISIONS = readme.ROOT / "docs" / "decisions"
 PREPARING = (readme.ROOT / "docs" / "preparing.md").read_text(encoding="utf-8")
 
 
@@ -91,10 +92,30 @@ def test_every_measured_page_says_when_and_by_what() -> None:
             assert (readme.ROOT / "tests" / "benchmarks" / f"{name}.py").is_file(), (page.name, name)
         for name in re.findall(r"python (tests/[\w/]+\.py)", text):
             assert Path(readme.ROOT, name).is_file(), (page.name, name)
-    for name in ("speed.md", "notes.md", "scale.md", "preparing.md"):
+    for name in ("speed.md", "scale.md", "preparing.md"):
         assert re.search(r"(November 2026|2026-1\d-\d\d)", (readme.ROOT / "docs" / name).read_text(encoding="utf-8")), (
             name
         )
+
+
+def test_the_index_of_decisions_has_each_record_by_its_title() -> None:
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    records = sorted(DECISIONS.glob("[0-9]*.md"))
+    for number, record in enumerate(records, start=1):
+        text = record.read_text(encoding="utf-8")
+        title = text.partition("\n")[0].removeprefix("# ")
+        assert title.startswith(f"{number:03}: "), record.name
+        assert f"[{title}]({record.name})" in index, record.name
+        assert re.search(r"^\* \*\*Date\*\*: 2026-1\d-\d\d", text, re.MULTILINE), record.name
+        assert "\n## Decision\n" in text, record.name
+    assert index.count("](0") == len(records)
+
+
+def test_the_code_that_decisions_name_is_there() -> None:
+    for record in DECISIONS.glob("[0-9]*.md"):
+        for line in re.findall(r"^\* \*\*Code\*\*: (.+)$", record.read_text(encoding="utf-8"), re.MULTILINE):
+            for path in re.findall(r"`([\w/.]+\.\w+)`", line):
+                assert (readme.ROOT / path).is_file() or path.count("/") == 0, (record.name, path)
 
 
 def test_all_schedules_are_listed() -> None:

@@ -221,7 +221,11 @@ def test_the_table_of_features_is_the_manifests(tmp_path: Path) -> None:
     assert {(name, feature.dtype) for name, feature in made.features.items()} == set(named) - {("references", "bytes")}
 
 
-@pytest.mark.parametrize("page", [*readme.PAGES, readme.ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [*readme.PAGES, readme.ROOT / "CONTRIBUTING.md", *sorted((readme.ROOT / "docs" / "decisions").glob("*.md"))],
+    ids=lambda page: page.name,
+)
 def test_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         if "://" in link:

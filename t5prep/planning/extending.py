@@ -4,8 +4,8 @@ The compiled models have the weights of all layers, so that the update, the grad
 model; only forward and backward pass take the first layers alone (`ModelConfig.computed_layers`). Models that have only a few
 layers are too fast: their stacked gradients fit into a chip's fast memory, and those of twelve layers do not. The same happens
 to three layers of a deep model, so more of its layers are computed. Memory does not grow in a line, but the compiler plans it
-for all layers in seconds: nearly all of its time goes into code. docs/notes.md has these figures beside those of models that
-were compiled whole.
+for all layers in seconds: nearly all of its time goes into code. docs/decisions/011 has these figures beside those of models
+that were compiled whole.
 """
 
 import concurrent.futures

@@ -14,7 +14,7 @@ from t5prep.training.model.lora import parameters
 from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.step.step import checkpoint_bytes, shape_of
 
-# Measured beside --exact: docs/notes.md.
+# Measured beside --exact: docs/decisions/011.
 EXTENDED = (
     "from steps that compute a few layers of each kind: within 3 % for t5-small, t5-base and t5-large; "
     "--exact computes all"
