@@ -1,4 +1,4 @@
-"""README and docs in parts: their code blocks with their headings, and the commands in them as a shell would split them."""
+"""README and docs in parts: their code blocks with their headings, the commands in them, and the output shown below them."""
 
 import re
 import shlex
@@ -8,10 +8,15 @@ from typing import NamedTuple
 import click
 
 ROOT = Path(__file__).parents[1]
-# All pages that are written by hand; the reference is written from the commands, and has a test of its own.
+# All pages that are written by hand. The reference is written from the commands, and has a test of its own; a decision
+# record tells of its day, and names programs of that day.
 PAGES = [
     ROOT / "README.md",
-    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "reference.md"),
+    *sorted(
+        page
+        for page in (ROOT / "docs").rglob("*.md")
+        if page.name != "reference.md" and page.parent.name != "decisions"
+    ),
 ]
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
@@ -27,11 +32,12 @@ def extras() -> list[str]:
 
 
 class Code(NamedTuple):
-    """A code block: the heading above it, its language, and what it says."""
+    """A code block: the heading above it, its language, its text, and the output that is shown right below it."""
 
     heading: str
     language: str
     text: str
+    output: str = ""
 
     @property
     def unrun(self) -> bool:
@@ -49,11 +55,12 @@ class Command(NamedTuple):
 def codes(*languages: str) -> list[Code]:
     """The code blocks of these languages, in order."""
     found, heading = [], ""
-    for match in re.finditer(r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL):
+    pattern = r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```$(?:\n\n```\n(.*?)^```$)?"
+    for match in re.finditer(pattern, TEXT, re.MULTILINE | re.DOTALL):
         if match[1]:
             heading = match[1]
         elif match[2] in languages:
-            found.append(Code(heading, match[2], match[3]))
+            found.append(Code(heading, match[2], match[3], match[4] or ""))
     return found
 
 

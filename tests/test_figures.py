@@ -15,7 +15,7 @@ README = (readme.ROOT / "README.md").read_text(encoding="utf-8")
 SYSTEMS = (readme.ROOT / "docs" / "published-systems.md").read_text(encoding="utf-8")
 PHRASES = "SST-2, phrases of `train.tsv`"
 DECISIONS = readme.ROOT / "docs" / "decisions"
-PREPARING = (readme.ROOT / "docs" / "preparing.md").read_text(encoding="utf-8")
+DUPLICATES = (readme.ROOT / "docs" / "preparing" / "duplicates-and-filters.md").read_text(encoding="utf-8")
 
 
 def _scores(recipe: str) -> list[str]:
@@ -39,20 +39,10 @@ def test_the_scores_of_tiny_models_are_told_alike() -> None:
     assert bert == f"{float(_scores('tiny_bert')[0]):.2f}"
 
 
-def test_what_near_duplicates_are_worth_is_told_as_it_was_counted() -> None:
-    """The README's sentence has the numbers of two tables of docs/preparing.md, each in its column."""
-    counted = _rows_of(PHRASES)
-    told = README[README.index("The same question asked twice") :].partition("\n\n")[0]
-    for number in (counted["none"][1], counted["none"][3], counted["exact"][3], counted["near"][3]):
-        assert re.search(rf"\b{re.escape(number)}\b", told), number
-    scored = dict(re.findall(r"^\| (none|exact|near) \| ([\d.]+) % \|", PREPARING, re.MULTILINE))
-    assert re.search(rf"{scored['near']}, {scored['exact']} and without either {scored['none']} %", told)
-
-
 def test_how_many_phrases_repeat_is_what_the_table_has_less() -> None:
     counted = {kind: [int(n.replace(",", "")) for n in cells[:2]] for kind, cells in _rows_of(PHRASES).items()}
     found = re.search(
-        r"SST-2's ([\d,]+) training phrases ([\d,]+) repeat another one exactly and ([\d,]+)\s", PREPARING
+        r"SST-2's ([\d,]+) training phrases ([\d,]+) repeat another one exactly and ([\d,]+)\s", DUPLICATES
     )
     assert found
     phrases, exactly, nearly = (int(number.replace(",", "")) for number in found.groups())
@@ -68,7 +58,7 @@ def test_no_figure_is_of_a_program_that_nobody_can_run() -> None:
 
 def _rows_of(corpus: str) -> dict[str, list[str]]:
     """Return the three lines of a corpus in the table of leaks, by `--dedup`."""
-    lines = PREPARING[PREPARING.index(f"| {corpus} |") :].splitlines()[:3]
+    lines = DUPLICATES[DUPLICATES.index(f"| {corpus} |") :].splitlines()[:3]
     cells = [[cell.strip() for cell in line.split("|")[2:-1]] for line in lines]
     return {kind: [rows, *rest] for kind, rows, *rest in cells}
 
@@ -92,7 +82,7 @@ def test_every_measured_page_says_when_and_by_what() -> None:
             assert (readme.ROOT / "tests" / "benchmarks" / f"{name}.py").is_file(), (page.name, name)
         for name in re.findall(r"python (tests/[\w/]+\.py)", text):
             assert Path(readme.ROOT, name).is_file(), (page.name, name)
-    for name in ("speed.md", "scale.md", "preparing.md"):
+    for name in ("speed.md", "scale.md", "preparing/duplicates-and-filters.md"):
         assert re.search(r"(November 2026|2026-1\d-\d\d)", (readme.ROOT / "docs" / name).read_text(encoding="utf-8")), (
             name
         )

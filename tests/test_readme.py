@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("news.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ARTICLES))
     later = [{**row, "question": f"How long does piece {i} last?"} for i, row in enumerate(rows)]
     write_csv(Path("next.csv"), [*rows[:5], *later])
+    shutil.copytree(readme.ROOT / "tests" / "data" / "pages", ".", dirs_exist_ok=True)
     return write_csv(Path("mine.csv"), rows).parent.resolve()
 
 
@@ -91,13 +93,16 @@ def test_every_block_is_run_or_says_that_it_is_not() -> None:
 def test_commands_run_as_they_are_written(here: Path, internet: Internet) -> None:
     publish(internet)
     internet.page("example.org/mine.csv", Path("mine.csv").read_bytes())
-    ran = []
+    ran, outdated = [], []
     for code in SHELL:
         if code.unrun or _trains(code) or code.text.startswith("make"):
             continue
+        printed = ""
         for command in readme.commands(code):
-            _run(command)
+            printed += _run(command)
             ran.append(command.arguments)
+        outdated += [(code.heading, line) for line in _not_printed(code.output, printed)]
+    assert outdated == []
     assert {arguments[1] for arguments in ran if arguments[0] == "prepare"} >= {"text2text"}
     assert Path("data/mine/report.html").exists()
 
@@ -203,6 +208,12 @@ def _without_sizes(line: str) -> str:
     return re.sub(r"in [\d.]+ s|[\d.]+ kB", "…", line)
 
 
+def _not_printed(shown: str, printed: str) -> list[str]:
+    """Return the lines of a page's output with which no printed line begins; a page may leave out lines, and the end of one."""
+    lines = [_without_sizes(line) for line in printed.splitlines()]
+    return [line for line in shown.splitlines() if not any(at.startswith(_without_sizes(line)) for at in lines)]
+
+
 def test_the_example_of_a_task_is_a_whole_one(here: Path) -> None:
     assert "a whole one, `headlines.py`" in readme.TEXT
     assert len(_task().splitlines()) <= 40
@@ -223,8 +234,8 @@ def test_the_table_of_features_is_the_manifests(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [*readme.PAGES, readme.ROOT / "CONTRIBUTING.md", *sorted((readme.ROOT / "docs" / "decisions").glob("*.md"))],
-    ids=lambda page: page.name,
+    [*readme.ROOT.glob("*.md"), *(readme.ROOT / "docs").rglob("*.md")],
+    ids=lambda page: page.relative_to(readme.ROOT).as_posix(),
 )
 def test_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
@@ -243,9 +254,17 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
-    text = (readme.ROOT / "README.md").read_text(encoding="utf-8")
-    pages = [path.relative_to(readme.ROOT).as_posix() for path in (readme.ROOT / "docs").iterdir() if path.is_file()]
-    assert [page for page in pages if f"]({page})" not in text] == []
+    """By a link in it, or in a page that it links."""
+    linked = _linked(readme.ROOT / "README.md")
+    reached = linked.union(*(_linked(page) for page in linked if page.suffix == ".md"))
+    pages = [path for path in (readme.ROOT / "docs").rglob("*") if path.is_file()]
+    assert [page.relative_to(readme.ROOT).as_posix() for page in pages if page not in reached] == []
+
+
+def _linked(page: Path) -> set[Path]:
+    """Return the files that a page links."""
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    return {(page.parent / link).resolve() for link in links if "://" not in link}
 
 
 def test_no_text_installs_by_a_name_that_no_index_has() -> None:
