@@ -134,6 +134,7 @@ def multi_head_attention(
     these are normed. Both are rotated where `reach` has angles. scale: by which scores are multiplied; site: of the dropout of
     values; bias, cap: of `attend`. A bias may be a function of the scaled queries and the keys.
     """
+    # One product for queries, keys and values made a step slower on a TPU (docs/decisions/004).
     query = split_heads(x, matrices[0], heads, biases[0])
     key_heads = heads * matrices[1].shape[1] // matrices[0].shape[1]
     key, value = (

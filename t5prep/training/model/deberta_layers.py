@@ -73,6 +73,7 @@ def bias_of(
         tf.reshape(tf.matmul(table, w[name]) + bias, [table.shape[0], query.shape[2], -1])
         for name, bias in zip(("query", "key"), w["qkv_bias"], strict=False)
     )
+    # Products with zeros and ones select the table's rows, because a gather is slow on a TPU (docs/decisions/008).
     chosen = in_buckets(table[0, 0], reach, rows, buckets=int(table.shape[0]), queries=length, keys=length)
     to_position = tf.cast(product("bqhd,rhd->bhqr", query, of_key), table.dtype)
     from_position = tf.cast(product("bkhd,rhd->bhkr", key, of_query * tf.constant(scale, table.dtype)), table.dtype)

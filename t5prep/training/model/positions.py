@@ -47,7 +47,8 @@ def rotary_angles(length: int, width: int, *, theta: float, factor: float = 1.0)
 def near(tokens: tf.Tensor, before: int, after: int) -> tf.Tensor:
     """Return bool[1, 1, length, length]: which keys are at most so many positions before and after each query.
 
-    tokens: any int32[batch, length] of the batch, of which only the shape matters.
+    tokens: any int32[batch, length] of the batch, of which only the shape matters. All scores are computed: blocks of a
+    window would need an attention of their own (docs/decisions/009).
     """
     # A zero that TensorFlow does not compute while it lowers: it would store the whole matrix in the program.
     places = tf.range(tokens.shape[1]) + tf.raw_ops.ZerosLike(x=tokens[0, 0])
