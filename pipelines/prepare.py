@@ -14,17 +14,18 @@ from pipelines import engines, estimates, pool, stages, steps
 from pipelines.estimates import Price
 from pipelines.kept import FOUND, MADE, NOTHING, Kept
 from pipelines.local import Local, LocalProgress
+from pipelines.run_options import RunOptions
 from pipelines.stages import Finish
 from pipelines.steps import Job, PrepareBlock, WriteShard, preload
 from t5prep import sources
 from t5prep.dataset.manifest import Manifest, load
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.io import atomic_files, byte_sizes, paths, store, trusted_code
-from t5prep.options.fields import typed
+from t5prep.io import atomic_files, paths, store, trusted_code
+from t5prep.options.fields import accepts, typed
 from t5prep.preparation import earlier_datasets, evaluation_sets, memory_budget, output_folder, shards, task_settings
 from t5prep.preparation.earlier_datasets import EarlierTexts
-from t5prep.preparation.memory_budget import DEFAULT, Budget
+from t5prep.preparation.memory_budget import Budget
 from t5prep.reading import blocks
 from t5prep.sources import Resolved, unpacked_name
 from t5prep.sources import memory as memory_source
@@ -36,57 +37,57 @@ from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 
 
-def prepare_resolved(
-    definition: Definition,
-    task: ChosenTask,
-    *,
-    source: Resolved,
-    tokenizer: str,
-    out: Path | str,
-    runner: str = "local",
-    arguments: Sequence[str] = (),
-    workers: int | None = None,
-    memory: int | None = None,
-    kept: Path | None = None,
-    fresh: bool = False,
-    overwrite: bool = False,
-    price: Price | None = None,
-    **given: Any,
-) -> Manifest:
-    """Prepare a resolved source into a directory and return the manifest that was written last.
+@dataclasses.dataclass(frozen=True)
+class PrepareRequest:
+    """Hold all that is asked of a preparation: which task makes what of which source, and how it runs.
 
-    `task` is the definition with its options, and `given` are fields of Settings; others are the task's defaults.
-    `runner` is a name of engines.RUNNERS, `arguments` are Beam's own options for it. Locally, `workers` are processes
-    (0: this process does the work; by default all cores, and 0 for a small source), `memory` is what they may use
-    together (bytes, 2 GiB by default), and `kept` is a directory where tokenized blocks stay for the next run; `fresh`
-    uses none of an earlier one. `overwrite` replaces another dataset when the new one is whole. `price` is what an
-    engine costs, for the line that is printed before it begins. Raises T5prepError, one sentence, for anything that the
-    user can mend.
+    `settings` are those that the user chose, completed by what the task and the source say when it begins. `beam_options` are
+    Beam's own, for its runners. `cache` is a directory where tokenized blocks stay for the next run.
+    """
+
+    definition: Definition
+    task: ChosenTask
+    settings: Settings
+    source: Resolved
+    tokenizer: str
+    out: str
+    run: RunOptions = RunOptions()  # noqa: RUF009 - frozen
+    beam_options: Sequence[str] = ()
+    cache: Path | None = None
+
+
+def prepare_resolved(request: PrepareRequest) -> Manifest:
+    """Prepare a source into a directory and return the manifest that was written last.
+
+    Raises T5prepError, one sentence, for anything that the user can mend.
     """
     pool.exit_if_respawned_script()
-    out = str(out)
-    engines.require(runner, arguments=arguments, out=out)
-    decided = _decide(
-        definition, task, source=source, tokenizer=tokenizer, out=out, runner=runner, workers=workers, **given
-    )
+    run, price = request.run, _price(request)
+    engines.require(run.runner, arguments=request.beam_options, out=request.out)
+    decided = _decide(request)
     source = decided.source
-    with output_folder.claimed(out, same=decided.same, overwrite=overwrite, goes_on=runner != "local") as out:
+    with output_folder.claimed(
+        request.out, same=decided.same, overwrite=run.overwrite, goes_on=run.runner != "local"
+    ) as out:
         folder = paths.at(out, output_folder.SPOOL)
-        if runner == "dataflow":
+        if run.runner == "dataflow":
             source = steps.shared(source, folder=folder)
-        job = _staged(decided._replace(source=source), definition, folder=folder)
+        job = _staged(decided._replace(source=source), request.definition, folder=folder)
         finish = Finish(job, dataclasses.replace(source, files=()), out, decided.digests)
-        if runner == "local":
-            return _run_here(finish, source=source, kept=kept, fresh=fresh, workers=workers, memory=memory)
+        if run.runner == "local":
+            return _run_here(request, finish, source=source)
         work = PrepareBlock(job)
-        if price or runner != "prism":
+        if price or run.runner != "prism":
             told = estimates.forecast(work, source=source)
-            print(told.text(out=out, settings=decided.settings, runner=runner, price=price), file=sys.stderr)
-        size = sum(file.bytes for file in source.files)
-        results = Kept.of(job, out, earlier=decided.digests.values(), fresh=fresh)
-        how: dict[str, Any] = {"arguments": arguments, "workers": workers, "source_bytes": size}
-        _run(runner, work=work, finish=finish, results=results, **how)
+            print(told.text(out=out, settings=decided.settings, runner=run.runner, price=price), file=sys.stderr)
+        results = Kept.of(job, out, earlier=decided.digests.values(), fresh=run.fresh)
+        _run(request, work=work, finish=finish, results=results, source_bytes=sum(file.bytes for file in source.files))
         return load(out)
+
+
+def _price(request: PrepareRequest) -> Price | None:
+    """Return what an engine costs, where the user says it. Raises UsageError."""
+    return estimates.parse_price(request.run.price) if request.run.price else None
 
 
 class _Decided(NamedTuple):
@@ -104,27 +105,18 @@ class _Decided(NamedTuple):
     same: output_folder.Identity
 
 
-def _decide(
-    definition: Definition,
-    task: ChosenTask,
-    *,
-    source: Resolved,
-    tokenizer: str,
-    out: str,
-    runner: str,
-    workers: int | None,
-    **given: Any,
-) -> _Decided:
-    """Decide what is prepared, of arguments of `prepare_resolved`. Raises T5prepError."""
+def _decide(request: PrepareRequest) -> _Decided:
+    """Decide what is prepared. Raises T5prepError."""
+    out = request.out
     if "\0" in out:
         raise UsageError(f"--out {out!r}: a name of a folder holds no NUL character. Choose another name.")
-    if workers is not None and workers < 0:
-        raise UsageError(f"--workers {workers}: it is at least 0, which is this process alone")
-    loaded = loading.load(tokenizer)
-    settings, task, source = task_settings.decide(definition, task, source=source, tokenizer=loaded, **given)
+    loaded, definition = loading.load(request.tokenizer), request.definition
+    settings, _, source = task_settings.decide(
+        definition, request.task, request.settings, source=request.source, tokenizer=loaded
+    )
     if loaded.slow:
         print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.slow}", file=sys.stderr)
-    if runner == "dataflow" and settings.dedup == "near":
+    if request.run.runner == "dataflow" and settings.dedup == "near":
         steps.refuse_local(settings.dedup_against)
     for uri in sources.uris_of(source.uri):
         output_folder.refuse_inside(out, source=uri)
@@ -154,13 +146,11 @@ def _staged(decided: _Decided, definition: Definition, *, folder: str) -> Job:
     )
 
 
-def _run_here(
-    finish: Finish, *, source: Resolved, kept: Path | None, fresh: bool, workers: int | None, memory: int | None
-) -> Manifest:
+def _run_here(request: PrepareRequest, finish: Finish, *, source: Resolved) -> Manifest:
     """Run a staged job on this machine, within a budget of memory and after a look at the disk; return the manifest."""
-    shared, memory = _budget(source, workers=workers, memory=memory)
+    shared, memory = _budget(request.run, source)
     with output_folder.scratch(finish.out) as scratch:
-        work = PrepareBlock(finish.job, str(kept or ""), scratch, fresh)
+        work = PrepareBlock(finish.job, str(request.cache or ""), scratch, request.run.fresh)
         with engines.explained("local", out=finish.out), _pool(work, source=source, workers=shared.workers) as name:
             # Workers load meanwhile what they need.
             estimates.check_disk(work, source=source, out=finish.out, workers=shared.workers, memory=memory)
@@ -170,30 +160,28 @@ def _run_here(
             return made
 
 
-def _budget(source: Resolved, *, workers: int | None, memory: int | None) -> tuple[Budget, int]:
+def _budget(run: RunOptions, source: Resolved) -> tuple[Budget, int]:
     """Return the shares of a run here, and what they are of (bytes). Raises UsageError for too little memory."""
     small = sum(file.bytes for file in source.files) < memory_budget.SMALL
-    count = (0 if small else os.cpu_count() or 1) if workers is None else workers
-    given = byte_sizes.parse(memory_budget.DEFAULT, name="--memory") if memory is None else memory
-    return memory_budget.share(given, workers=count), given
+    count = (0 if small else os.cpu_count() or 1) if run.workers is None else run.workers
+    return memory_budget.share(run.memory, workers=count), run.memory
 
 
 def _run(
-    runner: str,
+    request: PrepareRequest,
     *,
     work: PrepareBlock,
     finish: Finish,
     results: Kept,
+    source_bytes: int,
     shared: Budget = memory_budget.LARGEST,
-    arguments: Sequence[str] = (),
-    workers: int | None = None,
-    source_bytes: int = 0,
 ) -> None:
     """Run the pipeline on an engine; say how many results of an earlier run were used again."""
     import apache_beam as beam
     from apache_beam.metrics import MetricsFilter
 
-    engine = engines.engine(runner, arguments=arguments, workers=workers)
+    runner = request.run.runner
+    engine = engines.engine(runner, arguments=request.beam_options, workers=request.run.workers)
     with engines.explained(runner, out=finish.out), engines.running(engine):
         pipeline = beam.Pipeline(runner=engine.runner, options=engine.options)
         wired(pipeline, work=work, finish=finish, results=results, shared=shared, source_bytes=source_bytes)
@@ -264,6 +252,7 @@ def _quiet_libraries() -> Iterator[None]:
         root.setLevel(level)
 
 
+@accepts(RunOptions)
 @_quiet_libraries()
 def prepare(
     task: str,
@@ -271,19 +260,14 @@ def prepare(
     tokenizer: str,
     out: str | Path,
     source: Any = None,
-    runner: str = "local",
     beam_options: Sequence[str] = (),
-    workers: int | None = None,
-    memory: str | int = DEFAULT,
-    fresh: bool = False,
-    overwrite: bool = False,
-    price: str | None = None,
     **choices: Any,
 ) -> Manifest:
     """Prepare a corpus: its rows become tokenized, shuffled, verified TFRecord shards and a manifest.
 
     A run that was killed goes on where it stopped, and the same call on any runner, with any number of workers, makes the
-    same bytes. A directory that holds another dataset is left alone.
+    same bytes. A directory that holds another dataset is left alone. Without `workers`, a small source is prepared by the
+    calling process alone, as with 0 of them.
 
     Args:
         task: What a row becomes: a name that `t5prep tasks` lists, such as "text2text" or "so_quality", or the path of a file
@@ -294,14 +278,8 @@ def prepare(
             "zenodo:RECORD" or "hf:owner/name", or a list of them; "-" is standard input, whose `format` is said. Or the
             rows themselves: a DataFrame, an Arrow table, a dataset of the Hub's `datasets`, or a list of dicts. May be left
             out for a task that has its own.
-        runner: What runs the pipeline: "local", "prism", "flink" or "dataflow".
         beam_options: Beam's own options for the runner, such as `["--project=PROJECT"]`.
-        workers: Processes on this machine, 0 for the calling process alone; all cores by default, none for a small source.
-        memory: What all processes may use together, such as "2GiB" or a number of bytes.
-        fresh: Whether to tokenize anew what an earlier run has tokenized.
-        overwrite: Whether another dataset in `out` is replaced: it is moved to `OUT.replaced` when the new one is whole.
-        price: What an engine costs, for the estimate that is printed before it begins: of a vCPU-hour, and after a `+` of
-            a gigabyte shuffled, as in "0.07+0.011".
+        **options
         **choices: The options of `t5prep prepare TASK`, with underscores: `input_length=256`, `splits={"train": 1.0}`,
             `inputs_column="question"`. What is left out is the task's default.
 
@@ -316,23 +294,8 @@ def prepare(
         manifest = t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out="data/sample")
         print(manifest.splits["train"].records, manifest.rejected)
     """
-    with _asked(task, source, choices) as (definition, chosen, resolved, given):
-        return prepare_resolved(
-            definition,
-            chosen,
-            source=resolved,
-            tokenizer=tokenizer,
-            out=str(out),
-            runner=runner,
-            arguments=list(beam_options),
-            workers=workers,
-            memory=memory if isinstance(memory, int) else byte_sizes.parse(memory, name="--memory"),
-            kept=store.root() / "tokenized",
-            fresh=fresh,
-            overwrite=overwrite,
-            price=estimates.parse_price(price) if price else None,
-            **given,
-        )
+    with _requested(task, source, tokenizer=tokenizer, out=out, beam_options=beam_options, choices=choices) as request:
+        return prepare_resolved(request)
 
 
 @_quiet_libraries()
@@ -342,51 +305,62 @@ def forecast(
     tokenizer: str,
     out: str,
     source: Any = None,
-    runner: str = "local",
     beam_options: Sequence[str] = (),
-    workers: int | None = None,
-    memory: str = DEFAULT,
-    overwrite: bool = False,
-    price: str | None = None,
     **choices: Any,
 ) -> str:
     """Return on a few lines what `prepare` would read, write and need with these arguments, measured on a sample.
 
     Nothing is written into `out`, and an engine need not be here. Raises T5prepError.
     """
-    if runner == "local":
-        engines.require(runner, arguments=beam_options)
-    of_engine = estimates.parse_price(price) if price else None
-    with _asked(task, source, choices) as (definition, chosen, resolved, given):
-        decided = _decide(
-            definition, chosen, source=resolved, tokenizer=tokenizer, out=out, runner=runner, workers=workers, **given
-        )
-        if not overwrite:
+    with _requested(task, source, tokenizer=tokenizer, out=out, beam_options=beam_options, choices=choices) as request:
+        run, price = request.run, _price(request)
+        if run.runner == "local":
+            engines.require(run.runner, arguments=beam_options)
+        decided = _decide(request)
+        if not run.overwrite:
             output_folder.refuse_another(out, same=decided.same)
         with atomic_files.temporary_folder() as folder:
-            made = estimates.forecast(PrepareBlock(_staged(decided, definition, folder=folder)), source=decided.source)
-        shared, bytes_given = _budget(decided.source, workers=workers, memory=byte_sizes.parse(memory, name="--memory"))
+            job = _staged(decided, request.definition, folder=folder)
+            made = estimates.forecast(PrepareBlock(job), source=decided.source)
+        shared, memory = _budget(run, decided.source)
     return made.text(
-        out=out, settings=decided.settings, runner=runner, workers=shared.workers, memory=bytes_given, price=of_engine
+        out=out, settings=decided.settings, runner=run.runner, workers=shared.workers, memory=memory, price=price
     )
 
 
 @contextlib.contextmanager
-def _asked(
-    task: str, source: Any, choices: Mapping[str, Any]
-) -> Iterator[tuple[Definition, ChosenTask, Resolved, dict[str, Any]]]:
-    """Yield a task with its options, its source with pinned files, and the fields of Settings that were given."""
+def _requested(
+    task: str,
+    source: Any,
+    *,
+    tokenizer: str,
+    out: str | Path,
+    beam_options: Sequence[str],
+    choices: Mapping[str, Any],
+) -> Iterator[PrepareRequest]:
+    """Yield the request of a user's arguments: the task with its options, and the source with pinned files."""
     definition = registry.get(task)
     if definition.file:
         trusted_code.remember(definition.code)
-    given, options = _parted(definition, choices)
-    for path in chain.code_files(given.get("filter", ())):
+    run, settings, options = _parted(definition, choices)
+    for path in chain.code_files(settings.get("filter", ())):
         with contextlib.suppress(OSError):  # said where it is read as a filter
             trusted_code.remember(rules.read(path))
     chosen = definition.choose(options)
-    has_splits = bool(given.get("split_files"))
-    with _opened(definition.task.corpus.source if source is None else source, chosen, has_splits) as resolved:
-        yield definition, chosen, resolved, given
+    requested = task_settings.requested(chosen, settings)
+    given = definition.task.corpus.source if source is None else source
+    with _opened(given, chosen, bool(requested.split_files)) as resolved:
+        yield PrepareRequest(
+            definition,
+            chosen,
+            requested,
+            resolved,
+            tokenizer,
+            str(out),
+            RunOptions(**run),
+            beam_options,
+            cache=store.root() / "tokenized",
+        )
 
 
 @contextlib.contextmanager
@@ -414,16 +388,16 @@ def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator
         yield resolved
 
 
-def _parted(definition: Definition, choices: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the choices that every task has, and those of the task, checked as the command line does. Raises UsageError."""
+def _parted(definition: Definition, choices: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield those choices that say how it runs, those that every task has, and those of the task. Raises UsageError."""
+    run = {field.name: field for field in dataclasses.fields(RunOptions)}
     common = {field.name: field for field in dataclasses.fields(Settings) if field.metadata.get("help")}
     own = {field.name: field for field in dataclasses.fields(definition.task.options)}
-    known = own | common
+    known = own | common | run
     for name in choices:
         if name not in known:
             raise UsageError(
                 f"{definition.name} has no option {name}.{did_you_mean(name, known)} It has {', '.join(known)}."
             )
-    typed_choices = {name: typed(known[name], value) for name, value in choices.items()}
-    settings = {name: value for name, value in typed_choices.items() if name in common}
-    return settings, {name: value for name, value in typed_choices.items() if name not in common}
+    for fields in (run, common, own):
+        yield {name: typed(known[name], value) for name, value in choices.items() if name in fields}

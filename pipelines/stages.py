@@ -56,27 +56,30 @@ class Finish:
         parts = sorted(rejected, key=lambda part: part.number)
         for hashed_file in hashed:
             sources.check_unchanged(hashed_file.file)
+        reasons = sum((collections.Counter(part.reasons) for part in parts), collections.Counter[str]())
         if not any(blocks.records.values()):
-            words = sum((collections.Counter(part.reasons) for part in parts), collections.Counter[str]())
-            raise SourceError(no_example(blocks, words, place=paths.at(self.out, parts[0].file.name)))
+            raise SourceError(no_example(blocks, reasons, place=paths.at(self.out, parts[0].file.name)))
         staged = steps.staged_of(self.job)
         staged.bring_filter_files()
-        dataset = build_manifest.assemble(
-            self.job.settings,
-            staged.task,
-            facts=build_manifest.task_facts(staged.definition, staged.task),
-            source=self.source,
-            files=source_files(hashed),
-            tokenizer=staged.tokenizer,
-            written=written,
-            blocks=blocks,
-            rejected_file=rejected_rows.together([part.file for part in parts]),
-            leaks=staged.evaluation_sets,
-            rejected_for=sum((collections.Counter(part.reasons) for part in parts), collections.Counter[str]()),
+        results = build_manifest.Results(
+            source_files(hashed),
+            written,
+            blocks,
+            rejected_rows.together([part.file for part in parts]),
+            rejected_for=reasons,
+            repeats=repeats,
             index=write_index(written, self.out),
             lengths=write_lengths(written, self.out, settings=self.job.settings),
             origins=write_origins(written, self.out),
-            repeats=repeats,
+        )
+        dataset = build_manifest.assemble(
+            results,
+            settings=self.job.settings,
+            definition=staged.definition,
+            task=staged.task,
+            source=self.source,
+            tokenizer=staged.tokenizer,
+            leaks=staged.evaluation_sets,
             earlier=self.earlier,
         )
         if dataset.task.file:

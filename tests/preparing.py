@@ -2,16 +2,39 @@
 
 import csv
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import schema
 
 import t5prep
-from pipelines.prepare import prepare_resolved
+from pipelines.prepare import PrepareRequest, prepare_resolved
+from pipelines.run_options import RunOptions
 from t5prep import sources
 from t5prep.dataset import manifest, tfrecord
+from t5prep.preparation import task_settings
 from t5prep.tasks import registry
+
+
+def request(
+    task: str,
+    source: sources.Resolved,
+    out: Path | str,
+    *,
+    tokenizer: Path | str,
+    options: Mapping[str, Any] | None = None,
+    arguments: Sequence[str] = (),
+    kept: Path | None = None,
+    **choices: Any,
+) -> PrepareRequest:
+    """What is asked of a preparation; `choices` are those of how it runs and those of every task."""
+    definition = registry.get(task)
+    chosen = definition.choose(options or {})
+    run = {key: choices.pop(key) for key in list(choices) if key in RunOptions.__dataclass_fields__}
+    settings = task_settings.requested(chosen, choices)
+    asked = (definition, chosen, settings, source, str(tokenizer), str(out))
+    return PrepareRequest(*asked, RunOptions(**run), arguments, kept)
 
 
 def prepared(
@@ -21,15 +44,7 @@ def prepared(
     name = choices.pop("task", "so_quality")
     uris = list(map(str, source)) if isinstance(source, list) else [str(source)]
     resolved = sources.resolve_all(uris, include=choices.pop("include", ()))
-    how = {
-        key: choices.pop(key)
-        for key in ("kept", "fresh", "overwrite", "memory", "runner", "arguments")
-        if key in choices
-    }
-    definition = registry.get(name)
-    task = definition.choose(choices.pop("options", {}))
-    given = {"source": resolved, "tokenizer": str(tokenizer), "out": out, "workers": workers, **how}
-    made = prepare_resolved(definition, task, **given, **choices)
+    made = prepare_resolved(request(name, resolved, out, tokenizer=tokenizer, workers=workers, **choices))
     wrong = schema.problems(json.loads(made.dumps()))
     assert not [one for one in wrong if "not known" not in one], wrong  # a new choice: test_format says so once
     return made

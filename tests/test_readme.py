@@ -1,5 +1,6 @@
 """The commands of README and docs run, those that cannot are spelled right, and what they show is what is printed."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -67,8 +68,8 @@ def _task() -> str:
     return code
 
 
-def _in_this_process(prepare, definition, task, **how):
-    return prepare(definition, task, **{**how, "workers": 0})
+def _in_this_process(prepare, request):
+    return prepare(dataclasses.replace(request, run=dataclasses.replace(request.run, workers=0)))
 
 
 def _run(command: Command) -> str:

@@ -10,13 +10,12 @@ from typing import Any
 import click
 
 import t5prep
-from pipelines.engines import RUNNERS
+from pipelines.run_options import RunOptions
 from t5prep.cli import _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.dataset.settings import Settings
 from t5prep.io import byte_sizes, progress
 from t5prep.preparation import memory_budget
-from t5prep.preparation.memory_budget import DEFAULT
 from t5prep.tasks.task import Task
 
 
@@ -93,7 +92,6 @@ def _callback(name: str) -> Any:
         if dry_run:
             from pipelines.prepare import forecast
 
-            del given["fresh"]  # what is kept of an earlier run is not looked at
             click.echo(f"{name}, and nothing is written:\n{forecast(name, **given)}")
             click.echo("next: the same command without --dry-run")
             return
@@ -263,24 +261,7 @@ def of_task(task: Task) -> list[click.Parameter]:
         ),
         _options.option("out", "Where the dataset goes.", required=True, type=ADDRESS),
         *(_options.from_field(field, default=defaults.get(field.name, field.default)) for field in chosen),
-        _options.option(
-            "runner",
-            "What runs the pipeline; Beam's own options for it go after --.",
-            default="local",
-            type=click.Choice(RUNNERS),
-        ),
-        _options.option("workers", "Processes [default: all cores].", type=click.IntRange(min=1)),
-        _options.option("memory", "What all processes may use together.", default=DEFAULT),
-        _options.option("fresh", "Make anew even what is kept from an earlier run.", is_flag=True),
-        _options.option(
-            "overwrite",
-            "Replace another dataset in --out, which moves to OUT.replaced when this one is whole.",
-            is_flag=True,
-        ),
-        _options.option(
-            "price",
-            "Of a vCPU-hour, and of a gigabyte shuffled, for the estimate of an engine's costs, as in 0.07+0.011.",
-        ),
+        *(_options.from_field(field, default=field.default) for field in dataclasses.fields(RunOptions)),
         _options.option(
             "dry_run", "Say what it will read, write, need and cost, measured on a sample; write nothing.", is_flag=True
         ),

@@ -216,19 +216,23 @@ def sentence(field: dataclasses.Field[Any]) -> str:
 
 
 def accepts(cls: type) -> Callable[[_Function], _Function]:
-    """Return a decorator for a function whose `**options` are those of a dataclass: its signature and docstring list each."""
+    """Return a decorator for a function whose `**options` are those of a dataclass: its signature and docstring list each.
+
+    Other keywords that its docstring describes stay in the signature.
+    """
 
     def complete(function: _Function) -> _Function:
         signature = inspect.signature(function)
-        named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        fields = list(leaves(cls))
+        named, fields, docs = list(signature.parameters.values()), list(leaves(cls)), function.__doc__ or ""
+        rest = named.pop()
         options = [
             inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
             for field in fields
         ]
-        function.__signature__ = signature.replace(parameters=[*named, *options])  # type: ignore[attr-defined]
+        others = [rest] if f"**{rest.name}: " in docs else []
+        function.__signature__ = signature.replace(parameters=[*named, *options, *others])  # type: ignore[attr-defined]
         lines = "\n".join(f"        {field.name}: {sentence(field)}" for field in fields)
-        function.__doc__ = (function.__doc__ or "").replace("        **options\n", f"{lines}\n")
+        function.__doc__ = docs.replace("        **options\n", f"{lines}\n")
         return function
 
     return complete

@@ -29,22 +29,33 @@ from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.version import __version__
 
 
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """Hold what the steps of a preparation leave for its manifest.
+
+    `files` are the source's, `rejected_for` counts the rows of each whole reason, and `repeats` are near-duplicates, where they
+    were searched. `index`, `lengths` and `origins` describe the files of these names.
+    """
+
+    files: list[manifest.SourceFile]
+    written: ShardTotals
+    blocks: BlockTotals
+    rejected_file: rejected_rows.RejectedFile
+    rejected_for: Mapping[str, int]
+    repeats: Repeats | None = None
+    index: Index | None = None
+    lengths: Lengths | None = None
+    origins: Origins | None = None
+
+
 def assemble(
-    settings: Settings,
-    task: ChosenTask,
+    results: Results,
     *,
-    facts: manifest.TaskFacts,
+    settings: Settings,
+    definition: Definition,
+    task: ChosenTask,
     source: Resolved,
-    files: list[manifest.SourceFile],
     tokenizer: Tokenizer,
-    written: ShardTotals,
-    blocks: BlockTotals,
-    rejected_file: rejected_rows.RejectedFile,
-    rejected_for: Mapping[str, int],
-    index: Index | None = None,
-    lengths: Lengths | None = None,
-    origins: Origins | None = None,
-    repeats: Repeats | None = None,
     leaks: Leaks | None = None,
     earlier: Mapping[str, str] = MappingProxyType({}),
 ) -> manifest.Manifest:
@@ -52,6 +63,8 @@ def assemble(
 
     Raises BalanceError if a row is neither in a shard nor among those that were left out.
     """
+    written, blocks, repeats = results.written, results.blocks, results.repeats
+    facts = task_facts(definition, task)
     parts = dict(sorted(written.splits.items()))
     counted = {split: own.counts for split, own in parts.items()}
     if not target_of(settings.target).is_counted:  # what a row is taught is no name that rows are counted by
@@ -70,8 +83,8 @@ def assemble(
     rows = account(blocks, written)
     left_out = sum(rejected.values())
     rejected_rows.check(rows, examples=sum(split.examples for split in splits.values()), rejected=left_out)
-    if rejected_file.lines != left_out:
-        raise BalanceError(f"{left_out:,} rows made no record, and {rejected_file.lines:,} are written.")
+    if results.rejected_file.lines != left_out:
+        raise BalanceError(f"{left_out:,} rows made no record, and {results.rejected_file.lines:,} are written.")
     warnings = warnings_of(
         total,
         settings,
@@ -81,7 +94,7 @@ def assemble(
         splits=splits,
         rows_read=blocks.read - blocks.blank,
         rejected=rejected,
-        rejected_for=rejected_for,
+        rejected_for=results.rejected_for,
         hides_spans=facts.hides_spans,
         without_markup=task.without_markup,
         texts=blocks.texts,
@@ -91,7 +104,7 @@ def assemble(
         created_by=f"t5prep {__version__}",
         settings=settings,
         task=facts,
-        source=manifest.Source(source.uri, source.revision, files, source.licence, source.citation),
+        source=manifest.Source(source.uri, source.revision, results.files, source.licence, source.citation),
         tokenizer=describe(tokenizer),
         features=manifest.record_features(settings, references=blocks.references),
         ledger=_ledger(total, counted, blocks.split),
@@ -108,10 +121,10 @@ def assemble(
         texts=text_facts(blocks.texts, repeats=settings.dedup == "none"),
         warnings=warnings,
         rows=rows,
-        rejected_file=rejected_file,
-        index=index,
-        lengths=lengths,
-        origins=origins,
+        rejected_file=results.rejected_file,
+        index=results.index,
+        lengths=results.lengths,
+        origins=results.origins,
     ).sealed()
 
 

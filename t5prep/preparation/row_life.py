@@ -351,7 +351,7 @@ class Lives:
         there = sources.resolve_all(
             uris, include=self._task.files, progress=False, ignore_card=bool(settings.split_files)
         )
-        selected = row_limit.select_files(there, self._task, vars(settings)).source
+        selected = row_limit.select_files(there, self._task, settings).source
         by_name = {file.name: file for file in (*there.files, *selected.files)}
         for file in said.files:
             if file.name not in by_name:

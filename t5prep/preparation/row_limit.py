@@ -1,8 +1,7 @@
 """Choose the files that a preparation reads, and with a limit their rows: the first of each split, or of all files."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from t5prep.dataset.settings import Settings
 from t5prep.reading import blocks, source_files
@@ -11,14 +10,14 @@ from t5prep.sources import RawFile, Resolved
 from t5prep.tasks.task import ChosenTask, Corpus
 
 
-def select_files(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) -> source_files.Selection:
-    """Return the files of a source that a preparation reads; given: some fields of Settings, or all of them."""
+def select_files(source: Resolved, task: ChosenTask, settings: Settings) -> source_files.Selection:
+    """Return the files of a source that a preparation reads."""
     return source_files.select(
         source,
-        kind=given.get("format") or task.task.corpus.format,
-        split_files=given.get("split_files") or (),
-        skip_files=given.get("skip_files") or (),
-        draw_splits=bool(given.get("splits") or given.get("split_column")),
+        kind=settings.format or task.task.corpus.format,
+        split_files=settings.split_files,
+        skip_files=settings.skip_files,
+        draw_splits=bool(settings.splits or settings.split_column),
         any_format=bool(task.pairs),
     )
 

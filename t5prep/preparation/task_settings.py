@@ -50,20 +50,20 @@ class Decided(NamedTuple):
 
 
 def decide(
-    definition: Definition, task: ChosenTask, *, source: Resolved, tokenizer: Tokenizer, **given: Any
+    definition: Definition, task: ChosenTask, requested: Settings, *, source: Resolved, tokenizer: Tokenizer
 ) -> Decided:
-    """Return what follows from some settings, a task, a source and a tokenizer.
+    """Return what follows from the requested settings of a task, a source and a tokenizer.
 
     Raises UsageError, SourceError or TokenizerError if they do not go together.
     """
-    given = with_card_options(source, given)
-    source = with_labelled_files(with_splits(source, task, given), task, given)
-    task = with_label_names(definition, task, source=source, given=given)
-    settings = whole(task, source=source, **given)
+    requested = with_card_options(source, requested)
+    source = with_labelled_files(with_splits(source, task, requested), task, requested)
+    task = with_label_names(definition, task, requested, source=source)
+    settings = complete(task, requested, source=source)
     head = _head_target(settings.target)
     if (tokenizer.is_encoders or settings.target == head.name) and head.takes_classes and not task.classes:
         task = with_found_classes(definition, task, settings, source=source)
-        settings = whole(task, source=source, **given)
+        settings = complete(task, requested, source=source)
     settings = with_tokenizer(settings, task, tokenizer)
     check_source(settings, task, source=source, tokenizer=tokenizer)
     splits = set(source_files.splits_of(source.files).values())
@@ -76,22 +76,17 @@ def decide(
     return Decided(with_counted_splits(settings, task, source=source), task, source)
 
 
-def whole(chosen: ChosenTask, *, source: Resolved, **given: Any) -> Settings:
-    """Return whole settings of a task from some: what is not given is the task's default, or follows from the source.
+def requested(chosen: ChosenTask, choices: Mapping[str, Any]) -> Settings:
+    """Return the settings of a task with a user's choices; what is not chosen is the task's default. Raises UsageError.
 
-    Every option of the task is named, so that what was left out is equal to its default. Raises UsageError.
+    Every option of the task is named, so that what was left out is equal to its default.
     """
     task = chosen.task
-    values: dict[str, Any] = {"input_length": task.input_length, "target_length": task.target_length, **given}
-    if values.get("splits") is None:
-        splits = set(source_files.splits_of(source.files).values())
-        # Where names tell of nothing but training, some of it is for validation.
-        is_divided = splits - {"train"} or (splits and (values.get("held_out") or values.get("split_files")))
-        values["splits"] = None if is_divided or values.get("split_column") else dict(DEFAULT_SPLITS)
+    values = {"input_length": task.input_length, "target_length": task.target_length, **choices}
     if chosen.target:
-        if (said := values.get("target", "text")) not in ("text", chosen.target):
+        if (target := values.get("target", "text")) not in ("text", chosen.target):
             raise UsageError(
-                f"--target {said}: the targets of these options are of the kind {chosen.target}. Leave it out"
+                f"--target {target}: the targets of these options are of the kind {chosen.target}. Leave it out"
             )
         values["target"] = chosen.target
     elif (kind := TARGETS.get(values.get("target", ""))) and kind.column:
@@ -99,9 +94,21 @@ def whole(chosen: ChosenTask, *, source: Resolved, **given: Any) -> Settings:
             f"--target {kind.name}: {chosen.name} has none. The task text2text has them, in the column that "
             f"{task_options.flag(kind.column)} names"
         )
-    if chosen.spans and values["target_length"] == task.target_length:  # as long as inputs of this length need
-        values["target_length"] = _target_length(chosen, values["input_length"])
-    settings = Settings(task=chosen.name, options=task_options.plain(chosen.options), **values)
+    return Settings(task=chosen.name, options=task_options.plain(chosen.options), **values)
+
+
+def complete(chosen: ChosenTask, requested: Settings, *, source: Resolved) -> Settings:
+    """Return the settings with what follows from the task and from the files of the source. Raises UsageError."""
+    splits, target_length = requested.splits, requested.target_length
+    if splits is None:
+        names = set(source_files.splits_of(source.files).values())
+        # Where names tell of nothing but training, some of it is for validation.
+        is_divided = names - {"train"} or (names and (requested.held_out or requested.split_files))
+        splits = None if is_divided or requested.split_column else dict(DEFAULT_SPLITS)
+    if chosen.spans and target_length == chosen.task.target_length:  # as long as inputs of this length need
+        target_length = _target_length(chosen, requested.input_length)
+    options = task_options.plain(chosen.options)
+    settings = dataclasses.replace(requested, options=options, splits=splits, target_length=target_length)
     check(settings, chosen)
     return settings
 
@@ -281,12 +288,10 @@ def _column_of_classes(options: Mapping[str, Any]) -> str:
     return next(filter(None, columns), "")
 
 
-def with_label_names(
-    definition: Definition, task: ChosenTask, *, source: Resolved, given: Mapping[str, Any]
-) -> ChosenTask:
+def with_label_names(definition: Definition, task: ChosenTask, requested: Settings, *, source: Resolved) -> ChosenTask:
     """Return the task with the words that the source gives its classes, where the user gave none.
 
-    given: some fields of Settings. The source's values are the numbers of the classes, or these words already.
+    The source's values are the numbers of the classes, or these words already.
 
     A task takes part that has the options `label_map` and `targets_column`.
     """
@@ -297,9 +302,8 @@ def with_label_names(
     names = formats.of_source(source, column)
     if not names:
         return task
-    label_map = formats.label_map(
-        names, are_named=_has_names(source, column, names, whole(task, source=source, **given), task)
-    )
+    settings = complete(task, requested, source=source)
+    label_map = formats.label_map(names, are_named=_has_names(source, column, names, settings, task))
     if not label_map:
         print(f"{column} has names with a comma or =, so its numbers stay: {', '.join(names)}", file=sys.stderr)
         return task
@@ -356,31 +360,26 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
     return definition.choose({**options, "label_map": ",".join(f"{name}={name}" for name in names)})
 
 
-def with_card_options(source: Resolved, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return some fields of Settings, with those that the card of a source gives and the user does not; these are said on stderr.
+def with_card_options(source: Resolved, requested: Settings) -> Settings:
+    """Return the settings with what the card of a source says and the user does not; it is said on stderr.
 
     Raises SourceError for what a card says and no field can say.
     """
-    names = [field.name for field in dataclasses.fields(FileOptions)]
-    options = FileOptions(**{name: given[name] for name in names if given.get(name)})
-    completed = formats.with_card(options, source)
-    fields = dict(given)
-    for name in names:
-        if (value := getattr(completed, name)) != getattr(options, name):
-            fields[name] = value
-            shown_value = "tab" if value == "\t" else value
-            print(f"as the card says: {task_options.spelled(name, shown_value)}", file=sys.stderr)
-    return fields
+    options = requested.file_options
+    completed = vars(formats.with_card(options, source))
+    of_card = {name: value for name, value in completed.items() if value != getattr(options, name)}
+    for name, value in of_card.items():
+        shown_value = "tab" if value == "\t" else value
+        print(f"as the card says: {task_options.spelled(name, shown_value)}", file=sys.stderr)
+    return dataclasses.replace(requested, **of_card)
 
 
-def with_splits(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) -> Resolved:
+def with_splits(source: Resolved, task: ChosenTask, requested: Settings) -> Resolved:
     """Return a source with the files that are read, each with its split; what is not read is said on stderr.
-
-    given: some fields of Settings
 
     Raises UsageError or SourceError if splits cannot be told.
     """
-    selected = row_limit.select_files(source, task, given)
+    selected = row_limit.select_files(source, task, requested)
     for message in selected.messages:
         print(message, file=sys.stderr)
     if selected.splits and "train" not in selected.splits:
@@ -391,14 +390,14 @@ def with_splits(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) ->
     return selected.source
 
 
-def with_labelled_files(source: Resolved, task: ChosenTask, given: Mapping[str, Any]) -> Resolved:
+def with_labelled_files(source: Resolved, task: ChosenTask, requested: Settings) -> Resolved:
     """Return a source without files of evaluation splits that lack a column of the targets; they are named on stderr.
 
     Each of the first files of a split is looked at; the others of one that has the columns are taken to have them too.
     """
     if not task.columns.targets or task.pairs or len({file.split for file in source.files}) < 2:
         return source
-    settings = whole(task, source=source, **given)
+    settings = complete(task, requested, source=source)
     kept = []
     unlabelled: dict[str, str] = {}
     is_known: set[str] = set()

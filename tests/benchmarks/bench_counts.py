@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
-from pipelines.prepare import prepare_resolved
+from pipelines.prepare import PrepareRequest, prepare_resolved
+from pipelines.run_options import RunOptions
 from t5prep import sources
+from t5prep.preparation import task_settings
 from t5prep.preparation.sort_blocks import BlockSorter
 from t5prep.preparation.text_counts import TextCounts, UnknownTexts
 from t5prep.tasks import registry
@@ -54,21 +56,23 @@ def lines(*, pairs: int = 3, megabytes: int = 20) -> Iterator[Line]:
 
 
 def _prepared(folder: Path, *, counts: bool) -> Seconds:
-    task = registry.get("so_quality")
+    definition = registry.get("so_quality")
+    task = definition.choose({})
     with tempfile.TemporaryDirectory() as out:
         how = {"input_length": 512, "target_length": 2, "splits": {"train": 0.9, "validation": 0.1}}
 
         def work() -> None:
-            prepare_resolved(
+            request = PrepareRequest(
+                definition,
                 task,
-                task.choose({}),
-                **how,
-                source=sources.resolve(str(folder / "rows.jsonl")),
+                task_settings.requested(task, how),
+                sources.resolve(str(folder / "rows.jsonl")),
                 tokenizer=str(bench_prepare.questions()[1]),
-                out=Path(out) / "data",
-                workers=0,
-                kept=Path(out) / "kept",
+                out=f"{out}/data",
+                run=RunOptions(workers=0),
+                cache=Path(out) / "kept",
             )
+            prepare_resolved(request)
 
         if counts:
             return processor_time.of_call(work)

@@ -113,14 +113,15 @@ def prepare(
 ) -> None:
     """Prepare the rows with the code that everybody uses, in blocks of a few rows; print what an engine shuffled."""
     from pipelines import prepare as preparing
+    from pipelines.run_options import RunOptions
     from t5prep import sources
-    from t5prep.preparation import memory_budget
+    from t5prep.preparation import memory_budget, task_settings
     from t5prep.tasks import registry
 
     memory_budget.LARGEST_BLOCK = memory_budget.SMALLEST_BLOCK = block_bytes
     resolved, task = sources.resolve(source), registry.get("text2text")
     how = {
-        "options": {"inputs_column": "inputs", "targets_column": "targets"},
+        "layout": "ragged",
         "input_length": 64,
         "target_length": 4,
         "shards": shards,
@@ -129,12 +130,20 @@ def prepare(
     }
     if sort_only:
         sorted_only_by_all()
-    chosen, how = task.choose(how.pop("options")), {**how, "layout": "ragged"}
+    chosen = task.choose({"inputs_column": "inputs", "targets_column": "targets"})
     results = [] if runner == "local" else remembered_results()
     preparing._run = functools.partial(preparing._run, shared=memory_budget.Budget(1, block_bytes))
-    kept = Path(cache) if cache else None
     preparing.prepare_resolved(
-        task, chosen, source=resolved, tokenizer="sample:", out=out, workers=workers, kept=kept, runner=runner, **how
+        preparing.PrepareRequest(
+            task,
+            chosen,
+            task_settings.requested(chosen, how),
+            resolved,
+            "sample:",
+            str(out),
+            RunOptions(runner=runner, workers=workers),
+            cache=Path(cache) if cache else None,
+        )
     )
     if runner != "local":
         size = sum(file.bytes for file in resolved.files)

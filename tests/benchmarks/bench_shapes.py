@@ -47,21 +47,18 @@ def corpus(folder: Path, *, rows: int, shape: str) -> None:
 
 def prepare(source: str, out: str, **choices: object) -> None:
     """Prepare the rows with two workers."""
-    from pipelines.prepare import prepare_resolved
+    from pipelines.prepare import PrepareRequest, prepare_resolved
+    from pipelines.run_options import RunOptions
     from t5prep import sources
+    from t5prep.preparation import task_settings
     from t5prep.tasks import registry
 
-    task = registry.get("text2text")
-    chosen = task.choose({"inputs_column": "inputs", "targets_column": "targets"})
-    how = {
-        "tokenizer": "sample:",
-        "workers": 2,
-        "input_length": 64,
-        "target_length": 4,
-        "layout": "ragged",
-        "shards": 16,
-    }
-    prepare_resolved(task, chosen, source=sources.resolve(source), out=out, **{**how, **choices})
+    definition = registry.get("text2text")
+    task = definition.choose({"inputs_column": "inputs", "targets_column": "targets"})
+    how = {"input_length": 64, "target_length": 4, "layout": "ragged", "shards": 16}
+    settings = task_settings.requested(task, {**how, **choices})
+    run = RunOptions(workers=2)
+    prepare_resolved(PrepareRequest(definition, task, settings, sources.resolve(source), "sample:", out, run))
 
 
 @click.command()

@@ -116,19 +116,23 @@ def _watched() -> Stopwatch:
 
 def show(what: str, task: str, path: Path, texts: Sequence[str], model: Path) -> None:
     """Print the budget of preparing one file with a task, given its texts, as a table in Markdown."""
-    from pipelines.prepare import prepare_resolved
+    from pipelines.prepare import PrepareRequest, prepare_resolved
+    from pipelines.run_options import RunOptions
+    from t5prep.preparation import task_settings
 
-    stopwatch, definition = _watched(), registry.get(task)
+    stopwatch = _watched()
     gc.disable()  # as workers do
     with tempfile.TemporaryDirectory() as folder:
         source, out = sources.resolve(str(path)), Path(folder) / "out"
         how = {"input_length": 512, "target_length": 2, "splits": {"train": 0.9, "validation": 0.1}}
         stopwatch.spent.clear()
         began = time.process_time()
-        prepare_resolved(
-            definition, definition.choose({}), **how, source=source, tokenizer=str(model), out=out, workers=0,
-            kept=Path(folder) / "kept",
-        )  # fmt: skip
+        definition = registry.get(task)
+        chosen = definition.choose({})
+        settings = task_settings.requested(chosen, how)
+        run, cache = RunOptions(workers=0), Path(folder) / "kept"
+        request = PrepareRequest(definition, chosen, settings, source, str(model), str(out), run, cache=cache)
+        prepare_resolved(request)
         total = time.process_time() - began
         records = b"".join(shard.read_bytes() for shard in out.glob("*.tfrecord*"))
         small = [

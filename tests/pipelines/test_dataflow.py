@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preparing import prepared, questions, write_csv
+from preparing import prepared, questions, request, write_csv
 from servers.dataflow import FAILED, dataflow
 
 from pipelines import engines
@@ -21,7 +21,6 @@ from t5prep.dataset import manifest
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import gcs
 from t5prep.sources import sample
-from t5prep.tasks import registry
 from t5prep.tasks.corpora import so_quality
 
 SAMPLE = sample.tokenizer_path()
@@ -106,13 +105,12 @@ def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(b
         sizes.append(staged(job, tmp_path)[0].stat().st_size)
         raise KeyboardInterrupt
 
-    definition = registry.get("so_quality")
     choices: dict[str, Any] = {"input_length": 512, "target_length": 8, "splits": {"train": 1.0}}
     with dataflow(work) as service:
         arguments = [*service.arguments, f"--temp_location={bucket}/tmp"]
-        how: dict[str, Any] = {"tokenizer": str(SAMPLE), "runner": "dataflow", "arguments": arguments}
+        how: dict[str, Any] = {"tokenizer": SAMPLE, "runner": "dataflow", "arguments": arguments}
         with pytest.raises(T5prepError, match=rf"^--runner dataflow failed.*{re.escape(FAILED)}[^\n]*\Z"):
-            prepare_resolved(definition, definition.choose({}), source=source, out=f"{bucket}/out", **how, **choices)
+            prepare_resolved(request("so_quality", source, f"{bucket}/out", **how, **choices))
     assert len(service.request) < 1_000_000
     assert sizes[0] < 1_000_000
     print(f"the request has {len(service.request):,} bytes, the pipeline {sizes[0]:,}")

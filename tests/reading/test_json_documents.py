@@ -135,8 +135,9 @@ def test_what_is_no_path_is_a_sentence(records: str) -> None:
     if not records:
         return
     source = resolve(parse(str(sample.tokenizer_path())), include=())
+    task = registry.get("text2text").choose(OPTIONS)
     with pytest.raises(UsageError, match=r"as in data\[\]"):
-        task_settings.whole(registry.get("text2text").choose(OPTIONS), source=source, records=records)
+        task_settings.complete(task, task_settings.requested(task, {"records": records}), source=source)
 
 
 def test_a_path_to_nothing_and_lines_of_arrays(tmp_path: Path) -> None:

@@ -243,8 +243,8 @@ def examples_of(table: Table, *, with_context: bool, tokenizer: Path) -> list[tu
     definition = registry.get("text2text")
     task = definition.choose({**options, **inputs, "targets_column": names["label"]})
     source = sources.resolve(str(table.path))
-    how = {"source": source, "tokenizer": loading.load(str(tokenizer)), **table.settings}
-    decided = task_settings.decide(definition, task, **how)
+    requested = task_settings.requested(task, table.settings)
+    decided = task_settings.decide(definition, task, requested, source=source, tokenizer=loading.load(str(tokenizer)))
     make, made = BlockExamples(decided.settings, decided.task), dict[int, tuple[str, str] | None]()
     for file in row_limit.limited_files(decided.source.files, decided.settings, decided.task):
         for block in row_limit.scan(file, decided.settings, decided.task.task.corpus, block_bytes=700):
