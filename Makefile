@@ -3,7 +3,7 @@
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check -c .ci/pins.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/pins.txt
 
 # What `make prep` prepares; each can be given on the command line.
 TASK ?= so_quality
@@ -16,7 +16,7 @@ SECONDS ?= 60
 FIRST ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help prep train test test-slow fuzz lint format bench golden reference clean
+.PHONY: help prep train test test-slow fuzz lint format docs pictures bench golden reference clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,19 +35,19 @@ INSTALLED := setup.py .ci/pins.txt $(wildcard t5prep/version.py t5prep/native/*)
 # A stamp per set of packages: pip runs again only when what it reads has changed. A larger set holds the smaller ones.
 $(VENV)/base: $(INSTALLED)
 	@.ci/python $(VENV) prepare '$(PYTHON)'
-	@echo "installing t5prep into $(VENV) (once: about 500 MB, a minute; pip says what it fetches) ..." >&2
+	@echo "installing t5prep into $(VENV) (once: 500 MB, about a minute) ..." >&2
 	$(PIP) -e '.[report]'
 	@touch $@
 
 $(VENV)/train: $(INSTALLED)
 	@.ci/python $(VENV) train '$(PYTHON)'
-	@echo "installing t5prep with TensorFlow into $(VENV) (once: about 2 GB, some minutes; pip says what it fetches) ..." >&2
+	@echo "installing t5prep with TensorFlow into $(VENV) (once: 2 GB, some minutes) ..." >&2
 	$(PIP) -e '.[report,train]'
 	@touch $(VENV)/base $@
 
 $(VENV)/dev: $(INSTALLED)
 	@.ci/python $(VENV) train '$(PYTHON)'
-	@echo "installing t5prep, TensorFlow and the tools of development into $(VENV) (once: about 2 GB, some minutes; pip says what it fetches) ..." >&2
+	@echo "installing t5prep, TensorFlow and the tools of development into $(VENV) (once: 2 GB, some minutes) ..." >&2
 	$(PIP) -e '.[train,dev]'
 	@touch $(VENV)/base $(VENV)/train $@
 
@@ -86,11 +86,18 @@ format: $(VENV)/dev  ## format the code
 golden: $(VENV)/dev  ## write every task's golden examples anew, to be read before they are committed
 	T5PREP_GOLDEN=1 $(BIN)/python -m pytest -q tests/tasks/test_tasks.py
 
+docs: $(VENV)/dev  ## build the site of README and docs/ in build/site, and check its links
+	$(BIN)/python tests/site_pages.py build/docs
+	$(BIN)/zensical build --strict
+
+pictures: $(VENV)/dev  ## draw docs/pictures with Chromium
+	$(BIN)/python tests/pictures.py docs/pictures
+
 reference: $(VENV)/base  ## write docs/reference.md from the commands
 	$(BIN)/python tests/reference.py > docs/reference.md
 
 bench: $(VENV)/dev  ## print what README and docs/speed.md say of speed, measured here, as one table (ten minutes): ARGS=
 	$(BIN)/python -m tests.benchmarks.bench $(ARGS)
 
-clean:  ## remove what was built and prepared here (not what is kept in the cache)
-	rm -rf $(VENV) data build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+clean:  ## remove the environment and build files; datasets, runs and the cache stay
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -18,6 +18,11 @@ def look(page: Path) -> None:
         assert shot.stat().st_size > 20_000  # an empty page is a few kB
 
 
+def draw(address: str, picture: Path, *, height: int = 900) -> None:
+    """Write a picture of the top of a page, 1280 pixels wide."""
+    _browsed(f"--window-size=1280,{height}", f"--screenshot={picture}", address)
+
+
 def read(*addresses: str) -> list[str]:
     """Opens pages of a server; returns what they are to the browser, whose console must stay silent."""
     return [_browsed("--dump-dom", address).stdout for address in addresses]

@@ -68,6 +68,7 @@ def commands(code: Code) -> list[Command]:
     """The commands of a shell block; `echo ... | t5prep ...` is one of them."""
     found = []
     for line in code.text.replace("\\\n", " ").splitlines():
+        line = re.sub(r"\s+# .*", "", line)
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         for part in line.split(" && "):

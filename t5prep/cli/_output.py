@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,12 @@ from t5prep.cli import _terminal
 def say(text: str) -> None:
     """Print a message on stderr."""
     click.echo(text, err=True)
+
+
+def print_next(command: str) -> None:
+    """Print the t5prep command to type next, by the path of this program where a shell would not find it by its name."""
+    program = sys.argv[0] if os.path.basename(sys.argv[0]) == "t5prep" and not shutil.which("t5prep") else "t5prep"
+    click.echo(f"next: {shlex.quote(program)} {command}")
 
 
 def print_json(value: Any) -> None:

@@ -305,4 +305,4 @@ def upload_command(data: str, to: str, as_json: bool, **given: Any) -> None:
             f"  warning       {len(done.stale)} shards there are not this dataset's ({done.stale[0]}). "
             "Remove them: --delete-stale"
         )
-    click.echo(f"next: t5prep verify {shlex.quote(done.uri)}")
+    _output.print_next(f"verify {shlex.quote(done.uri)}")

@@ -169,4 +169,6 @@ def print_one(options: PlanOptions, *, as_json: bool) -> "Plan":
         _output.print_json(plan.to_json())
     elif plan.advised and not plan.advice:
         click.echo("  would fit     nothing that was tried: take a smaller model, or another optimizer")
+    elif plan.fits and not options.embed:
+        click.echo(report.next_line(plan.answer, searched=plan.searched))
     return plan

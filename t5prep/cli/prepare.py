@@ -180,7 +180,7 @@ def _tell(manifest: Any, *, out: str, seconds: float) -> None:
         click.echo(line)
     for warning in manifest.warnings:
         click.echo(_output.colour(f"  warning       {warning}", fg="yellow"))
-    click.echo(f"next: t5prep inspect {shlex.quote(out)}")
+    _output.print_next(f"inspect {shlex.quote(out)}")
 
 
 # Unknown characters that the summary shows.

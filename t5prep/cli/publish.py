@@ -36,7 +36,7 @@ def export_command(model: str, out: str, as_json: bool, **given: Any) -> None:
         {"checkpoint": checkpoint, "out": out, "format": options.format}, f"{out}: {checkpoint}", as_json=as_json
     )
     if options.format == "hf" and not as_json:
-        click.echo(f"next: t5prep push --model {shlex.quote(out)} --repo USER/NAME")
+        _output.print_next(f"push --model {shlex.quote(out)} --repo USER/NAME")
 
 
 @click.command("push")

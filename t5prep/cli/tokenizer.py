@@ -158,7 +158,7 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
     if trained.drawn.broken:
         click.echo(f"  passed over   {trained.drawn.broken:,} of {trained.drawn.rows:,} rows that cannot be read")
     given_columns = "".join(f" --column {shlex.quote(column)}" for column in columns)
-    click.echo(f"next: t5prep tokenizer check {shlex.quote(out)} --source {shlex.quote(source)}{given_columns}")
+    _output.print_next(f"tokenizer check {shlex.quote(out)} --source {shlex.quote(source)}{given_columns}")
 
 
 @tokenizer_command.command("check")

@@ -156,9 +156,9 @@ def train_command(
     without_answers = result.evaluation and not result.evaluation.predictions
     # Hidden tokens have no answers later, either.
     if without_answers and any(map(of_answers, run.manifests_of_run(out))):
-        click.echo(f"next: t5prep eval --model {shlex.quote(out)}   (its answers, and what they score)")
+        _output.print_next(f"eval --model {shlex.quote(out)}   (its answers, and what they score)")
     else:
-        click.echo(f"next: t5prep export --model {shlex.quote(out)} --out DIR")
+        _output.print_next(f"export --model {shlex.quote(out)} --out DIR")
 
 
 def _check_step(config: "TrainConfig", *, tpu: str | None, gpus: bool, replicas: int, as_json: bool) -> None:

@@ -153,11 +153,26 @@ def advice_line(words: str, answer: Answer) -> str:
 
 def epoch_line(one: Epoch, *, chips: int) -> str:
     """Return the line of an epoch."""
-    price = "" if one.price is None else f", {one.price:,.2f} at the price given"
+    price = "" if one.price is None else f", {_amount(one.price)} at the price given"
     return (
         f"  an epoch      {one.rows:,} rows, {one.steps:,} steps, {hours(one.hours)} estimated "
         f"on {chips} chip{'s'[: chips != 1]}{price}"
     )
+
+
+def next_line(answer: Answer, *, searched: bool) -> str:
+    """Return what to do after an answer that fits: search a larger batch if half of the memory is free, otherwise train.
+
+    `searched`: the largest batch is known.
+    """
+    compiled, chip = answer.compiled, answer.question.tpu.chip
+    if not searched and 2 * compiled.hbm_bytes < chip.hbm_bytes:
+        return f"next: the same command with --largest: batch {answer.question.settings.batch} takes {room_of(compiled, chip)}"
+    return "next: t5prep train, with the same model, data and settings"
+
+
+def _amount(price: float) -> str:
+    return f"{price:,.2f}" if price >= 0.01 else "less than 0.01"
 
 
 def table(answers: Sequence[tuple[Answer, Epoch | None]]) -> list[str]:
@@ -185,9 +200,11 @@ def table(answers: Sequence[tuple[Answer, Epoch | None]]) -> list[str]:
 def hours(number: float) -> str:
     """Return a time in hours as text, in a unit that suits it.
 
-    >>> hours(0.003), hours(0.05), hours(3.25), hours(100)
-    ('11 s', '3 min', '3.2 h', '4.2 days')
+    >>> hours(0.0001), hours(0.003), hours(0.05), hours(3.25), hours(100)
+    ('<1 s', '11 s', '3 min', '3.2 h', '4.2 days')
     """
+    if number * 3600 < 1:
+        return "<1 s"
     if number < 1:
         return f"{number * 60:.0f} min" if number > 1 / 30 else f"{number * 3600:.0f} s"
     return f"{number:.1f} h" if number < 48 else f"{number / 24:.1f} days"
