@@ -127,7 +127,7 @@ def _decide(request: PrepareRequest) -> _Decided:
     datasets = {data: earlier_datasets.open_dataset(data, settings, loaded) for data in settings.dedup_against}
     if datasets and settings.dedup == "exact":
         earlier = earlier_datasets.collect(datasets, loaded)
-    digests = {data: dataset.digest for data, dataset in datasets.items()}
+    digests = {data: dataset.manifest.digest for data, dataset in datasets.items()}
     files = sorted((file.name, file.bytes) for file in source.files)
     same = output_folder.Identity(settings, loaded.sha256, definition.sha256 if definition.file else "", files)
     return _Decided(settings, source, loaded, leaks, earlier, digests, same)

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep import sources
-from t5prep.dataset import manifest, rejected_rows
+from t5prep.dataset import rejected_rows
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.rejected_rows import RejectedFile
 from t5prep.dataset.settings import Settings
 from t5prep.errors import TaskError, UsageError
@@ -401,15 +402,16 @@ class WriteShard:
 class EarlierShard(NamedTuple):
     """The name of a shard of an earlier dataset."""
 
-    data: str
+    folder: str
     name: str
 
 
 def earlier_shards(job: Job) -> Iterator[EarlierShard]:
     """Yield the shards of the earlier datasets that a job compares with. Raises DatasetError."""
     for data in job.settings.dedup_against:
-        for name in earlier_datasets.shards(manifest.load(data)):
-            yield EarlierShard(data, name)
+        dataset = Dataset(data)
+        for name in earlier_datasets.shards(dataset):
+            yield EarlierShard(dataset.folder, name)
 
 
 def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketch]:
@@ -417,7 +419,7 @@ def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketc
     wanted = search.of_settings(job.settings)
     assert wanted is not None
     prefix = hashlib.blake2b("\0".join(shard).encode(), digest_size=12).hexdigest()
-    records = earlier_datasets.records(shard.data, shard.name, staged_of(job).tokenizer)
+    records = earlier_datasets.records(shard.folder, shard.name, staged_of(job).tokenizer)
     while batch := list(itertools.islice(records, ROWS_OF_SKETCH)):
         hashed = shingles([record.text for record in batch], words=job.settings.near_words)
         columns = {
@@ -429,7 +431,7 @@ def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketc
             "shingles": pa.ListArray.from_arrays(pa.array(hashed.begins.astype(np.int32)), pa.array(hashed.hashes)),
         }
         table = pa.table([pa.array(column, ROWS.field(name).type) for name, column in columns.items()], schema=ROWS)
-        name = f"{shard.data.rstrip('/')}/{shard.name}"
+        name = f"{shard.folder.rstrip('/')}/{shard.name}"
         made = sketch(table, file=name, first_row=batch[0].number, bands=wanted.bands)
         yield made.spooled(Path(spool) / "earlier" / f"{prefix}-{batch[0].number}.sketch") if spool else made
 

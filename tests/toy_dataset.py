@@ -9,7 +9,6 @@ import numpy as np
 from t5prep.dataset import shard_files, tfrecord
 from t5prep.dataset.manifest import (
     SCHEMA,
-    Feature,
     Histogram,
     Ledger,
     Manifest,
@@ -18,6 +17,7 @@ from t5prep.dataset.manifest import (
     Split,
     TaskFacts,
     Tokenizer,
+    record_features,
 )  # fmt: skip
 from t5prep.dataset.settings import Settings
 
@@ -66,14 +66,15 @@ def write(
             path.write_bytes(content)
             written.append(Shard(path.name, records, len(content), hashlib.sha256(content).hexdigest()))
         splits[split] = Split(number, {"inputs": 0, "targets": 0}, no_lengths(), 0.0, {}, {}, written)
+    settings = Settings("toy", {}, length, TARGET, truncation="head", marker="none", layout=layout)
     manifest = Manifest(
         schema=SCHEMA,
         created_by="test",
-        settings=Settings("toy", {}, length, TARGET, truncation="head", marker="none", layout=layout),
+        settings=settings,
         task=TaskFacts([], []),
         source=Source("file:toy", "1", [], "CC0-1.0", ""),
         tokenizer=Tokenizer("toy", SHA, 1000, 1152, 0, 1, 2),
-        features=features(layout, length),
+        features=record_features(settings, references=True),
         ledger=nothing_cut(),
         splits=splits,
         rejected={},
@@ -87,18 +88,6 @@ def write(
     ).sealed()
     (out / "manifest.json").write_text(manifest.dumps(), encoding="utf-8")
     return manifest
-
-
-def features(layout: str, length: int) -> dict[str, Feature]:
-    sizes = {"input_ids": length, "labels": TARGET}
-    if layout == "packed":
-        sizes |= {"input_segment_ids": length, "input_positions": length}
-        sizes |= {"label_segment_ids": TARGET, "label_positions": TARGET}
-    shapes = {name: Feature("int64", [None if layout == "ragged" else size]) for name, size in sizes.items()}
-    return shapes | {
-        "id": Feature("bytes", [None] if layout == "packed" else [1]),
-        "references": Feature("bytes", [None]),
-    }
 
 
 def record(name: str, number: int, *, layout: str, length: int = INPUT) -> bytes:

@@ -177,17 +177,17 @@ def why_command(id: str, as_json: bool, **given: Any) -> None:
       t5prep why mine.csv:12 --data data/sample --run runs/sample
     """
     import t5prep
-    from t5prep.report.why import told
+    from t5prep.report.why import formatted
 
-    life = t5prep.why(id, **given)
+    trace = t5prep.why(id, **given)
     if as_json:
-        _output.print_json(life)
+        _output.print_json(trace)
         return
-    for title, lines in told(life):
+    for title, lines in formatted(trace):
         for number, line in enumerate(lines):
             label = _output.colour(f"{title:<10}" if not number else " " * 10, bold=True)
             click.echo(label + _wrapped(line))
-    for note in life["notes"]:
+    for note in trace["notes"]:
         _output.say(note)
 
 

@@ -12,7 +12,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 def records(opened: Dataset, *, split: str, count: int) -> Iterator[DecodedRecord]:
     """Yield the first records of a split, decoded. Raises DatasetError or TokenizerError."""
-    read = opened.records(*(shard.name for shard in opened.manifest.split(split, where=opened.folder).shards))
+    read = opened.records(*(shard.name for shard in opened.split(split).shards))
     for number, record in enumerate(itertools.islice(read, min(count, sys.maxsize))):
         with opened.decoding(f"Record {number} of the split {split} in {opened.folder}"):
             shown = opened.decoded(record)

@@ -405,7 +405,12 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
             f"{where} was altered: its digest says {manifest.digest[:12]}…, its content gives {found[:12]}…. "
             "Restore the file, or prepare the dataset again."
         )
-    if problem := manifest_checks.problem(manifest):
+    problem = manifest_checks.problem(manifest)
+    if not problem and manifest.features != record_features(
+        manifest.settings, references="references" in manifest.features
+    ):
+        problem = "it has other features than its settings make"
+    if problem:
         raise DatasetError(f"{where} is not a whole manifest: {problem}. Prepare the dataset again.")
     return manifest
 

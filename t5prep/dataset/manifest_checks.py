@@ -23,6 +23,7 @@ MOST_VALUES = 1 << 20
 # The largest count: every reader of JSON holds it, and sums of many do not leave 64 bits unnoticed.
 MOST_COUNT = 1 << 53
 MOST_TOKENIZER_IDS = 1 << 24
+MOST_LENGTH = 1 << 24  # of a row, in tokens: more fit no device
 PERCENTILES = ("p50", "p90", "p95", "p99", "max")
 
 
@@ -134,7 +135,10 @@ def problem(manifest: "Manifest") -> str:
 def _problems(manifest: "Manifest") -> Iterator[str]:
     yield from _names(manifest)
     yield from _tokenizer(manifest)
-    splits = manifest.splits
+    splits, settings = manifest.splits, manifest.settings
+    for name in ("input_length", "target_length"):
+        if not 0 < getattr(settings, name) <= MOST_LENGTH:
+            yield f"settings.{name} is {getattr(settings, name):,}: a row has 1 to {MOST_LENGTH:,} tokens"
     for name, split in splits.items():
         of_shards = sum(shard.records for shard in split.shards)
         if of_shards != split.records:

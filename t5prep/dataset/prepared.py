@@ -1,10 +1,11 @@
-"""Read a prepared dataset: its tokenizer, its records, what lies beside its shards, and the rows that made no record."""
+"""Open a prepared dataset and its splits: tokenizer, records, the files beside the shards, and the rows that made no record."""
 
 import contextlib
 import dataclasses
 import functools
 import itertools
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep.dataset import conversion, manifest, rejected_rows, shard_files, tfrecord
+from t5prep.dataset.manifest import Manifest, Split
+from t5prep.dataset.shard_files import Index, Shard
 from t5prep.errors import DatasetError, TokenizerError
-from t5prep.io import paths
+from t5prep.io import gcs, paths
 from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
@@ -45,7 +48,7 @@ def _targeted(labels: list[int]) -> list[int]:
 
 
 class Dataset:
-    """A prepared dataset to read: its `manifest`, and the `folder` or prefix that it lies in. The rest is read when it is asked for.
+    """Read a prepared dataset: its `manifest`, and the `folder` or prefix that holds it. The rest is read once, at its first use.
 
     `tokenizer` names the tokenizer, if the name in the manifest does not lead to it. Raises DatasetError.
     """
@@ -56,21 +59,49 @@ class Dataset:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the dataset was made with. Raises TokenizerError."""
-        return open_tokenizer(self.manifest, self._tokenizer)
+        """The tokenizer that the dataset was made with. Raises TokenizerError if it is not there, or another one."""
+        described = self.manifest.tokenizer
+        try:
+            vocabulary = loading.load(self._tokenizer or described.name)
+        except TokenizerError as error:
+            raise TokenizerError(f"{error} It is the data's tokenizer; say where it lies with --tokenizer.") from error
+        if vocabulary.sha256 != described.sha256:
+            raise TokenizerError(
+                f"{vocabulary.name} is not the tokenizer of these records (SHA-256 {vocabulary.sha256[:12]}…, theirs is "
+                f"{described.sha256[:12]}…). Pass theirs: --tokenizer PATH"
+            )
+        return vocabulary
+
+    @property
+    def index(self) -> Index:
+        """The description of the index. Raises DatasetError if there is none."""
+        if self.manifest.index is None:
+            raise DatasetError(f"{self.folder} has no index of its records. Prepare it again, into another --out.")
+        return self.manifest.index
 
     @functools.cached_property
     def pages(self) -> dict[str, list[np.ndarray]]:
         """The bytes of each page of each shard, by split (shard_files.read_index). Raises DatasetError, also if there is no index."""
-        if self.manifest.index is None:
-            raise DatasetError(f"{self.folder} has no {shard_files.INDEX}. {shard_files.AGAIN}")
         shards = {name: split.shards for name, split in self.manifest.splits.items()}
-        return shard_files.read_index(self.folder, self.manifest.index, shards)
+        return shard_files.read_index(self.folder, self.index, shards)
+
+    @functools.cached_property
+    def shard_sizes(self) -> dict[str, int]:
+        """The bytes of each shard that is there, by name."""
+        if gcs.is_gs(self.folder):
+            return {name: found.bytes for name, found in gcs.objects(self.folder).items()}
+        shards = (shard.name for split in self.manifest.splits.values() for shard in split.shards)
+        return {name: os.path.getsize(path) for name in shards if os.path.isfile(path := self.at(name))}
 
     @functools.cached_property
     def origins(self) -> dict[str, np.ndarray]:
         """Return where the records of each split come from (shard_files.read_origins); none of those that do not say it."""
         return shard_files.read_origins(self.folder, self.manifest.origins) if self.manifest.origins else {}
+
+    def split(self, name: str) -> "DatasetSplit":
+        """Return a split. Raises DatasetError if there is none of this name."""
+        self.manifest.split(name, where=self.folder)
+        return DatasetSplit(self, name)
 
     def at(self, name: str) -> str:
         """Return the path of a file of the dataset."""
@@ -118,6 +149,54 @@ class Dataset:
         return _said(f"{what} cannot be read", self.folder)
 
 
+@dataclasses.dataclass(frozen=True)
+class DatasetSplit:
+    """Describe one split of an opened dataset, by its `name`."""
+
+    dataset: Dataset
+    name: str
+
+    @property
+    def folder(self) -> str:
+        """Return the folder or prefix of the dataset."""
+        return self.dataset.folder
+
+    @property
+    def manifest(self) -> Manifest:
+        """Return the manifest of the dataset."""
+        return self.dataset.manifest
+
+    @property
+    def facts(self) -> Split:
+        """Return what the manifest says of this split."""
+        return self.manifest.splits[self.name]
+
+    @property
+    def records(self) -> int:
+        """Return the number of records."""
+        return self.facts.records
+
+    @functools.cached_property
+    def shards(self) -> list[Shard]:
+        """Return the shards that hold records."""
+        return [shard for shard in self.facts.shards if shard.records]
+
+    @functools.cached_property
+    def paths(self) -> list[str]:
+        """Return the paths of `shards`."""
+        return [self.dataset.at(shard.name) for shard in self.shards]
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Return the number of tokens in a row of `input_ids`, and in a row of `labels`."""
+        return self.manifest.settings.input_length, self.manifest.settings.target_length
+
+    @property
+    def is_packed(self) -> bool:
+        """Check whether a record holds several examples."""
+        return self.manifest.settings.layout == "packed"
+
+
 def read(folder: str | Path, *shards: str) -> Iterator[bytes]:
     """Yield the records of shards in the folder or prefix of a dataset, undecoded. Raises DatasetError."""
     for path in (paths.at(folder, name) for name in shards):
@@ -135,20 +214,3 @@ def _said(wrong: str, folder: str | Path) -> Iterator[None]:
         plain = isinstance(error, OSError | ValueError)
         why = getattr(error, "strerror", None) or (error if plain else f"{error!r}")
         raise DatasetError(f"{wrong} ({why}). Find out more: t5prep verify {folder}") from error
-
-
-def open_tokenizer(dataset: manifest.Manifest, name: str | None) -> Tokenizer:
-    """Return the tokenizer that a dataset was made with: by its own name, else by `name`.
-
-    Raises TokenizerError when it is not there, or another one.
-    """
-    try:
-        vocabulary = loading.load(name or dataset.tokenizer.name)
-    except TokenizerError as error:
-        raise TokenizerError(f"{error} It is the data's tokenizer; say where it lies with --tokenizer.") from error
-    if vocabulary.sha256 != dataset.tokenizer.sha256:
-        raise TokenizerError(
-            f"{vocabulary.name} is not the tokenizer of these records (SHA-256 {vocabulary.sha256[:12]}…, theirs is "
-            f"{dataset.tokenizer.sha256[:12]}…). Pass theirs: --tokenizer PATH"
-        )
-    return vocabulary

@@ -36,16 +36,11 @@ _NAME = pa.dictionary(pa.int32(), pa.string())
 
 
 def records(
-    data: str | Path,
-    *,
-    splits: Sequence[str] = (),
-    tokenizer: str | None = None,
-    predictions: str | Path | None = None,
+    opened: Dataset, *, splits: Sequence[str] = (), predictions: str | Path | None = None
 ) -> pa.RecordBatchReader:
-    """Read the records of a prepared dataset as a table of texts: `t5prep.table` (report/table.py) says which, and what it raises."""
-    opened = Dataset(data, tokenizer=tokenizer)
+    """Read the records of a dataset as a table of texts: `t5prep.table` (report/table.py) says which, and what it raises."""
     for split in splits:
-        opened.manifest.split(split, where=opened.folder)
+        opened.split(split)  # raises
     records = _Records(opened)
     answers = None if predictions is None else Answers(predictions)
     schema = pa.schema([*records.schema, *(answers.fields if answers else ())])
@@ -77,10 +72,7 @@ class _Records:
         self._texts = decoding.decoder(opened.tokenizer, keep_newlines=settings.keep_newlines)
         self._packed, self._target = settings.layout == "packed", dataset.target
         is_class = isinstance(self._target, ClassTarget)
-        self._lengths = {
-            "input_ids": settings.input_length,
-            "labels": 1 if is_class else settings.target_length,
-        }
+        self._lengths = {"input_ids": settings.input_length, "labels": settings.target_length}
         self._marked = dataset.marked and not self._target.classes
         self._references = "references" in dataset.features
         self._clusters = _Clusters(opened) if dataset.near_duplicates else None
@@ -108,9 +100,8 @@ class _Records:
     def batches(self, splits: Sequence[str]) -> Iterator[Callable[[], pa.RecordBatch]]:
         """Yield what makes batches of the records of splits, in the order of their shards."""
         dataset, pages, origins = self._opened.manifest, self._opened.pages, self._opened.origins
-        assert dataset.index is not None
         for split in splits:
-            every, own, at = dataset.index.every[split], origins.get(split), 0
+            every, own, at = self._opened.index.every[split], origins.get(split), 0
             for shard, sizes in zip(dataset.splits[split].shards, pages[split], strict=True):
                 first = 0
                 for data, count in self._read(shard, sizes, every=every):
@@ -283,12 +274,11 @@ class _Clusters:
 _ORIGIN = ("input_cut", "target_cut", "file", "row")
 
 
-def rejected(data: str | Path) -> pa.RecordBatchReader:
+def rejected(opened: Dataset) -> pa.RecordBatchReader:
     """Read the rows that made no record: `file`, `row`, `id`, `reason`, and `cluster` if near-duplicates were looked for.
 
-    Raises DatasetError if there is no dataset, or the file of these rows is damaged.
+    Raises DatasetError if the file of these rows is damaged.
     """
-    opened = Dataset(data)
     schema = REJECTED.append(pa.field("cluster", pa.string())) if opened.manifest.near_duplicates else REJECTED
     return pa.RecordBatchReader.from_batches(schema, _rejected(opened))
 

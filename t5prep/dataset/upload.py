@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from t5prep.dataset import card, manifest, shard_files, table, verify
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError, OutputError
 from t5prep.io import atomic_files, gcs, uploads
 from t5prep.io.uploads import Conflict, Upload
@@ -167,11 +168,13 @@ def push(data: str, *, repo: str, private: bool = False, tokenizer: str | None =
     folder = manifest.folder_of(data) or "."
     if gcs.is_gs(folder):
         raise DatasetError(f"{data} is in a bucket. Copy it here first: gcloud storage cp -r {data} FOLDER")
-    dataset = verify.verify(folder)
+    opened = Dataset(folder, tokenizer=tokenizer)
+    verify.check(opened)
+    dataset = opened.manifest
     shards = [shard.name for split in dataset.splits.values() for shard in split.shards]
     tables = {name: card.table_of(name) for name, split in dataset.splits.items() if split.records}
     for split, file in tables.items():
-        rows = table.records(folder, splits=[split], tokenizer=tokenizer)
+        rows = table.records(opened, splits=[split])
         table.write(rows, Path(folder) / file, compression="zstd")  # the way to the Hub is slower than that
     readme = Path(folder) / card.NAME
     if not readme.exists() or card.is_ours(readme.read_bytes()):

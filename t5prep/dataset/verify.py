@@ -12,6 +12,7 @@ import numpy as np
 
 from t5prep._native import decode_rows
 from t5prep.dataset import card, manifest, rejected_rows, shard_files, tfrecord
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.shard_files import AGAIN
 from t5prep.errors import DatasetError
 from t5prep.io import paths
@@ -38,44 +39,52 @@ def verify(
     `progress` of each piece that was read, in any thread.
     Raises DatasetError naming the first shard that differs, OutputError if a bucket may not be read.
     """
-    dataset = manifest.load(data)
-    data = manifest.folder_of(data) or "."
+    opened = Dataset(data)
+    check(opened, started=started, progress=progress)
+    return opened.manifest
+
+
+def check(
+    opened: Dataset,
+    *,
+    started: Callable[[int], None] = lambda total: None,
+    progress: Callable[[int], None] = lambda read: None,
+) -> None:
+    """Check all files of an opened dataset, as `verify` does."""
+    dataset, folder = opened.manifest, opened.folder
+    files = paths.names(folder)
     shards = [shard for split in dataset.splits.values() for shard in split.shards]
-    stray = shard_files.strays(paths.names(data), (shard.name for shard in shards))
+    stray = shard_files.strays(files, (shard.name for shard in shards))
     if stray:
         raise DatasetError(
-            f"{paths.at(data, stray[0])} is not a shard that the manifest names. Remove it, or prepare again."
+            f"{opened.at(stray[0])} is not a shard that the manifest names. Remove it, or prepare again."
         )
-    check_rows(data, dataset)
-    if dataset.task.file and manifest.TASK_FILE in paths.names(data):
-        path = paths.at(data, manifest.TASK_FILE)
+    check_rows(opened)
+    if dataset.task.file and manifest.TASK_FILE in files:
+        path = opened.at(manifest.TASK_FILE)
         dataset.task.check_code(paths.read(path), path=path)
     for file, name in dataset.filter_names.items():
-        if name in paths.names(data):
-            path = paths.at(data, name)
+        if name in files:
+            path = opened.at(name)
             dataset.check_filter(paths.read(path), file=file, path=path)
     pages: dict[str, list[tuple[int, int]]] = {}
     if dataset.index:
-        splits = {name: split.shards for name, split in dataset.splits.items()}
-        for name, sizes in shard_files.read_index(data, dataset.index, splits).items():
-            every = dataset.index.every[name]
-            pages |= {
-                shard.name: list(_pieces(shard, own, every)) for shard, own in zip(splits[name], sizes, strict=True)
-            }
+        for name, sizes in opened.pages.items():
+            every, of_split = dataset.index.every[name], dataset.splits[name].shards
+            pages |= {shard.name: list(_pieces(shard, own, every)) for shard, own in zip(of_split, sizes, strict=True)}
     records = {name: split.records for name, split in dataset.splits.items()}
     if dataset.lengths:
         shard_files.read_lengths(
-            data, dataset.lengths, records={name: records[name] for name in dataset.lengths.records}
+            folder, dataset.lengths, records={name: records[name] for name in dataset.lengths.records}
         )
-    for name, entries in shard_files.read_origins(data, dataset.origins).items() if dataset.origins else ():
+    for name, entries in opened.origins.items():
         least = records[name]
         if len(entries) < least or (len(entries) > least and dataset.settings.layout != "packed"):
-            path = paths.at(data, shard_files.ORIGINS)
+            path = opened.at(shard_files.ORIGINS)
             raise DatasetError(f"{path} has {len(entries):,} origins of {name}, which has {least:,} records. {AGAIN}")
     started(sum(shard.bytes for shard in shards))
-    check_shards(data, dataset, pages=pages, progress=progress)
-    _check_features(data, dataset)
-    return dataset
+    check_shards(opened, pages=pages, progress=progress)
+    _check_features(opened)
 
 
 def _pieces(shard: shard_files.Shard, pages: np.ndarray, every: int) -> Iterator[tuple[int, int]]:
@@ -88,8 +97,7 @@ def _pieces(shard: shard_files.Shard, pages: np.ndarray, every: int) -> Iterator
 
 
 def check_shards(
-    data: str | Path,
-    dataset: manifest.Manifest,
+    opened: Dataset,
     *,
     pages: Mapping[str, Sequence[tuple[int, int]]] = {},
     progress: Callable[[int], None] = lambda read: None,
@@ -98,21 +106,19 @@ def check_shards(
 
     `pages` are the bytes and the records of pieces of shards, by their names: the ids of these records are looked at.
     """
-    shards = [shard for split in dataset.splits.values() for shard in split.shards]
+    shards = [shard for split in opened.manifest.splits.values() for shard in split.shards]
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        check = functools.partial(_check, data, dataset=dataset, progress=progress)
+        check = functools.partial(_check, opened, progress=progress)
         for _ in pool.map(check, shards, [pages.get(shard.name, ()) for shard in shards]):
             pass
 
 
-def _check_features(data: str | Path, dataset: manifest.Manifest) -> None:
-    """Raise if the settings make other features than the manifest says, or the first record of a split has others."""
-    where = paths.at(data, manifest.NAME)
-    if dataset.features != manifest.record_features(dataset.settings, references="references" in dataset.features):
-        raise DatasetError(f"{where} says other features than its settings make. {AGAIN}")
+def _check_features(opened: Dataset) -> None:
+    """Raise if the first record of a split has other features than the manifest says."""
+    dataset, where = opened.manifest, opened.at(manifest.NAME)
     for split in dataset.splits.values():
         for shard in (shard for shard in split.shards if shard.records):
-            path = paths.at(data, shard.name)
+            path = opened.at(shard.name)
             try:
                 with paths.opened(path) as file:
                     record = tfrecord.parse(next(tfrecord.read(file)))
@@ -131,17 +137,17 @@ def _check_features(data: str | Path, dataset: manifest.Manifest) -> None:
             break
 
 
-def check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
+def check_rows(opened: Dataset) -> None:
     """Raise if the rows of the source do not add up, or the file of rejected rows is not the manifest's."""
+    dataset = opened.manifest
     examples = sum(split.examples for split in dataset.splits.values())
     rejected_rows.check(dataset.rows, examples=examples, rejected=sum(dataset.rejected.values()))
     if dataset.rejected_file is None:
         return
-    path = paths.at(data, dataset.rejected_file.name)
+    path = opened.at(dataset.rejected_file.name)
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        read = list(
-            pool.map(functools.partial(_read_rejected, data), rejected_rows.names_of(dataset.rejected_file.name))
-        )
+        names = rejected_rows.names_of(dataset.rejected_file.name)
+        read = list(pool.map(functools.partial(_read_rejected, opened), names))
     there = rejected_rows.together([part for part, _ in read])
     lines = sum((counts for _, counts in read), collections.Counter[str]())
     if there != dataset.rejected_file:
@@ -156,26 +162,25 @@ def check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
             )
 
 
-def _read_rejected(data: str | Path, name: str) -> tuple[rejected_rows.RejectedFile, collections.Counter[str]]:
+def _read_rejected(opened: Dataset, name: str) -> tuple[rejected_rows.RejectedFile, collections.Counter[str]]:
     """Return what a file of rejected rows is, and its lines of each source file. Raises DatasetError if it is missing."""
     try:
-        with paths.opened(paths.at(data, name)) as file:
+        with paths.opened(opened.at(name)) as file:
             return rejected_rows.read_rejected(file, name=name)
     except OSError as error:
-        raise _unreadable(paths.at(data, name), error) from error
+        raise _unreadable(opened.at(name), error) from error
 
 
 def _check(
-    data: str | Path,
+    opened: Dataset,
     shard: shard_files.Shard,
     pages: Sequence[tuple[int, int]],
     *,
-    dataset: manifest.Manifest,
     progress: Callable[[int], None],
 ) -> None:
-    path, read, size, wrong = paths.at(data, shard.name), hashlib.sha256(), 0, ""
+    path, read, size, wrong = opened.at(shard.name), hashlib.sha256(), 0, ""
     try:
-        with paths.opened(paths.at(data, shard.name)) as file:
+        with paths.opened(path) as file:
             for many, records in itertools.chain(pages, itertools.repeat((_PIECE, 0))):
                 if not (piece := file.read(many)):
                     break
@@ -183,7 +188,7 @@ def _check(
                 size += len(piece)
                 progress(len(piece))
                 if records and not wrong:
-                    wrong = _wrong_ids(piece, records, dataset)
+                    wrong = _wrong_ids(piece, records, opened.manifest)
     except OSError as error:
         raise _unreadable(path, error) from error
     sha256 = read.hexdigest()

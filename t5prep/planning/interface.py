@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from t5prep.dataset.prepared import Dataset, DatasetSplit
 from t5prep.errors import UsageError
 from t5prep.options.fields import accepts, build, changed
 from t5prep.options.models import PlanOptions
@@ -69,10 +70,10 @@ class Plan:
         return shown
 
 
-def questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Question], planner.Data | None]:
+def questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Question], DatasetSplit | None]:
     """Return a question for each TPU with each batch, and what planning needs of the dataset. Raises T5prepError."""
     need_tensorflow()
-    prepared = planner.read(options.data, split=options.split) if options.data else None
+    prepared = Dataset(options.data).split(options.split) if options.data else None
     asked = planner.questions(
         model=options.model,
         tpus=tpus,
@@ -85,7 +86,7 @@ def questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Questi
     return [dataclasses.replace(one, embed=options.embed) for one in asked], prepared
 
 
-def _only_question(options: PlanOptions) -> tuple[Question, planner.Data | None]:
+def _only_question(options: PlanOptions) -> tuple[Question, DatasetSplit | None]:
     """Return the question of options that name at most one TPU and one batch. Raises UsageError for more."""
     if len(options.tpu) > 1 or len(options.batch) > 1:
         raise UsageError("Several --tpu or --batch make a table: add --sweep (t5prep.plan_sweep).")
@@ -186,7 +187,7 @@ def plan(*, watch: Callable[[Plan], None] | None = None, say: Say | None = None,
     question, prepared = _only_question(chosen)
     grown = stages(
         question,
-        rows=prepared.split.records if prepared else None,
+        rows=prepared.records if prepared else None,
         price=chosen.price,
         search=not chosen.quick and not chosen.embed,
         largest=chosen.largest,
@@ -224,7 +225,7 @@ def plan_sweep(*, say: Say | None = None, **options: Any) -> Iterator[Plan]:
     asked, prepared = questions(chosen, tpus=chosen.tpu or SWEEP)
     for question in asked:
         asking.check(question)
-    rows = prepared.split.records if prepared else None
+    rows = prepared.records if prepared else None
     for question in asked:
         if say:
             say(f"Compiling for {question.tpu.name}, batch {question.settings.batch}.")

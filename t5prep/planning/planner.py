@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t5prep.dataset import manifest
-from t5prep.dataset.manifest import Manifest, Split
+from t5prep.dataset.prepared import DatasetSplit
 from t5prep.errors import DatasetError, UsageError
 from t5prep.planning import lengths as planner
 from t5prep.planning.chips import parse
@@ -21,37 +20,12 @@ from t5prep.training.settings.padding import Padding
 LENGTHS = (512, 64)
 
 
-@dataclasses.dataclass(frozen=True)
-class Data:
-    """A split of a prepared dataset, as its manifest alone tells it."""
-
-    where: str
-    manifest: Manifest
-    split: Split
-
-    @property
-    def lengths(self) -> planner.Lengths:
-        """Return the places of an input and of a target."""
-        return self.manifest.settings.input_length, self.manifest.settings.target_length
-
-    @property
-    def packed(self) -> bool:
-        """Check whether a record holds several examples."""
-        return self.manifest.settings.layout == "packed"
-
-
-def read(data: str, *, split: str) -> Data:
-    """Return a split of a dataset. Raises DatasetError."""
-    dataset = manifest.load(data)
-    return Data(data, dataset, dataset.split(split, where=data))
-
-
 def questions(
     *,
     model: str,
     tpus: Sequence[str],
     batches: Sequence[int],
-    data: Data | None = None,
+    data: DatasetSplit | None = None,
     lengths: tuple[int | None, int | None] = (None, None),
     packed: bool = False,
     settings: Sequence[Mapping[str, Any]] = (),
@@ -77,7 +51,7 @@ def questions(
             tpu=parse(tpu),
             input_length=inputs,
             target_length=targets,
-            packed=packed or bool(data and data.packed),
+            packed=packed or bool(data and data.is_packed),
             padding=Padding.of_dataset(data.manifest) if data else None,
         )
         for tpu in tpus
@@ -85,15 +59,15 @@ def questions(
     ]
 
 
-def plan_lengths(question: Question, data: Data, *, asking: Ask = ask) -> list[tuple[Choice, list[Answer]]]:
+def plan_lengths(question: Question, data: DatasetSplit, *, asking: Ask = ask) -> list[tuple[Choice, list[Answer]]]:
     """Return each way to lay out the dataset, with the compiler's answer for each shape. Raises DatasetError."""
-    if data.packed:
-        raise DatasetError(f"{data.where} is packed already; lengths are planned from a dataset that is not.")
+    if data.is_packed:
+        raise DatasetError(f"{data.folder} is packed already; lengths are planned from a dataset that is not.")
     if data.manifest.target.is_aligned:
         raise DatasetError(
-            f"{data.where} has a label at each token: its targets are as long as its inputs. Ask for --input-length"
+            f"{data.folder} has a label at each token: its targets are as long as its inputs. Ask for --input-length"
         )
-    joint = planner.histogram(data.split, where=data.where)
+    joint = planner.histogram(data.facts, where=data.folder)
 
     def cost(inputs: int, targets: int) -> float:
         return training_flops(question.shape, input_length=inputs, target_length=targets)

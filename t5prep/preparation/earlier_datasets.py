@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5prep.dataset import manifest, prepared, tfrecord
-from t5prep.dataset.manifest import Manifest
+from t5prep.dataset import prepared, tfrecord
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
 from t5prep.options.fields import spelled
@@ -32,10 +32,10 @@ class EarlierRecord(NamedTuple):
     text: str
 
 
-def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Manifest:
-    """Return the manifest of an earlier dataset. Raises DatasetError, or UsageError if rows cannot be compared with it."""
-    dataset = manifest.load(data)
-    other = dataset.settings
+def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Dataset:
+    """Open an earlier dataset. Raises DatasetError, or UsageError if rows cannot be compared with it."""
+    opened = Dataset(data)
+    dataset, other = opened.manifest, opened.manifest.settings
     why = ""
     if dataset.tokenizer.sha256 != tokenizer.sha256:
         why = f"it has the tokenizer {dataset.tokenizer.name}, and this one has {tokenizer.name}"
@@ -54,17 +54,17 @@ def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Manifes
             "tokenizer that knows all characters finds them.",
             file=sys.stderr,
         )
-    return dataset
+    return opened
 
 
-def shards(dataset: Manifest) -> list[str]:
+def shards(dataset: Dataset) -> list[str]:
     """Return the names of all shards of a dataset, in order."""
-    return sorted(shard.name for split in dataset.splits.values() for shard in split.shards)
+    return sorted(shard.name for split in dataset.manifest.splits.values() for shard in split.shards)
 
 
-def records(data: str, shard: str, tokenizer: Tokenizer) -> Iterator[EarlierRecord]:
-    """Yield the records of a shard. Raises DatasetError."""
-    for number, record in enumerate(prepared.read(manifest.folder_of(data) or ".", shard), 1):
+def records(folder: str, shard: str, tokenizer: Tokenizer) -> Iterator[EarlierRecord]:
+    """Yield the records of a shard in the folder of a dataset. Raises DatasetError."""
+    for number, record in enumerate(prepared.read(folder, shard), 1):
         features = tfrecord.parse(record)
         (id,) = (value for value in features["id"] if isinstance(value, bytes))
         ids = [int(token) for token in features["input_ids"]]
@@ -120,14 +120,16 @@ def digest(text: str) -> str:
     return hashlib.blake2b(folded(text).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def collect(datasets: Mapping[str, Manifest], tokenizer: Tokenizer) -> EarlierTexts:
+def collect(datasets: Mapping[str, Dataset], tokenizer: Tokenizer) -> EarlierTexts:
     """Return the texts of datasets, by their places. Raises DatasetError.
 
     Of equal texts the first is kept: of the first dataset, there of the first record.
     """
     known: dict[str, tuple[str, int]] = {}
-    for number, (data, dataset) in enumerate(datasets.items()):
-        for record in (one for shard in shards(dataset) for one in records(data, shard, tokenizer) if one.text):
+    for number, dataset in enumerate(datasets.values()):
+        for record in (
+            one for shard in shards(dataset) for one in records(dataset.folder, shard, tokenizer) if one.text
+        ):
             known.setdefault(digest(record.text), (record.id, number))
     order = sorted(known)
     ids, sets = zip(*(known[one] for one in order), strict=True) if known else ((), ())

@@ -10,22 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t5prep import sources
 from t5prep.dataset import inspect_records
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.prepared import Dataset, DecodedRecord
 from t5prep.errors import DatasetError, T5prepError, TokenizerError
 from t5prep.planning import lengths
-from t5prep.preparation import record_counts, row_limit
-from t5prep.preparation.block_tokenizer import BlockExamples
-from t5prep.reading import blocks
+from t5prep.preparation import record_counts
+from t5prep.preparation.source_rows import SourceRows
 from t5prep.report import charts, pages, tokens
-from t5prep.tasks import example_table, registry
 from t5prep.tasks.example import Example, text_of
-from t5prep.tasks.filters import chain
 from t5prep.tokens import audit
 from t5prep.tokens import tokenizer as newlines
-from t5prep.tokens.tokenizer import Tokenizer
 
 # How many lines of rejected.jsonl are searched for examples, and how many examples of each reason are shown.
 _LINES, _EXAMPLES = 200_000, 3
@@ -47,7 +42,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
     characters, why = None, ""
     try:
         drawn = [draw(opened, split=split) for split in order[:3]]
-        characters = look(dataset_manifest, opened.tokenizer)
+        characters = look(opened)
     except TokenizerError as error:
         if tokenizer:
             raise
@@ -226,66 +221,23 @@ class Characters:
     more: int = 0
 
 
-def look(dataset_manifest: Manifest, tokenizer: Tokenizer) -> Characters | None:
+def look(opened: Dataset) -> Characters | None:
     """Return the characters of inputs and targets that the tokenizer changes.
 
-    They are counted after filters. Return None if the source is not on this machine, or has changed since, or a filter is a
-    file of the user's; and for an encoder's tokenizer, whose texts are not read again.
+    They are counted after filters. Return None if the source is not on this machine, or has changed since, or its rows need
+    code that this user has never run; and for an encoder's tokenizer, whose texts are not read again.
     """
-    if tokenizer.is_encoders:
-        return None
-    if dataset_manifest.source.uri != "sample:" and ":" in dataset_manifest.source.uri:
+    source = opened.manifest.source
+    if opened.tokenizer.is_encoders or (source.uri != "sample:" and ":" in source.uri):
         return None
     try:
-        name, texts = _good_texts(dataset_manifest)
+        file, examples = SourceRows(opened).first_examples(_ROWS_READ)
     except (T5prepError, OSError):
         return None
-    lost = audit.examine(itertools.chain.from_iterable(texts), tokenizer).lost
-    if dataset_manifest.settings.keep_newlines:
+    lost = audit.examine(itertools.chain.from_iterable(map(_texts, examples)), opened.tokenizer).lost
+    if opened.manifest.settings.keep_newlines:
         lost = [entry for entry in lost if entry.character != "\n"]
-    return Characters(name, len(texts), lost[:_CHARACTERS_SHOWN], len(lost[_CHARACTERS_SHOWN:]))
-
-
-def _good_texts(dataset_manifest: Manifest) -> tuple[str, list[list[str]]]:
-    """Return the name of the first file, and the texts of each of its first good rows. Raises T5prepError or OSError."""
-    if dataset_manifest.task.file:
-        raise T5prepError(f"{dataset_manifest.task.file} defines the task, and it is not here.")
-    settings = dataset_manifest.settings
-    if settings.task not in registry.names():  # a manifest's name of a file is never executed
-        raise T5prepError(f"{settings.task} is not installed.")
-    task, filters = registry.named(settings.task).choose(settings.options), _filters(dataset_manifest)
-    uris = sources.uris_of(dataset_manifest.source.uri)
-    source = sources.resolve_all(uris, include=task.files, ignore_card=bool(settings.split_files))
-    known = {file.name: file.bytes for file in dataset_manifest.source.files}
-    prepared_files = [file for file in source.files if file.name in known]
-    if not prepared_files:
-        raise T5prepError(f"{source.uri} has no file that was prepared.")
-    raw_files = blocks.files(element := blocks.match(prepared_files, task.pairs)[0])
-    if any(file.bytes != known[file.name] for file in raw_files):
-        raise T5prepError(f"{raw_files[0].name} is another file than the one that was prepared.")
-    examples_of = BlockExamples(settings, task)
-    file_blocks = row_limit.scan(row_limit.LimitedFile(element, _ROWS_READ), settings, task.task.corpus)
-    tables = (filters.of_table(examples_of(block)) for block in file_blocks)
-    examples = (
-        example
-        for table in tables
-        for row, example in enumerate(example_table.examples_of(table.examples))
-        if row not in table.reasons
-    )
-    return raw_files[0].name, [list(_texts(one)) for one in examples if isinstance(one, Example)]
-
-
-def _filters(dataset_manifest: Manifest) -> chain.Chain:
-    """Return the filters of a dataset. Raises T5prepError if one is a file of the user's, or reads another file than then."""
-    texts = dataset_manifest.settings.filter
-    if files := chain.code_files(texts):  # a manifest's name of a file is never executed
-        raise T5prepError(f"{files[0]} defines a filter, and is not run here.")
-    filters = chain.Chain(texts)
-    if filters.files() != dataset_manifest.filter_files:
-        raise T5prepError(
-            f"A filter of {dataset_manifest.source.uri} reads another file than the one it was prepared with."
-        )
-    return filters
+    return Characters(file, len(examples), lost[:_CHARACTERS_SHOWN], len(lost[_CHARACTERS_SHOWN:]))
 
 
 def _texts(example: Example) -> Iterator[str]:

@@ -21,12 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep.dataset import table, tfrecord, verify
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import atomic_files, paths, store, web_server
-from t5prep.preparation.row_life import Lives
+from t5prep.preparation.row_trace import RowTracer
 from t5prep.report import pages, tokens
-from t5prep.report.table import table as read_table
-from t5prep.report.why import told
+from t5prep.report.table import rejected_with_texts
+from t5prep.report.why import formatted
 
 ANSWERS = "eval.json"  # what `t5prep eval --predictions RUN/eval.json` writes
 ROWS = 50  # of a page
@@ -105,33 +106,30 @@ class Explorer:
 
         Raises DatasetError, TokenizerError, and UsageError for predictions that are none.
         """
-        self.lives = Lives(data, source=source, tokenizer=tokenizer, trust_code=trust_code)
-        self.opened = self.lives.opened
+        self.opened = Dataset(data, tokenizer=tokenizer)
+        self.tracer = RowTracer(self.opened, source=source, trust_code=trust_code)
         self.dataset, self.data = self.opened.manifest, self.opened.folder
-        _ = self.lives.opened.tokenizer  # one that cannot be found is said at once
+        _ = self.opened.tokenizer  # one that cannot be found is said at once
         self._one_at_a_time = threading.Lock()
         kept = functools.partial(_kept, self.dataset.digest)
         # A table is kept under the digest of the manifest, so it is made only of files that are those of the manifest.
-        records = kept("records", lambda: self._checked_records(data, tokenizer), made=made)
+        records = kept("records", self._checked_records, made=made)
         if predictions is not None:
             answers = table.Answers(predictions)
             for field, column in zip(answers.fields, answers.columns(records), strict=True):
                 records = records.append_column(field, column)
-        how: dict[str, Any] = {"source": source, "tokenizer": tokenizer, "trust_code": trust_code}
         self._records, left = records, self.dataset.rejected_file
-        self._rejected = functools.cache(
-            lambda: kept("rejected", lambda: self._checked_rejected(data, **how), whole=_has_texts)
-        )
+        self._rejected = functools.cache(lambda: kept("rejected", self._checked_rejected, whole=_has_texts))
         self.counts = {"records": len(records), "rejected": left.lines if left else 0}
         self.rows = functools.lru_cache(_WAYS)(self._rows)
 
-    def _checked_records(self, data: str | Path, tokenizer: str | None) -> pa.RecordBatchReader:
-        verify.check_shards(self.data, self.dataset)
-        return table.records(data, tokenizer=tokenizer)
+    def _checked_records(self) -> pa.RecordBatchReader:
+        verify.check_shards(self.opened)
+        return table.records(self.opened)
 
-    def _checked_rejected(self, data: str | Path, **how: Any) -> pa.RecordBatchReader:
-        verify.check_rows(self.data, self.dataset)
-        return read_table(data, rejected=True, **how)
+    def _checked_rejected(self) -> pa.RecordBatchReader:
+        verify.check_rows(self.opened)
+        return rejected_with_texts(self.tracer.rows)
 
     def table(self, view: str) -> pa.Table:
         """Return the table of a view. That of rejected rows is made when it is first looked at: it reads their source again."""
@@ -168,8 +166,7 @@ class Explorer:
     def pieces(self, row: Mapping[str, Any]) -> dict[str, list[tokens.Piece]]:
         """Return the tokens of a record, to be coloured, given its row of the table. Raises DatasetError."""
         split, place = row["split"], row["place"]
-        assert self.dataset.index is not None, "there is a table, so there is an index"
-        every = self.dataset.index.every[split]
+        every = self.opened.index.every[split]
         names = [shard.name for shard in self.dataset.splits[split].shards]
         sizes = self.opened.pages[split][names.index(row["shard"])]
         path = self.opened.at(row["shard"])
@@ -178,12 +175,12 @@ class Explorer:
             (record,) = itertools.islice(tfrecord.read(file), place % every, place % every + 1)
             return tokens.of_record(self.opened.decoded(record), self.dataset, self.opened.tokenizer)
 
-    def life(self, id: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
-        """Return the steps of a row's life, each with its lines, and what could not be told, in sentences."""
+    def trace(self, id: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
+        """Return the steps of a row, each with its lines, and notes on what is not known."""
         try:
             with self._one_at_a_time:
-                life = self.lives.life(id)
-            return list(told(life)), life["notes"]
+                trace = self.tracer.trace(id)
+            return list(formatted(vars(trace))), trace.notes
         except T5prepError as error:
             return [], [str(error)]
 
@@ -343,7 +340,7 @@ class _Handler(web_server.Handler):
             "marker": explorer.dataset.marked,
             "kept": row.get("cluster") if rejected else None,
             "run": self.server.run,
-            "life": lambda: explorer.life(chosen),
+            "trace": lambda: explorer.trace(chosen),
         }
         return self._rendered("explore_row.html", facts)
 

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep.dataset import table as tables
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import OutputError, T5prepError, UsageError
 
 if TYPE_CHECKING:
-    from t5prep.preparation.row_life import Lives
+    from t5prep.preparation.source_rows import SourceRows
 
 
 def table(
@@ -64,31 +65,37 @@ def table(
         frame = t5prep.table("data/sample").read_pandas()
     """
     if not rejected:
-        return tables.records(data, splits=splits, tokenizer=tokenizer, predictions=predictions)
+        return tables.records(Dataset(data, tokenizer=tokenizer), splits=splits, predictions=predictions)
     if predictions is not None or splits:
         raise UsageError("Rejected rows are in no split and have no predictions: leave --split and --predictions out.")
-    from t5prep.preparation.row_life import Lives  # what prepares datasets takes a quarter of a second to import
+    from t5prep.preparation.source_rows import (
+        SourceRows,  # what prepares datasets takes a quarter of a second to import
+    )
 
-    lives = Lives(data, source=source, tokenizer=tokenizer, trust_code=trust_code)
-    schema = tables.rejected(data).schema
+    return rejected_with_texts(SourceRows(Dataset(data, tokenizer=tokenizer), source=source, trust_code=trust_code))
+
+
+def rejected_with_texts(rows: "SourceRows") -> pa.RecordBatchReader:
+    """Read the rejected rows of a dataset with their texts, as `table` does."""
+    schema = tables.rejected(rows.dataset).schema
     for name in ("input", "target"):
         schema = schema.append(pa.field(name, pa.string()))
-    return pa.RecordBatchReader.from_batches(schema, _with_texts(data, lives, schema))
+    return pa.RecordBatchReader.from_batches(schema, _with_texts(rows, schema))
 
 
-def _with_texts(data: str | Path, lives: "Lives", schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _with_texts(rows: "SourceRows", schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rejected rows with their texts. The source has another order than these rows, so texts wait on the disk."""
     import sqlite3  # nothing else needs it, and some Pythons are built without it
 
     wanted = collections.defaultdict[str, array.array](lambda: array.array("q"))
-    for batch in tables.rejected(data):
+    for batch in tables.rejected(rows.dataset):
         for file, row in zip(batch["file"].to_pylist(), batch["row"].to_pylist(), strict=True):
             wanted[file].append(row)
     with contextlib.closing(sqlite3.connect("", check_same_thread=False)) as waiting:
         waiting.execute("CREATE TABLE texts (file, row, input, target, PRIMARY KEY (file, row)) WITHOUT ROWID")
         try:
-            for file, rows, *texts in lives.texts({file: np.unique(rows) for file, rows in wanted.items()}):
-                each = zip(itertools.repeat(file), rows.tolist(), *(text.to_pylist() for text in texts))
+            for file, numbers, *texts in rows.texts({file: np.unique(those) for file, those in wanted.items()}):
+                each = zip(itertools.repeat(file), numbers.tolist(), *(text.to_pylist() for text in texts))
                 waiting.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?, ?, ?)", each)
         except T5prepError as error:
             said = f"The texts of rejected rows are not there, because their source is not read again: {error}"
@@ -98,7 +105,7 @@ def _with_texts(data: str | Path, lives: "Lives", schema: pa.Schema) -> Iterator
                 f"The texts of rejected rows find no room in {tempfile.gettempdir()} ({error}). Set TMPDIR to another folder."
             ) from error
         find = "SELECT input, target FROM texts WHERE file = ? AND row = ?"
-        for batch in tables.rejected(data):
+        for batch in tables.rejected(rows.dataset):
             places = zip(batch["file"].to_pylist(), batch["row"].to_pylist(), strict=True)
             texts = [waiting.execute(find, place).fetchone() or (None, None) for place in places]
             columns = [pa.array(own, pa.string()) for own in zip(*texts, strict=True)]

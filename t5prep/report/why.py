@@ -1,10 +1,11 @@
-"""Tell the life of one row: from its source to its record, and in a run."""
+"""Trace one row from its source to its record, and in a run, and format the trace for people."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t5prep.preparation.row_life import Lives
+from t5prep.dataset.prepared import Dataset
+from t5prep.preparation.row_trace import RowTracer
 from t5prep.training import need_tensorflow
 
 _STEPS = 20  # that are named; the dict has all
@@ -47,52 +48,49 @@ def why(
     Example:
         print(t5prep.why("mine.csv:12", "data/mine")["split"])
     """
-    lives = Lives(data, source=source, tokenizer=tokenizer, trust_code=trust_code)
-    life = lives.life(id)
-    if run:
-        life["run"] = _in_run(life, lives, run=run)
-    return life
+    dataset = Dataset(data, tokenizer=tokenizer)
+    trace = vars(RowTracer(dataset, source=source, trust_code=trust_code).trace(id))
+    return trace | ({"run": _in_run(trace["record"], dataset, run=run)} if run else {})
 
 
-def _in_run(life: dict[str, Any], lives: Lives, *, run: str) -> dict[str, Any] | None:
+def _in_run(record: dict[str, Any] | None, dataset: Dataset, *, run: str) -> dict[str, Any] | None:
     """Return what a run did with a row's record; None if it has none."""
-    record = life["record"]
     if record is None:
         return None
     need_tensorflow()
     from t5prep.training.evaluate.one_record import record_in_run
 
     place = {name: record[name] for name in ("shard", "number", "byte", "id")}
-    return record_in_run(run, lives.dataset, data=lives.data, size=record["bytes"], **place)
+    return record_in_run(run, dataset, size=record["bytes"], **place)
 
 
-def told(life: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each step in a row's life, and its lines, for people."""
-    if source := life["source"]:
+def formatted(trace: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of each step in the trace of a row, and its lines, for people."""
+    if source := trace["source"]:
         byte = "" if source["byte"] is None else f", byte {source['byte']:,} ({source['bytes']:,} bytes)"
         yield "source", [f"{source['file']}, row {source['row']:,}{byte}", *_values(source)]
-    if example := life["example"]:
+    if example := trace["example"]:
         yield "task", list(_made(example))
-    if life["filters"]:
-        yield "filters", [line for one in life["filters"] for line in _filtered(one)]
-    if life["tokens"]:
-        yield "tokens", list(_tokens(life["tokens"]))
-    if life["split"]:
-        yield "split", [_split(life["split"])]
-    if record := life["record"]:
+    if trace["filters"]:
+        yield "filters", [line for one in trace["filters"] for line in _filtered(one)]
+    if trace["tokens"]:
+        yield "tokens", list(_tokens(trace["tokens"]))
+    if trace["split"]:
+        yield "split", [_split(trace["split"])]
+    if record := trace["record"]:
         segment = f", example {record['segment']} of it" if "segment" in record else ""
         where = f"{record['shard']}, record {record['number']:,} (from 0){segment}, byte {record['byte']:,}"
         texts = [f"input: {_one_line(record['input'])}", f"target: {_one_line(record['target'])}"]
         yield "record", [where, *texts, *(f"also right: {_one_line(text)}" for text in record["references"])]
-    if told := life.get("run"):
-        yield "run", list(_ran(told))
-    if left := life["rejected"]:
+    if ran := trace.get("run"):
+        yield "run", list(_ran(ran))
+    if left := trace["rejected"]:
         at = f" (left at: {left['step']})" if left["step"] else ""
         yield "rejected", [f"{_one_line(left['reason'])}{at}"]
-    if life["duplicates"]:
-        yield "repeated", [f"{one['file']}, row {one['row']:,}: {one['reason']}" for one in life["duplicates"]]
-    if life["also"]:
-        yield "also", [_other(one) for one in life["also"]]
+    if trace["duplicates"]:
+        yield "repeated", [f"{one['file']}, row {one['row']:,}: {one['reason']}" for one in trace["duplicates"]]
+    if trace["also"]:
+        yield "also", [_other(one) for one in trace["also"]]
 
 
 def _values(source: dict[str, Any]) -> Iterator[str]:
@@ -147,15 +145,15 @@ def _split(split: dict[str, Any]) -> str:
     return f"{split['name']}: {why[by]}" if by else str(split["name"])
 
 
-def _ran(told: dict[str, Any]) -> Iterator[str]:
-    steps = ", ".join(f"{step:,}" for step in told["steps"][:_STEPS]) + (", …" if len(told["steps"]) > _STEPS else "")
-    in_all = f"of the {told['trained']:,} steps up to the newest checkpoint"
-    times = f"in {len(told['steps']):,} {in_all}: {steps}" if steps else f"in none {in_all}, which read {told['split']}"
-    yield f"{told['run']}: {times}"
-    yield f"loss {told['loss']:.4f} by {told['checkpoint']}"
-    if told["prediction"] is not None:
-        kept = f" (kept in {told['kept_in']})" if told["kept_in"] else ""
-        yield f"its answer, {'right' if told['right'] else 'wrong'}{kept}: {_one_line(told['prediction'])}"
+def _ran(ran: dict[str, Any]) -> Iterator[str]:
+    steps = ", ".join(f"{step:,}" for step in ran["steps"][:_STEPS]) + (", …" if len(ran["steps"]) > _STEPS else "")
+    in_all = f"of the {ran['trained']:,} steps up to the newest checkpoint"
+    times = f"in {len(ran['steps']):,} {in_all}: {steps}" if steps else f"in none {in_all}, which read {ran['split']}"
+    yield f"{ran['run']}: {times}"
+    yield f"loss {ran['loss']:.4f} by {ran['checkpoint']}"
+    if ran["prediction"] is not None:
+        kept = f" (kept in {ran['kept_in']})" if ran["kept_in"] else ""
+        yield f"its answer, {'right' if ran['right'] else 'wrong'}{kept}: {_one_line(ran['prediction'])}"
 
 
 def _other(one: dict[str, Any]) -> str:

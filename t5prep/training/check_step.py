@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import T5prepError, UsageError
 from t5prep.training.data import device_feed, opening
 from t5prep.training.log import say
@@ -80,13 +79,13 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
         if hosts.count() > 1:
             raise UsageError("--check-step runs on the devices of one host: start it on one alone.")
         compiling.check_batch(config, layout.replicas)
-        opened = opening.open_all(config.data, split=config.split)
+        opened = opening.open_splits(config.data, config.split, tokenizer_name=config.tokenizer)
         manifests = [one.manifest for one in opened]
         checks.check_data(config, manifests)
-        shape, initial = first_weights(config, open_tokenizer(manifests[0], config.tokenizer), manifests)
+        shape, initial = first_weights(config, opened[0].dataset.tokenizer, manifests)
         initial |= draw(adapter_layouts(shape), seed=config.seed)
         lengths = device_feed.shapes(opened, config)[:1]
-        batch = _first_batch(device_feed.host_batches(opened, config), lengths[0])
+        batch = _first_batch(device_feed.reading_of(opened, config).batches(), lengths[0])
         packed, padding = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
 
         def one_step(layout: Layout, dtype: str) -> tuple[str, dict[str, float], Variables]:

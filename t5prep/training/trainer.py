@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t5prep.dataset.manifest import Manifest
-from t5prep.dataset.prepared import open_tokenizer
+from t5prep.dataset.prepared import DatasetSplit
 from t5prep.errors import T5prepError, TokenizerError, UsageError
 from t5prep.io import gcs
 from t5prep.io import signals as io_signals
 from t5prep.io.progress import duration
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.training.data import device_feed, opening, steps_per_epoch
+from t5prep.training.data import device_feed, opening
 from t5prep.training.evaluate.evaluator import Evaluation
 from t5prep.training.evaluate.validation import Validation
 from t5prep.training.log import RunLog, say
@@ -82,12 +82,12 @@ def _train(
     layouts = compiling.layouts(config, open_devices)
     layout = next(layouts)
     hosts.check_places(config.out, *config.data)
-    opened = opening.open_all(config.data, split=config.split)
+    opened = opening.open_splits(config.data, config.split, tokenizer_name=config.tokenizer)
     manifests = [one.manifest for one in opened]
     checks.check_data(config, manifests)
     lengths = device_feed.shapes(opened, config)
-    tokenizer = open_tokenizer(manifests[0], config.tokenizer)
-    in_epoch = steps_per_epoch(opened, split=config.split, global_batch=config.batch)
+    tokenizer = opened[0].dataset.tokenizer
+    in_epoch = -(-sum(one.records for one in opened) // config.batch)
     steps = checks.steps_of(config, in_epoch=in_epoch)
     rate = schedule_of(config, steps=steps)
 
@@ -133,7 +133,7 @@ def _train(
     evaluations = Validation(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, place=place)
     due = Due.by(config, steps=steps, in_epoch=in_epoch, evaluates=bool(evaluations))
     shares = device_feed.rates_of(opened, config)
-    of_record = [one.split.tokens_of_record for one in opened]  # mean tokens of a record
+    of_record = [one.facts.tokens_of_record for one in opened]  # mean tokens of a record
     tokens = config.batch * sum(map(operator.mul, of_record, shares))
     if padding := device_feed.cost_of_padding(opened, shares):
         say(padding)
@@ -229,7 +229,7 @@ def first_weights(
 
 def _state(
     config: TrainConfig,
-    opened: Sequence[opening.Opened],
+    opened: Sequence[DatasetSplit],
     newest: tuple[str, State] | None,
     *,
     identity: Mapping[str, Any],
@@ -241,7 +241,7 @@ def _state(
     `identity`: the digests `tokenizer`, and `base` of weights under adapters. Raises UsageError if the checkpoint is of other
     data, another tokenizer or settings that cannot be changed.
     """
-    data = [{"uri": one.data, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
+    data = [{"uri": one.folder, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
     state = State(
         step=0, config=dataclasses.asdict(config), metric=config.metric, data=data, processors=processors, **identity
     )

@@ -1,7 +1,7 @@
 """How fast the reader is beside plain TensorFlow: TFRecordDataset + parse_example over the same files, unshuffled.
 
 Both make the same batches: `input_ids` of 128 rows of 512, and `labels` of 4, int32; one process, warm page cache. The
-trainer reads numpy arrays (`train_arrays`), without a mask, which its step makes; `train_batches` gives tensors, with
+trainer reads numpy arrays (`Reading.batches`), without a mask, which its step makes; `train_batches` gives tensors, with
 `attention_mask`. Each is measured against plain TensorFlow with the same outputs. Rounds alternate, and the medians of
 their ratios are printed, by the clock and by processor seconds, so that a busy machine slows both.
 Run: python -m tests.benchmarks.bench_reader
@@ -51,14 +51,16 @@ def lines(*, rounds: int = 3, steps: int = 300, records: int = 100_000, shards: 
     from toy_dataset import write
 
     from t5prep.dataset import shard_files
-    from t5prep.training.data import train_arrays, train_batches
+    from t5prep.training.data import train_batches
+    from t5prep.training.data.batches import Reading
+    from t5prep.training.data.opening import open_splits
 
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), {"train": [records // shards] * shards}, length=LENGTH, every=shard_files.spacing(records))
         files = sorted(str(path) for path in Path(folder).glob("train*"))
         pairs = {
             "numpy arrays, as the trainer reads": (
-                lambda seed: train_arrays([folder], global_batch=BATCH, seed=seed),
+                lambda seed: Reading(open_splits([folder], "train"), global_batch=BATCH, seed=seed).batches(),
                 lambda: bare(files, masks=False).as_numpy_iterator(),
             ),
             "tensors with a mask, `train_batches`": (

@@ -67,13 +67,15 @@ def prepare_options(model: Path) -> list[str]:
 
 def write_batches(folder: Path, data: Path, model: Path) -> None:
     """Write what a run of SETTINGS is trained on and begins with: its batches, the validation rows, its first weights."""
-    from t5prep.training.data import eval_batches, train_arrays
-    from t5prep.training.data.opening import open_all
+    from t5prep.training.data import eval_batches
+    from t5prep.training.data.batches import Reading
+    from t5prep.training.data.opening import open_splits
     from t5prep.training.model.weights import for_classes, load_weights, save_weights
 
-    batches = train_arrays(open_all([str(data)], split="train"), global_batch=BATCH, seed=SEED, buckets=BUCKETS)
+    opened = open_splits([str(data)], "train")
+    batches = Reading(opened, global_batch=BATCH, seed=SEED, buckets=BUCKETS).batches()
     rows = [next(batches) for _ in range(STEPS)]
-    rows += eval_batches(open_all([str(data)], split="validation")[0], batch=BATCH)
+    rows += eval_batches(open_splits([str(data)], "validation")[0], batch=BATCH)
     width = BUCKETS[-1][0]
     ids = [np.pad(batch["input_ids"], ((0, 0), (0, width - batch["input_ids"].shape[1]))) for batch in rows]
     np.save(folder / "ids.npy", np.concatenate(ids))

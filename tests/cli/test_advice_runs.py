@@ -48,7 +48,7 @@ ELSEWHERE = {
     "plan": "the TPU compiler takes minutes: tests/planning",
     "train": "a whole training: tests/test_readme.py",
     "doctor": "a TPU and a bucket: tests/cli/test_doctor.py",
-    "why": "a row's id: tests/preparation/test_row_life.py",
+    "why": "a row's id: tests/preparation/test_row_trace.py",
     "embed": "a T5-XXL on a TPU: tests/training/embed",
 }
 

@@ -12,7 +12,7 @@ from preparing import by_id, bytes_of
 import t5prep
 from t5prep.cli import COMMANDS, main
 from t5prep.errors import T5prepError
-from t5prep.preparation.row_life import pinned
+from t5prep.preparation.source_rows import pinned
 
 HOW = ["--inputs-column", "text", "--targets-column", "label", "--tokenizer", "sample:", "--workers", "1"]
 

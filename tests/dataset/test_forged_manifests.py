@@ -154,7 +154,7 @@ def look(data: Path) -> None:
     explorer = explore.Explorer(str(data))
     for view in ("records", "rejected"):
         for row in explorer.shown(explore.Wanted(view=view))[:2] if explorer.counts[view] else ():
-            explorer.life(str(row["id"]))
+            explorer.trace(str(row["id"]))
             if view == "records":
                 explorer.pieces(row)
 

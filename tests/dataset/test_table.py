@@ -25,9 +25,10 @@ from preparing import by_id, prepared, questions, records, rejected, write_csv
 import t5prep
 from t5prep.cli import main
 from t5prep.dataset import manifest, shard_files, table, verify
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, OutputError, UsageError
-from t5prep.preparation.row_life import Lives
+from t5prep.preparation.source_rows import SourceRows
 from t5prep.sources import sample
 from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
@@ -402,14 +403,14 @@ def test_rejected_rows_have_their_reasons_and_the_texts_they_had(data: Path, tmp
 def test_a_table_removes_what_a_killed_one_left(data: Path, tmp_path: Path) -> None:
     (tmp_path / ".unfinished-t.csv-abcdefgh").write_bytes(b"half")
     (tmp_path / ".unfinished-other.csv-abcdefgh").write_bytes(b"half")
-    table.write(table.records(data), tmp_path / "t.csv")
+    table.write(table.records(Dataset(data)), tmp_path / "t.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".unfinished-other.csv-abcdefgh", "t.csv"]
 
 
 def test_a_place_that_cannot_be_written_is_said_without_an_option_that_table_lacks(data: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match=r"Choose another place\.$"):
-        table.write(table.records(data), tmp_path / "file" / "t.csv")
+        table.write(table.records(Dataset(data)), tmp_path / "file" / "t.csv")
 
 
 def test_the_source_is_not_replaced(tmp_path: Path) -> None:
@@ -429,7 +430,7 @@ def test_no_room_for_the_texts_of_rejected_rows_is_said(data: Path, monkeypatch:
     def full(*_: object) -> Iterator[Any]:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(Lives, "texts", full)
+    monkeypatch.setattr(SourceRows, "texts", full)
     with pytest.raises(OutputError, match=r"find no room in .* \(database or disk is full\)\. Set TMPDIR"):
         t5prep.table(data, rejected=True).read_all()
 
@@ -450,7 +451,7 @@ def test_a_rejected_row_without_a_reason_is_damage(data: Path, tmp_path: Path, l
     (path,) = (tmp_path / "d").glob("rejected.jsonl*")
     path.write_text(f"{line}\n")
     with pytest.raises(DatasetError, match=says):
-        table.rejected(tmp_path / "d").read_all()
+        table.rejected(Dataset(tmp_path / "d")).read_all()
 
 
 @pytest.fixture(scope="module")
@@ -564,8 +565,9 @@ def test_a_length_that_is_a_lie_takes_no_memory(tmp_path: Path, monkeypatch: pyt
 WRITE = """
 import re, sys
 from t5prep.dataset import table
+from t5prep.dataset.prepared import Dataset
 table._TOGETHER, table._IN_A_GROUP = 64, 2
-rows = table.write(table.records(sys.argv[1], splits=[sys.argv[2]]), sys.argv[3])
+rows = table.write(table.records(Dataset(sys.argv[1]), splits=[sys.argv[2]]), sys.argv[3])
 print(rows, re.search("VmHWM:[^0-9]*([0-9]+)", open("/proc/self/status").read())[1])
 """
 

@@ -9,6 +9,7 @@ import pytest
 import toy_runs
 
 import t5prep
+from t5prep.dataset.prepared import Dataset
 from t5prep.planning import compiled, compiler, planner, report
 from t5prep.planning.compiled import Compiled
 from t5prep.planning.question import ask
@@ -51,7 +52,7 @@ def test_what_is_planned_is_what_is_trained(
         model=shape,
         tpus=[f"v5e-{replicas * shard}"],
         batches=[config.batch],
-        data=planner.read(data, split="train"),
+        data=Dataset(data).split("train"),
         settings=[dataclasses.asdict(config)],
     )
     assert isinstance(question.shape, ModelConfig)

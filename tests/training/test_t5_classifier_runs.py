@@ -10,6 +10,7 @@ import pytest
 
 import t5prep
 from t5prep import report
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import TokenizerError, UsageError
 from t5prep.planning import planner
 from t5prep.training.model.architecture import ModelConfig, training_flops
@@ -107,7 +108,7 @@ def test_a_report_shows_the_run(run: Path) -> None:
 
 
 def test_plan_asks_about_the_encoder_alone(run: Path) -> None:
-    data = planner.read(str(run / "data"), split="train")
+    data = Dataset(str(run / "data")).split("train")
     (asked,) = planner.questions(model="t5-base", tpus=["v5e"], batches=[8], data=data)
     assert (asked.shape.classes, asked.target_length) == (("negative", "positive"), 1)
     whole = training_flops(planner.shape_of("t5-base"), input_length=24, target_length=1)

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from t5prep import cli
 from t5prep.dataset import manifest
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError, OutputError, T5prepError, TokenizerError, UsageError
 from t5prep.options.models import PredictOptions
 from t5prep.training import log, trainer
@@ -159,7 +160,7 @@ def test_a_saved_model_takes_ids_and_gives_ids(done: trainer.Result, data: str, 
 
     best = run.open_model(done.run)
     said = []
-    for batch in eval_batches(opening.open_split(data, split="validation"), batch=5):
+    for batch in eval_batches(opening.open_split(Dataset(data), "validation"), batch=5):
         ids = serve(input_ids=batch["input_ids"])["output_ids"].numpy()
         assert best.tokenizer
         for id, row in zip(batch["id"], ids, strict=True):
@@ -196,7 +197,7 @@ def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_p
     config = toy_runs.config(data, shape, tmp_path / "run", learning_rate=0.02, generate=True, **long)
     done = trainer.train(config)
     export.export_hf(done.run, out=str(tmp_path / "exported"))
-    read = eval_batches(opening.open_split(data, split="validation"), batch=1)
+    read = eval_batches(opening.open_split(Dataset(data), "validation"), batch=1)
     rows = [row for batch in read for row in batch["input_ids"].tolist()]
     words = run.open_model(done.run).tokenizer
     assert words

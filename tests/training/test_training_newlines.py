@@ -7,6 +7,7 @@ import preparing
 import pytest
 import tensorflow as tf
 
+from t5prep.dataset.prepared import Dataset
 from t5prep.options.models import EvaluateOptions
 from t5prep.tokens import tokenizer
 from t5prep.training.evaluate import evaluator, splits
@@ -38,7 +39,7 @@ def test_lines_come_back_in_scores_and_predictions(
     newline = "\n" if keep_newlines else " "
     answering.no_model(monkeypatch, answering.echo)
     score = evaluator.Evaluator(
-        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4,
+        TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"), batch=4,
         tokenizer=WORDS, dtype=tf.float32,
     )  # fmt: skip
     scored = score({}).predictions
@@ -54,7 +55,7 @@ def test_lines_come_back_in_scores_and_predictions(
     assert one.prediction == f"question 0{newline}why so"
 
     loaded = splits.Loaded(Model("toy", TINY, {}, WORDS, (made,)), open_layout(), {})
-    found = splits.score_split(loaded, EvaluateOptions(batch=4), data=str(tmp_path / "data"), split="validation")
+    found = splits.score_split(loaded, EvaluateOptions(batch=4), Dataset(tmp_path / "data"), split="validation")
     assert {name for one in found.predictions for name in one["scores"]} >= {"em", "f1", "rougeL_precision"}
     for name in ("f1", "rougeL_f1", "rougeL_recall"):
         each = [one["scores"][name] for one in found.predictions]

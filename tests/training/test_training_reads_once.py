@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import toy_runs
 
+from t5prep.dataset import manifest
 from t5prep.training import trainer
-from t5prep.training.data import opening
 from t5prep.training.evaluate import evaluator
 
 
@@ -15,7 +15,7 @@ from t5prep.training.evaluate import evaluator
 def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     """Count how often a manifest is loaded and a split is read for an evaluation."""
     counts = {"manifests": 0, "splits": 0}
-    load, eval_batches = opening.load, evaluator.eval_batches
+    load, eval_batches = manifest.load, evaluator.eval_batches
 
     def loading(place: str):
         counts["manifests"] += 1
@@ -25,7 +25,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
         counts["splits"] += 1
         return eval_batches(*arguments, **options)
 
-    monkeypatch.setattr(opening, "load", loading)
+    monkeypatch.setattr(manifest, "load", loading)
     monkeypatch.setattr(evaluator, "eval_batches", reading)
     return counts
 

@@ -5,25 +5,24 @@ any number of replicas and hosts, and can start at any step: `t5prep.training.da
 """
 
 import functools
-import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from t5prep.errors import UsageError
+from t5prep.dataset.prepared import DatasetSplit
 from t5prep.training.data import tensorflow_rows
 from t5prep.training.data.batches import Host, Reading, WholeSplit, read_ahead
-from t5prep.training.data.opening import Opened, open_all, with_index
+from t5prep.training.data.opening import open_splits
 from t5prep.training.model.forward import with_mask
 from t5prep.training.settings.config import Lengths
 from t5prep.training.settings.padding import Padding
 
-__all__ = ["eval_batches", "steps_per_epoch", "train_arrays", "train_batches"]
+__all__ = ["eval_batches", "train_batches"]
 
 
 def train_batches(
-    data: str | Sequence[str | Opened],
+    data: str | Sequence[str],
     *,
     split: str = "train",
     global_batch: int,
@@ -71,63 +70,26 @@ def train_batches(
         batches = t5prep.train_batches("data/sample", global_batch=32, seed=0, start_step=1000)
         print(next(iter(batches))["labels"].shape)
     """
-    names = [data] if isinstance(data, str) else list(data)
-    part = _part(global_batch, host=host, hosts=hosts)
-    opened = open_all(names, split=split, tokenizer=tokenizer)
+    opened = open_splits([data] if isinstance(data, str) else data, split, tokenizer=tokenizer)
     reading = Reading(
-        opened, seed=seed, global_batch=global_batch, rates=rates, host=part, buckets=buckets, masks=masks
+        opened,
+        seed=seed,
+        global_batch=global_batch,
+        rates=rates,
+        host=Host(host, hosts),
+        buckets=buckets,
+        masks=masks,
     )
     finish = functools.partial(with_mask, padding=Padding.of_dataset(opened[0].manifest)) if masks else dict
     return tensorflow_rows.batches(reading, finish, start_step=start_step, with_ids=with_ids)
 
 
-def train_arrays(
-    data: Sequence[Opened],
-    *,
-    split: str = "train",
-    global_batch: int,
-    seed: int,
-    start_step: int = 0,
-    rates: Sequence[float] | None = None,
-    host: int = 0,
-    hosts: int = 1,
-    buckets: Sequence[Lengths] = (),
-) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the batches of `train_batches` without masks, as numpy arrays: the trainer's way, past TensorFlow.
-
-    Raises DatasetError and UsageError.
-    """
-    part = _part(global_batch, host=host, hosts=hosts)
-    opened = open_all(data, split=split)
-    reading = Reading(
-        opened, seed=seed, global_batch=global_batch, rates=rates, host=part, buckets=buckets, masks=False
-    )
-    return read_ahead(reading.arrays, itertools.count(start_step))
-
-
-def eval_batches(opened: Opened, *, batch: int, limit: int = 0) -> Iterator[dict[str, np.ndarray]]:
+def eval_batches(opened: DatasetSplit, *, batch: int, limit: int = 0) -> Iterator[dict[str, np.ndarray]]:
     """Yield every record of a split once, in the order of its shards, as batches of `batch` rows without masks.
 
     `limit` takes only that many records, the first ones: records lie in random order. The last batch is filled up with rows
     that the loss ignores: their labels are all -100, their `id` is b"". There are `id`, bytes[rows], and `references`,
     bytes[rows, most], b"" if a record has fewer; packed rows have neither. Raises DatasetError.
     """
-    with_index(opened)
     split = WholeSplit(opened, rows=batch, limit=limit)
     return read_ahead(split, range(len(split)))
-
-
-def steps_per_epoch(data: str | Sequence[str | Opened], *, split: str = "train", global_batch: int) -> int:
-    """Return after how many steps every record was seen: all datasets' records divided by the batch, rounded up."""
-    opened = open_all([data] if isinstance(data, str) else data, split=split)
-    return -(-sum(sum(one.counts) for one in opened) // global_batch)
-
-
-def _part(batch: int, *, host: int, hosts: int) -> Host:
-    """Return a host's part of each batch. Raises UsageError."""
-    if batch < 1 or hosts < 1 or batch % hosts or not 0 <= host < hosts:
-        raise UsageError(
-            f"A global batch of {batch} rows cannot be dealt to {hosts} hosts (this is host {host}, counted from 0): "
-            "take a batch that the number of hosts divides."
-        )
-    return Host(host, hosts)

@@ -5,6 +5,7 @@ A bucket has the records that fit into rows of its shape, and a batch in buckets
 
 import collections
 import concurrent.futures
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -12,11 +13,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from t5prep.dataset import shard_files, tfrecord
+from t5prep.dataset.prepared import DatasetSplit
 from t5prep.dataset.tfrecord import Records
 from t5prep.errors import UsageError
 from t5prep.training.data import features, order
 from t5prep.training.data.features import RecordDecoder
-from t5prep.training.data.opening import Opened
 from t5prep.training.data.order import PageOrder
 from t5prep.training.data.page_reader import PageReader
 from t5prep.training.settings.config import Lengths
@@ -25,37 +26,38 @@ from t5prep.training.settings.config import Lengths
 _SCANNED = 64
 
 
-def check_buckets(opened: Sequence[Opened], buckets: Sequence[Lengths]) -> None:
+def check_buckets(opened: Sequence[DatasetSplit], buckets: Sequence[Lengths]) -> None:
     """Raise UsageError if these datasets cannot be trained on in buckets."""
     if len(opened) > 1:
         raise UsageError("buckets part the records of a single dataset, and this run has several. Leave buckets out.")
     one = opened[0]
-    if one.manifest.settings.layout == "packed":
+    if one.is_packed:
         raise UsageError(
-            f"buckets do nothing for {one.data}: its rows are packed, and all are full. Leave buckets out."
+            f"buckets do nothing for {one.folder}: its rows are packed, and all are full. Leave buckets out."
         )
     longest = tuple(max(side) for side in zip(*buckets, strict=True))
-    if longest[0] > one.input_length or longest[1] > one.target_length:
+    inputs, targets = one.lengths
+    if longest[0] > inputs or longest[1] > targets:
         raise UsageError(
-            f"buckets go up to {longest[0]}x{longest[1]}, and the rows of {one.data} have {one.input_length}x"
-            f"{one.target_length} at most. Look for some that fit: t5prep plan --model MODEL --data {one.data} --lengths"
+            f"buckets go up to {longest[0]}x{longest[1]}, and the rows of {one.folder} have {inputs}x{targets} at most. "
+            f"Look for some that fit: t5prep plan --model MODEL --data {one.folder} --lengths"
         )
 
 
-def lengths_kept(opened: Opened) -> bool:
+def lengths_kept(opened: DatasetSplit) -> bool:
     """Check whether the lengths of a split's records stand beside the index, where they are read at once."""
     kept = opened.manifest.lengths
     return kept is not None and opened.name in kept.records
 
 
-def lengths_of(opened: Opened) -> np.ndarray:
+def lengths_of(opened: DatasetSplit) -> np.ndarray:
     """Return the input and target tokens of each record of a split, `int32[records, 2]`.
 
     They stand beside the index; if they do not, all of the split is read. Raises DatasetError.
     """
     kept = opened.manifest.lengths
     if kept and lengths_kept(opened):
-        splits = shard_files.read_lengths(opened.data, kept, records={opened.name: sum(opened.counts)})
+        splits = shard_files.read_lengths(opened.folder, kept, records={opened.name: opened.records})
         return splits[opened.name].astype(np.int32)
     reader, decoder = PageReader(opened), features.decoder([opened], masks=False)
     fills, measured = features.fills_of(opened), []
@@ -147,6 +149,9 @@ class Host(NamedTuple):
     hosts: int
 
 
+ALONE = Host(0, 1)
+
+
 class Windows:
     """Compute the rows of the steps of a window, on one host, from one dataset or from several that are mixed."""
 
@@ -224,24 +229,29 @@ class Reading:
 
     def __init__(
         self,
-        opened: Sequence[Opened],
+        opened: Sequence[DatasetSplit],
         *,
         seed: int,
         global_batch: int,
-        rates: Sequence[float] | None,
-        host: Host,
+        rates: Sequence[float] | None = None,
+        host: Host = ALONE,
         buckets: Sequence[Lengths] = (),
-        masks: bool,
-        reader: Callable[[Opened], Reader] = PageReader,
+        masks: bool = False,
+        reader: Callable[[DatasetSplit], Reader] = PageReader,
     ) -> None:
         """Open the index. Each dataset of a mixture gives its share of a lane's rows in a window, by `rates`.
 
         Each bucket has an order of its own, as a dataset has. One that holds no record has no turn. `reader` makes what
         reads the records of a dataset.
 
-        Raises UsageError if the datasets cannot be mixed by these rates, or not be cut into these buckets, and
-        DatasetError.
+        Raises UsageError if the rows cannot be dealt to the hosts, the datasets cannot be mixed by these rates, or not be cut
+        into these buckets, and DatasetError.
         """
+        if global_batch < 1 or host.hosts < 1 or global_batch % host.hosts or not 0 <= host.number < host.hosts:
+            raise UsageError(
+                f"A global batch of {global_batch} rows cannot be dealt to {host.hosts} hosts (this is host {host.number}, "
+                "counted from 0): take a batch that the number of hosts divides."
+            )
         self.rows = global_batch // host.hosts
         self._batches: list[Batches] = []  # of each bucket
         self._sizes: list[int] = []  # its records
@@ -259,9 +269,9 @@ class Reading:
                     self._sizes.append(len(of_bucket))
                     self._decoders.append(features.decoder(opened, masks=masks, bucket=shape))
         else:
-            every = max(one.manifest.index.every[one.name] for one in opened if one.manifest.index)
+            every = max(one.dataset.index.every[one.name] for one in opened)
             least = _FINENESS if len(opened) > 1 else 1
-            records = sum(sum(one.counts) for one in opened)
+            records = sum(one.records for one in opened)
             laid = order.table(global_batch, records=records, every=every, least=least)
             shares = _shares(opened, rates, laid.lane_rows)
             readers = [reader(one) for one in opened]
@@ -283,10 +293,14 @@ class Reading:
         records, decoder = self.records(step)
         return dict(zip(decoder.names, decoder(records), strict=True))
 
+    def batches(self, start_step: int = 0) -> Iterator[dict[str, np.ndarray]]:
+        """Yield the batch of each step from `start_step` on, without end. Raises DatasetError."""
+        return read_ahead(self.arrays, itertools.count(start_step))
 
-def _shares(opened: Sequence[Opened], rates: Sequence[float] | None, rows: int) -> list[int]:
+
+def _shares(opened: Sequence[DatasetSplit], rates: Sequence[float] | None, rows: int) -> list[int]:
     """Return how many of the `rows` of a lane's window each dataset gives."""
-    wanted = [float(sum(one.counts)) for one in opened] if rates is None else list(rates)
+    wanted = [float(one.records) for one in opened] if rates is None else list(rates)
     if len(wanted) != len(opened) or min(wanted) <= 0 or 0 in (shares := order.shares(wanted, rows)):
         raise UsageError(
             f"{len(opened)} datasets cannot be mixed by the rates {wanted}: give one positive rate to each, "
@@ -301,13 +315,13 @@ class WholeSplit:
     The last one is filled up with rows that the loss ignores: only EOS (a softmax needs at least one token), no label.
     """
 
-    def __init__(self, opened: Opened, *, rows: int, limit: int = 0) -> None:
+    def __init__(self, opened: DatasetSplit, *, rows: int, limit: int = 0) -> None:
         """Take the first `limit` records (0: all): records lie in random order. Raises DatasetError."""
         self._reader, self._decoder = PageReader(opened), features.decoder([opened], masks=False)
-        self._ends, self._rows, self._data = np.cumsum(self._reader.sizes), rows, opened.data
-        self._records = min(limit, sum(opened.counts)) or sum(opened.counts)
+        self._ends, self._rows, self._data = np.cumsum(self._reader.sizes), rows, opened.folder
+        self._records = min(limit, opened.records) or opened.records
         self._fills, self._eos = features.fills_of(opened), opened.manifest.tokenizer.eos_id
-        self._packed = opened.manifest.settings.layout == "packed"
+        self._packed = opened.is_packed
         self._references = "references" in opened.manifest.features
 
     def __len__(self) -> int:
@@ -331,7 +345,7 @@ class WholeSplit:
         """Return the ids and references of records as bytes; those of packed records are left out."""
         if self._packed:
             return {}
-        ids, references = features.texts_of(read, "id", "references", one_id=True, data=str(self._data))
+        ids, references = features.texts_of(read, "id", "references", one_id=True, data=self._data)
         texts = {"id": features.filled([*ids, *[[b""]] * left])[:, 0]}
         if self._references:
             texts["references"] = features.filled([*references, *[[]] * left])

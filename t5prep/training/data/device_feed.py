@@ -5,23 +5,25 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from t5prep.training.data import batches, train_arrays
-from t5prep.training.data.opening import Opened
+from t5prep.dataset.prepared import DatasetSplit
+from t5prep.training.data import batches
+from t5prep.training.data.batches import Host, Reading
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.state import put_rows
 from t5prep.training.settings.config import TrainConfig, parse_buckets
 
 
-def rates_of(opened: Sequence[Opened], config: TrainConfig) -> list[float]:
+def rates_of(opened: Sequence[DatasetSplit], config: TrainConfig) -> list[float]:
     """Return how often each dataset of a run is drawn, adding up to 1."""
-    records = [one.split.records for one in opened]
+    records = [one.records for one in opened]
     return rates(records, given=config.rates, temperature=config.temperature, cap=config.cap)
 
 
-def shapes(opened: Sequence[Opened], config: TrainConfig) -> list[tuple[int, int]]:
+def shapes(opened: Sequence[DatasetSplit], config: TrainConfig) -> list[tuple[int, int]]:
     """Return the (input, target) lengths that a run's batches have, the longest first. Raises UsageError, DatasetError."""
     if not config.buckets:
-        return [(max(one.input_length for one in opened), max(one.target_length for one in opened))]
+        inputs, targets = map(max, zip(*(one.lengths for one in opened), strict=True))
+        return [(inputs, targets)]
     of_buckets = parse_buckets(config.buckets)
     batches.check_buckets(opened, of_buckets)
     if batches.lengths_kept(opened[0]):  # a record that fits nowhere is found before the step is compiled
@@ -29,9 +31,9 @@ def shapes(opened: Sequence[Opened], config: TrainConfig) -> list[tuple[int, int
     return of_buckets[::-1]
 
 
-def cost_of_padding(opened: Sequence[Opened], shares: Sequence[float]) -> str:
+def cost_of_padding(opened: Sequence[DatasetSplit], shares: Sequence[float]) -> str:
     """Return a sentence for people if datasets of different lengths are padded to the longest, else ""."""
-    lengths = [(one.input_length, one.target_length) for one in opened]
+    lengths = [one.lengths for one in opened]
     if len(set(lengths)) == 1:
         return ""
     tokens = [sum(pair) for pair in lengths]
@@ -44,28 +46,23 @@ def cost_of_padding(opened: Sequence[Opened], shares: Sequence[float]) -> str:
 
 
 def device_batches(
-    opened: Sequence[Opened], config: TrainConfig, *, layout: Layout, start_step: int
+    opened: Sequence[DatasetSplit], config: TrainConfig, *, layout: Layout, start_step: int
 ) -> Iterator[dict[str, Any]]:
     """Yield every batch from `start_step` on, on the devices; each host reads its own rows."""
-    host, hosts = layout.row_reader
-    for batch in host_batches(opened, config, start_step=start_step, host=host, hosts=hosts):
+    reading = reading_of(opened, config, host=Host(*layout.row_reader))
+    for batch in reading.batches(start_step):
         yield put_rows(batch, layout)
 
 
-def host_batches(
-    opened: Sequence[Opened], config: TrainConfig, *, start_step: int = 0, host: int = 0, hosts: int = 1
-) -> Iterator[dict[str, Any]]:
-    """Return a host's rows of every batch from `start_step` on, as numpy arrays."""
-    return train_arrays(
+def reading_of(opened: Sequence[DatasetSplit], config: TrainConfig, **options: Any) -> Reading:
+    """Return what reads the batches of a run; the `options` are those of Reading. Raises UsageError, DatasetError."""
+    return Reading(
         opened,
-        split=config.split,
-        global_batch=config.batch,
         seed=config.seed,
-        start_step=start_step,
+        global_batch=config.batch,
         rates=rates_of(opened, config),
-        host=host,
-        hosts=hosts,
         buckets=parse_buckets(config.buckets),
+        **options,
     )
 
 

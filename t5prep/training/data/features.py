@@ -6,9 +6,9 @@ import numpy as np
 
 from t5prep._native import decode_rows
 from t5prep.dataset import tfrecord
+from t5prep.dataset.prepared import DatasetSplit
 from t5prep.dataset.tfrecord import Records
 from t5prep.errors import DatasetError
-from t5prep.training.data.opening import Opened
 from t5prep.training.settings.config import Lengths
 from t5prep.training.settings.padding import Padding
 
@@ -101,7 +101,7 @@ def _aligned(rows: int, length: int) -> np.ndarray:
     return room[begin : begin + rows * length].reshape(rows, length)
 
 
-def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths | None = None) -> RecordDecoder:
+def decoder(datasets: Sequence[DatasetSplit], *, masks: bool = True, bucket: Lengths | None = None) -> RecordDecoder:
     """Return a reader in C of the ids of records.
 
     `input_ids` have `input_length` places, `labels` `target_length`, with -100 where there is no target. Packed datasets
@@ -109,7 +109,7 @@ def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths |
     to its lengths. Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `with_mask`.
     """
     dataset = datasets[0].manifest
-    padding, packed = Padding.of_dataset(dataset), dataset.settings.layout == "packed"
+    padding, packed = Padding.of_dataset(dataset), datasets[0].is_packed
     plain = masks and padding.separator is None and not packed
     lengths = _lengths(datasets)
     return RecordDecoder(
@@ -120,23 +120,20 @@ def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths |
     )
 
 
-def _lengths(datasets: Sequence[Opened]) -> dict[str, int]:
+def _lengths(datasets: Sequence[DatasetSplit]) -> dict[str, int]:
     """Return the features that are lists of ids, and how many ids a row of each has."""
-    packed = datasets[0].manifest.settings.layout == "packed"
-    lengths = {
-        "input": max(one.input_length for one in datasets),
-        "label": max(one.target_length for one in datasets),
-    }
-    names = ["input_ids", "labels", *(_PACKED if packed else ())]
+    longest = map(max, zip(*(one.lengths for one in datasets), strict=True))
+    lengths = dict(zip(("input", "label"), longest, strict=True))
+    names = ["input_ids", "labels", *(_PACKED if datasets[0].is_packed else ())]
     return {name: lengths[name.removesuffix("s").partition("_")[0]] for name in names}
 
 
-def fills_of(opened: Opened) -> dict[str, int]:
+def fills_of(opened: DatasetSplit) -> dict[str, int]:
     """Return what rows are filled up with, by feature, if that is not 0."""
     return {"input_ids": opened.manifest.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
 
 
-def _ragged(datasets: Sequence[Opened]) -> bool:
+def _ragged(datasets: Sequence[DatasetSplit]) -> bool:
     """Return whether records may have fewer ids than a row."""
-    shapes = {(one.manifest.settings.layout, one.input_length, one.target_length) for one in datasets}
+    shapes = {(one.manifest.settings.layout, one.lengths) for one in datasets}
     return len(shapes) > 1 or datasets[0].manifest.settings.layout == "ragged"

@@ -6,11 +6,11 @@ import os
 
 import numpy as np
 
-from t5prep.dataset import shard_files, tfrecord
+from t5prep.dataset import tfrecord
+from t5prep.dataset.prepared import DatasetSplit
 from t5prep.dataset.tfrecord import Records
 from t5prep.errors import DatasetError
 from t5prep.io import gcs
-from t5prep.training.data.opening import Opened
 
 # Requests to a bucket at the same time: at 50 ms each, 160 pages a second.
 _SIDE_BY_SIDE = 8
@@ -24,24 +24,22 @@ class PageReader:
     `sizes` are the records of each page, int64[pages].
     """
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: DatasetSplit) -> None:
         """Read the index. Raises DatasetError if it is missing or altered."""
         self._open: collections.OrderedDict[int, int] = collections.OrderedDict()
-        made = opened.manifest
-        assert made.index is not None
-        read = shard_files.read_index(opened.data, made.index, {key: one.shards for key, one in made.splits.items()})
-        every, shards = made.index.every[opened.name], [sizes for sizes in read[opened.name] if len(sizes)]
-        self._data, self._paths = opened.data, opened.paths
+        dataset = opened.dataset
+        every, shards = dataset.index.every[opened.name], [sizes for sizes in dataset.pages[opened.name] if len(sizes)]
+        self._data, self._paths = opened.folder, opened.paths
         self._shard = np.repeat(np.arange(len(shards)), [len(sizes) for sizes in shards])
         self._bytes = np.concatenate(shards).astype(np.int64)
         self._begin = np.concatenate([np.cumsum(sizes, dtype=np.int64) - sizes for sizes in shards])
         counts = [np.full(len(sizes), every, np.int64) for sizes in shards]
-        for pages, records in zip(counts, opened.counts, strict=True):
-            pages[-1] = records - every * (len(pages) - 1)
+        for pages, shard in zip(counts, opened.shards, strict=True):
+            pages[-1] = shard.records - every * (len(pages) - 1)
         self.sizes = np.concatenate(counts)
         # The pages of the last call by number: their bytes, and where their records lie.
         self._kept: dict[int, tuple[bytes, np.ndarray]] = {}
-        self._pool = concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) if gcs.is_gs(opened.data) else None
+        self._pool = concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) if gcs.is_gs(opened.folder) else None
 
     def __del__(self) -> None:
         for handle in self._open.values():

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t5prep.dataset.prepared import DatasetSplit
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
 from t5prep.options.generation import Generation
@@ -22,7 +23,7 @@ from t5prep.tasks.targets import HiddenTokensTarget, Target
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training import objectives
-from t5prep.training.data import batches, eval_batches, opening
+from t5prep.training.data import batches, eval_batches
 from t5prep.training.evaluate import metrics
 from t5prep.training.evaluate.scoring import Results, Scoring
 from t5prep.training.model.architecture import Config, ModelConfig
@@ -70,7 +71,7 @@ class Evaluator:
     if nothing is drawn or forbidden. `batch` is over all replicas. `wanted` are names of metrics, in place of the task's.
     `metric` is a number that is given in any case.
     `limit`: score only that many records, the first ones; 0 is all. `place`: the folder of the compiled programs.
-    Raises DatasetError if the split is missing, UsageError if the batch does not divide.
+    Raises UsageError if the batch does not divide.
     """
 
     def __init__(
@@ -78,8 +79,7 @@ class Evaluator:
         config: Config,
         *,
         layout: Layout,
-        data: str | opening.Opened,
-        split: str,
+        opened: DatasetSplit,
         batch: int,
         tokenizer: Tokenizer,
         dtype: tf.DType,
@@ -98,9 +98,8 @@ class Evaluator:
                 f"An evaluation batch of {batch} rows cannot be dealt to {replicas} replicas: take a multiple of {replicas} "
                 "(of a run: --set eval_batch=…; of eval: --batch)."
             )
-        self._opened = opening.open_split(data, split=split, tokenizer=tokenizer.sha256)
-        dataset = self._opened.manifest
-        batch = min(batch, -(-sum(self._opened.counts) // replicas) * replicas)  # no more rows than the split has
+        self._opened, dataset = opened, opened.manifest
+        batch = min(batch, -(-opened.records // replicas) * replicas)  # no more rows than the split has
         self._tokenizer = tokenizer
         # Encoded and decoded by the tokenizer, so that they compare equal to decoded targets and answers.
         words = [tokenizer.decode(tokenizer.encode(word)) for word in dataset.task.classes]
@@ -108,10 +107,10 @@ class Evaluator:
         of_task = metrics.of_answers(dataset)
         names = (asked or of_task or list(metrics.DEFAULT_METRICS)) + metrics.also_scored(metric, of_task)
         has_answers = bool(asked or of_task)  # a task such as span corruption has none to score
-        generates = generating and has_answers and dataset.settings.layout != "packed" and dataset.target.is_text
-        is_single = not (generates and generates_single_tokens) and _are_single_tokens(self._opened, limit=limit)
+        generates = generating and has_answers and not opened.is_packed and dataset.target.is_text
+        is_single = not (generates and generates_single_tokens) and _are_single_tokens(opened, limit=limit)
         self.generates = generates and not is_single
-        is_labelled = bool(dataset.splits[split].labels)
+        is_labelled = bool(opened.facts.labels)
         self._by_class = is_labelled or bool(dataset.target.classes)
         self._objective = objectives.of(dataset.target)
         self._scoring = Scoring(
@@ -127,10 +126,10 @@ class Evaluator:
         )
         padding = Padding.of_dataset(dataset)
         self._separator = padding.separator if self._objective.ranks(dataset) else None
-        self._batches = functools.partial(eval_batches, self._opened, batch=batch, limit=limit)
-        order = logits_order(config, dataset.target, data=self._opened.data)
+        self._batches = functools.partial(eval_batches, opened, batch=batch, limit=limit)
+        order = logits_order(config, dataset.target, data=opened.folder)
         score = functools.partial(_score, config=config, dtype=dtype, order=order, padding=padding)
-        longest = generation.max_length or max(self._opened.target_length, generation.min_length)
+        longest = generation.max_length or max(opened.lengths[1], generation.min_length)
         self._generation = dataclasses.replace(generation, max_length=longest)
         self._score = on_rows("score", score, shape=config, layout=layout, dtype=dtype, place=place)
         if self.generates and isinstance(config, ModelConfig) and not config.classes:
@@ -194,14 +193,14 @@ class Evaluator:
         return newlines.decode_input(ids, tokenizer=self._tokenizer, keep_newlines=keep_newlines)
 
 
-def _are_single_tokens(opened: opening.Opened, *, limit: int) -> bool:
+def _are_single_tokens(opened: DatasetSplit, *, limit: int) -> bool:
     """Check whether all texts to learn of a split (of its first `limit` records) are one token and EOS.
 
     By the lengths that stand beside its index.
     """
-    if opened.manifest.settings.layout == "packed" or not opened.manifest.target.is_text:
+    if opened.is_packed or not opened.manifest.target.is_text:
         return False
-    if opened.target_length <= 2:
+    if opened.lengths[1] <= 2:
         return True
     if not limit and not metrics.may_be_single_tokens(opened.manifest, split=opened.name):
         return False

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -12,27 +13,25 @@ import tensorflow as tf
 
 from t5prep.dataset import manifest, shard_files
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.prepared import Dataset, DatasetSplit
 from t5prep.dataset.shard_files import Shard
 from t5prep.dataset.tfrecord import PLACE, Records
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, paths
 from t5prep.options.models import EvaluateOptions
 from t5prep.training.data import device_feed, opening
-from t5prep.training.data.batches import Host, Reading
-from t5prep.training.data.opening import Opened
 from t5prep.training.data.page_reader import PageReader
 from t5prep.training.evaluate import splits
 from t5prep.training.run import checkpoint, run
 from t5prep.training.settings import config as configs
-from t5prep.training.settings.config import parse_buckets
 
 ANSWERS = "eval.json"
 
 
 def record_in_run(
-    name: str, dataset: Manifest, *, data: str, shard: str, number: int, byte: int, size: int, id: str
+    name: str, dataset: Dataset, *, shard: str, number: int, byte: int, size: int, id: str
 ) -> dict[str, Any]:
-    """Return what the run `name` did with one record of a dataset in `data`.
+    """Return what the run `name` did with one record of a dataset.
 
     The record is given by its place: its number in its shard, its first byte there, and its bytes.
     `trained` is the number of steps up to the newest checkpoint, `steps` are those, counted from 1, whose batch held the
@@ -45,26 +44,26 @@ def record_in_run(
     if newest is None:
         raise UsageError(f"{name} has no checkpoint yet, so it has seen nothing.")
     state = newest[1]
-    of_record = [one["digest"] == dataset.digest for one in state.data]
+    of_record = [one["digest"] == dataset.manifest.digest for one in state.data]
     if not any(of_record):
         raise UsageError(
-            f"{name} was not trained on {data}, but on {', '.join(str(one['uri']) for one in state.data)}."
+            f"{name} was not trained on {dataset.folder}, but on {', '.join(str(one['uri']) for one in state.data)}."
         )
-    split = next(split for split, made in dataset.splits.items() if shard in {one.name for one in made.shards})
+    split = next(split for split, made in dataset.manifest.splits.items() if shard in {one.name for one in made.shards})
     settings = configs.build(state.config)
     told: dict[str, Any] = {"run": name, "trained": state.step, "split": settings.split, "steps": []}
     if split == settings.split:
         places = [
-            data if mine else splits.place_of(str(one["uri"]), name)
+            dataset.folder if mine else splits.place_of(str(one["uri"]), name)
             for one, mine in zip(state.data, of_record, strict=True)
         ]
-        opened = opening.open_all(places, split=split)
+        opened = opening.open_splits(places, split)
         told["steps"] = steps_of(opened, settings, of_record=of_record, shard=shard, number=number, steps=state.step)
     with atomic_files.temporary_folder() as folder:
-        with paths.opened(paths.at(data, shard)) as file:
+        with paths.opened(dataset.at(shard)) as file:
             file.seek(byte)
             framed = file.read(size)
-        _write_alone(framed, dataset, split=split, out=folder)
+        _write_alone(framed, dataset.manifest, split=split, out=folder)
         scored, ((_, _, evaluation),) = splits.score_splits(
             name, EvaluateOptions(data=(folder,), split=(split,), worst=0, random_wrong=0)
         )
@@ -79,7 +78,7 @@ def record_in_run(
 
 
 def steps_of(
-    opened: Sequence[Opened],
+    opened: Sequence[DatasetSplit],
     settings: configs.TrainConfig,
     *,
     of_record: Sequence[bool],
@@ -93,24 +92,14 @@ def steps_of(
     computed again, without reading any record.
     """
     mine = opened[of_record.index(True)]
-    before = mine.paths.index(paths.at(mine.data, shard))
+    before = itertools.takewhile(lambda one: one.name != shard, mine.shards)
     sizes = PageReader(mine).sizes
     ends = np.cumsum(sizes)
-    place = sum(mine.counts[:before]) + number
+    place = sum(one.records for one in before) + number
     page = int(np.searchsorted(ends, place, side="right"))
     wanted = (page, place - int(ends[page] - sizes[page]))
-    reading = Reading(
-        opened,
-        seed=settings.seed,
-        global_batch=settings.batch,
-        rates=device_feed.rates_of(opened, settings),
-        host=Host(0, 1),
-        buckets=parse_buckets(settings.buckets),
-        masks=False,
-        reader=lambda one: _Names(
-            one, mine=any(is_own and one is other for is_own, other in zip(of_record, opened, strict=True))
-        ),
-    )
+    own = [one for one, is_own in zip(opened, of_record, strict=True) if is_own]
+    reading = device_feed.reading_of(opened, settings, reader=lambda one: _Names(one, mine=one in own))
     seen = []
     for step in range(steps):
         places = reading.records(step)[0].places
@@ -125,7 +114,7 @@ class _Names:
     A place has the number of the page, the record's place in it as `begin`, and as `size` whether the dataset is `mine`.
     """
 
-    def __init__(self, opened: Opened, *, mine: bool) -> None:
+    def __init__(self, opened: DatasetSplit, *, mine: bool) -> None:
         self.sizes, self._mine = PageReader(opened).sizes, mine
 
     def records(self, pages: np.ndarray, places: np.ndarray) -> Records:

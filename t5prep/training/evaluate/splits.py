@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from t5prep.dataset import manifest
-from t5prep.dataset.prepared import open_tokenizer
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import paths
 from t5prep.options.fields import changed
 from t5prep.options.models import EvaluateOptions, ModelOptions
+from t5prep.training.data.opening import open_split
 from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.training.log import say
 from t5prep.training.predict.device import check_generates
@@ -40,28 +41,29 @@ class Scored(NamedTuple):
 def score_splits(model: str, options: EvaluateOptions) -> tuple[str, list[Scored]]:
     """Score each split of each dataset (for a run: of all it was trained on); return the checkpoint and the scores.
 
-    The model is opened once. Raises T5prepError.
+    The model and each dataset are opened once. Raises T5prepError.
     """
     places = options.data or datasets_of(model, which=options.model.checkpoint)
+    datasets = [Dataset(place, tokenizer=options.model.tokenizer) for place in places]
     loaded = load(model, options.model)
-    _warn_of_unrelated(loaded.opened, places)
+    _warn_of_unrelated(loaded.opened, datasets)
     scored = [
-        Scored(place, split, score_split(loaded, options, data=place, split=split))
-        for place in places
+        Scored(dataset.folder, split, score_split(loaded, options, dataset, split=split))
+        for dataset in datasets
         for split in options.split
     ]
     return loaded.opened.name, scored
 
 
-def _warn_of_unrelated(opened: run.Model, places: Sequence[str]) -> None:
+def _warn_of_unrelated(opened: run.Model, datasets: Sequence[Dataset]) -> None:
     """Print a line about each dataset of a task that the run was not trained on."""
-    learned = {dataset.settings.task for dataset in opened.manifests}
-    for place in places if learned else ():
-        task = manifest.load(place).settings.task
+    learned = {one.settings.task for one in opened.manifests}
+    for dataset in datasets if learned else ():
+        task = dataset.manifest.settings.task
         if task not in learned:
             say(
-                f"warning: {opened.name} was trained on {', '.join(sorted(learned))}; {place} is of {task}. Its scores say how "
-                "well the one carries over to the other."
+                f"warning: {opened.name} was trained on {', '.join(sorted(learned))}; {dataset.folder} is of {task}. Its scores "
+                "say how well the one carries over to the other."
             )
 
 
@@ -72,22 +74,22 @@ def load(model: str, options: ModelOptions = ModelOptions()) -> Loaded:  # noqa:
     return Loaded(opened, layout, put_weights(opened.weights, layout.weights(opened.config)))
 
 
-def score_split(loaded: Loaded, options: EvaluateOptions, *, data: str, split: str) -> Evaluation:
+def score_split(loaded: Loaded, options: EvaluateOptions, dataset: Dataset, *, split: str) -> Evaluation:
     """Score a loaded model on one split of one dataset.
 
     Each prediction has its own `scores` too, if the task's metrics have one for each record. Raises T5prepError, also if the
     model gives no numbers.
     """
     opened, generation = loaded.opened, options.generation
+    tokenizer = opened.tokenizer or dataset.tokenizer
     chosen = changed(generation)
     check_generates(opened, generation)
     evaluator = Evaluator(
         opened.config,
         layout=loaded.layout,
-        data=data,
-        split=split,
+        opened=open_split(dataset, split, tokenizer=tokenizer.sha256),
         batch=options.batch,
-        tokenizer=opened.tokenizer or open_tokenizer(manifest.load(data), options.model.tokenizer),
+        tokenizer=tokenizer,
         dtype=dtype_of(options.dtype, platform=loaded.layout.platform),
         limit=options.limit,
         wanted=options.metric,
@@ -97,12 +99,12 @@ def score_split(loaded: Loaded, options: EvaluateOptions, *, data: str, split: s
         bootstrap=options.bootstrap,
     )
     if chosen and not evaluator.generates:
-        say(f"warning: {' '.join(chosen)}: no answers to {data} are generated. To score some: --metric rouge")
+        say(f"warning: {' '.join(chosen)}: no answers to {dataset.folder} are generated. To score some: --metric rouge")
     result = evaluator(loaded.weights, worst=options.worst, sample=options.random_wrong, score_each=True)
     if math.isnan(result.metrics["loss"]):
         raise T5prepError(
-            f"{opened.name} gives no numbers (NaN) on {data}: its weights or its config.json are damaged. Take another "
-            "checkpoint (--checkpoint), or export the model again."
+            f"{opened.name} gives no numbers (NaN) on {dataset.folder}: its weights or its config.json are damaged. Take "
+            "another checkpoint (--checkpoint), or export the model again."
         )
     return result
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from t5prep.dataset.prepared import DatasetSplit
 from t5prep.errors import UsageError
 from t5prep.options.generation import Generation
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.training.data.opening import Opened, open_split
+from t5prep.training.data.opening import open_split
 from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.training.log import say
 from t5prep.training.model.architecture import Config
@@ -23,7 +24,7 @@ class Validation:
 
     def __init__(
         self,
-        opened: Sequence[Opened],
+        opened: Sequence[DatasetSplit],
         config: TrainConfig,
         *,
         shape: Config,
@@ -32,15 +33,14 @@ class Validation:
         place: str,
     ) -> None:
         split = config.eval_split
-        evaluated = [open_split(one, split=split) for one in opened if split in one.manifest.splits]
+        evaluated = [open_split(one.dataset, split) for one in opened if split in one.manifest.splits]
         self.split, self._patience = split, config.patience
-        self._names = names_of([one.data for one in evaluated]) if evaluated else []
+        self._names = names_of([one.folder for one in evaluated]) if evaluated else []
         self._evaluators = [
             Evaluator(
                 shape,
                 layout=layout,
-                data=one,
-                split=split,
+                opened=one,
                 batch=config.eval_batch or config.batch,
                 limit=config.eval_rows,
                 tokenizer=tokenizer,

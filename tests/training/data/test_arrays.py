@@ -12,8 +12,9 @@ import pytest
 from toy_dataset import write
 
 from t5prep.dataset import tfrecord
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError
-from t5prep.training.data import batches, eval_batches, opening, tensorflow_rows, train_arrays, train_batches
+from t5prep.training.data import batches, eval_batches, opening, tensorflow_rows, train_batches
 
 STEPS = 30
 
@@ -21,8 +22,11 @@ STEPS = 30
 def both(data, **options):
     """The same steps as the trainer reads them, and as TensorFlow gives them."""
     options = {"global_batch": 6, "seed": 3, "start_step": 5} | options
-    batches = train_batches(data, masks=False, **options).take(STEPS).as_numpy_iterator()
-    return list(itertools.islice(train_arrays(data, **options), STEPS)), list(batches)
+    tensors = train_batches(data, masks=False, **options).take(STEPS).as_numpy_iterator()
+    host = batches.Host(options.pop("host", 0), options.pop("hosts", 1))
+    start = options.pop("start_step")
+    arrays = batches.Reading(opening.open_splits(data, "train"), host=host, **options).batches(start)
+    return list(itertools.islice(arrays, STEPS)), list(tensors)
 
 
 def same(ours, others):
@@ -59,9 +63,9 @@ def test_arrays_of_a_mixture_and_of_hosts(tmp_path):
 def test_no_reader_reuses_the_memory_of_a_batch(tmp_path, buckets):
     """On a CPU, jax may use the memory of an array instead of a copy, also after the reader has made the next batches."""
     write(tmp_path, {"train": [250, 50], "validation": [90]}, layout="ragged", length=16, every=4, measured=True)
-    batches_of_training = train_arrays([str(tmp_path)], global_batch=6, seed=3, buckets=buckets)
-    validation = opening.open_all([str(tmp_path)], split="validation")[0]
-    for reader in (itertools.islice(batches_of_training, STEPS), eval_batches(validation, batch=6)):
+    training, validation = (opening.open_splits([str(tmp_path)], split) for split in ("train", "validation"))
+    reading = batches.Reading(training, global_batch=6, seed=3, buckets=buckets)
+    for reader in (itertools.islice(reading.batches(), STEPS), eval_batches(validation[0], batch=6)):
         found = [(batch, {name: rows.copy() for name, rows in batch.items()}) for batch in reader]
         assert len(found) >= 15
         arrays = [rows for batch, _ in found for rows in batch.values() if rows.dtype == np.int32]
@@ -73,12 +77,12 @@ def test_no_reader_reuses_the_memory_of_a_batch(tmp_path, buckets):
 def test_a_record_that_another_program_damaged_is_one_sentence(tmp_path):
     """Its checksum is right, and it is no record."""
     write(tmp_path, {"train": [6]}, every=8)
-    opened = opening.open_split(str(tmp_path), split="train")
+    opened = opening.open_split(Dataset(str(tmp_path)), "train")
     shard = tmp_path / "train.tfrecord-00000-of-00001"
     size = int.from_bytes(shard.read_bytes()[:8], "little")
     shard.write_bytes(framing.frame(b"\x12" * size) + shard.read_bytes()[size + tfrecord.FRAME_BYTES :])
     with pytest.raises(DatasetError, match="t5prep verify") as error:
-        next(train_arrays([opened], global_batch=6, seed=0))
+        next(batches.Reading([opened], global_batch=6, seed=0).batches())
     assert len(str(error.value).splitlines()) == 1
 
 

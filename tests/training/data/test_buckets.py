@@ -10,7 +10,7 @@ from toy_dataset import write
 
 from t5prep.errors import T5prepError, UsageError
 from t5prep.training.data import batches, device_feed, tensorflow_rows, train_batches
-from t5prep.training.data.opening import open_all
+from t5prep.training.data.opening import open_splits
 from t5prep.training.settings import config as configs
 
 COUNTS = [61, 70, 55]
@@ -114,7 +114,7 @@ def test_a_record_that_fits_nowhere_is_found_before_a_step_is_compiled(tmp_path)
     write(tmp_path, {"train": [30]}, every=4, length=16, measured=True)
     config = configs.build({"buckets": "8x2"})
     with pytest.raises(UsageError, match="records fit into no bucket"):
-        device_feed.shapes(open_all([str(tmp_path)], split="train"), config)
+        device_feed.shapes(open_splits([str(tmp_path)], "train"), config)
 
 
 def test_a_mixture_has_no_buckets(tmp_path):

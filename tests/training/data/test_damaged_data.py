@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from toy_dataset import write
 
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError, UsageError
-from t5prep.training.data import eval_batches, opening, train_arrays
+from t5prep.training.data import eval_batches, opening
+from t5prep.training.data.batches import Reading
 from t5prep.training.model.architecture import EncoderConfig, ModelConfig, read_config
 
 
@@ -29,9 +31,9 @@ def test_an_altered_shard_is_a_sentence_that_names_what_finds_it(tmp_path: Path,
 def _read(data: str, split: str) -> None:
     """Read some batches of a split."""
     if split == "train":
-        list(itertools.islice(train_arrays([data], global_batch=4, seed=0), 20))
+        list(itertools.islice(Reading(opening.open_splits([data], "train"), global_batch=4, seed=0).batches(), 20))
     else:
-        list(eval_batches(opening.open_split(data, split=split), batch=4))
+        list(eval_batches(opening.open_split(Dataset(data), split), batch=4))
 
 
 @pytest.mark.parametrize("value", [10**9, 1 << 40, -1, 0, 1.5, True])

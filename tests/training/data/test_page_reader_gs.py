@@ -4,10 +4,12 @@ import pytest
 from servers.gcs_emulator import every
 from toy_dataset import write
 
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.upload import upload
 from t5prep.errors import DatasetError
 from t5prep.io import gcs
-from t5prep.training.data import eval_batches, opening, train_arrays, train_batches
+from t5prep.training.data import eval_batches, opening, train_batches
+from t5prep.training.data.batches import Reading
 
 pytestmark = pytest.mark.extra("fake-gcs-server")
 
@@ -46,7 +48,7 @@ def test_an_epoch_with_faults_is_that_of_the_disk(front, bucket, tmp_path, monke
     assert [one + other for one, other in zip(*hosts, strict=True)] == whole[:5]
     for start in (1, 7, 14):
         assert ids(f"{bucket}/data", 2, start_step=start) == whole[start : start + 2]
-    read = eval_batches(opening.open_split(f"{bucket}/data", split="validation"), batch=8)
+    read = eval_batches(opening.open_split(Dataset(f"{bucket}/data"), "validation"), batch=8)
     names = [name.decode() for batch in read for name in batch["id"].tolist() if name]
     assert names == [f"toy/validation/{n}" for n in range(17)]
     assert set(struck) == {"503", "cut", "stall"}
@@ -68,7 +70,7 @@ def test_nothing_is_read_of_what_is_not_whole(front, bucket, tmp_path, gone, sai
 def test_a_shard_that_goes_away_is_one_sentence(bucket, tmp_path):
     write(tmp_path / "data", {"train": [20]}, every=8)
     upload(tmp_path / "data", f"{bucket}/data")
-    opened = opening.open_all([f"{bucket}/data"], split="train")
+    opened = opening.open_splits([f"{bucket}/data"], "train")
     gcs.delete(f"{bucket}/data/train.tfrecord-00000-of-00001")
     with pytest.raises(DatasetError, match=r"00000-of-00001 cannot be read any more \(not found"):
-        next(train_arrays(opened, global_batch=8, seed=7))
+        next(Reading(opened, global_batch=8, seed=7).batches())

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 import toy_runs
 
+from t5prep.dataset.prepared import Dataset
 from t5prep.options.generation import Generation
 from t5prep.training.evaluate import evaluator
 from t5prep.training.model.weights import random_weights
@@ -36,7 +37,7 @@ def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.M
 
     answering.no_model(monkeypatch, counted)
     score = evaluator.Evaluator(
-        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation",
+        TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"),
         batch=10**11, tokenizer=WORDS, dtype=tf.float32,
     )  # fmt: skip
     assert score({}).metrics["records"] == 5
@@ -56,7 +57,7 @@ def test_labels_are_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab
     )  # fmt: skip
     answering.no_model(monkeypatch, answering.echo)
     score = evaluator.Evaluator(
-        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4,
+        TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"), batch=4,
         tokenizer=WORDS, dtype=tf.float32,
     )  # fmt: skip
     metrics = score({}).metrics
@@ -88,7 +89,7 @@ def test_answers_are_drawn_by_numbers_of_each_row_and_a_limit_ends_them(
     answering.no_model(monkeypatch, seen)
     for size in (2, 4):
         score = evaluator.Evaluator(
-            TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=size, tokenizer=WORDS,
+            TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"), batch=size, tokenizer=WORDS,
             dtype=tf.float32, limit=3, generation=Generation(sample=True, max_length=7, seed=5),
         )  # fmt: skip
         assert score({}).metrics["records"] == 3
@@ -117,7 +118,7 @@ def test_a_split_is_read_once_whether_its_targets_are_one_token_or_several(
     search = evaluator.answers_on_rows
     monkeypatch.setattr(evaluator, "answers_on_rows", lambda *a, **k: (searched.append(1), search(*a, **k))[1])
     score = evaluator.Evaluator(
-        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4, tokenizer=WORDS,
+        TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"), batch=4, tokenizer=WORDS,
         dtype=tf.float32,
     )  # fmt: skip
     several = len(WORDS.encode(targets[1])) > 1 or len(WORDS.encode(targets[0])) > 1
@@ -148,7 +149,7 @@ def test_wrong_answers_are_sampled_by_class_and_scored_each(tmp_path: Path, monk
     found = []
     for size in (4, 5):
         score = evaluator.Evaluator(
-            TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=size, tokenizer=WORDS,
+            TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"), batch=size, tokenizer=WORDS,
             dtype=tf.float32,
         )  # fmt: skip
         found.append(score({}, sample=3, score_each=True))
@@ -167,7 +168,7 @@ def test_eight_devices_give_the_table_of_one(tmp_path: Path) -> None:
         layout = open_layout(replicas=replicas)
         assert layout.replicas == replicas
         score = evaluator.Evaluator(
-            shape, layout=layout, data=data, split="validation", batch=16, tokenizer=WORDS, dtype=tf.float32
+            shape, layout=layout, opened=Dataset(data).split("validation"), batch=16, tokenizer=WORDS, dtype=tf.float32
         )
         tables.append(score(put_weights(random_weights(shape), layout.weights(shape))))
     one, eight = tables

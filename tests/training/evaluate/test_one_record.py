@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 import t5prep
 from t5prep.cli import main
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import UsageError
-from t5prep.preparation.row_life import Lives
+from t5prep.preparation.row_trace import RowTracer
 from t5prep.training import trainer
 from t5prep.training.data import opening, train_batches
 from t5prep.training.evaluate import one_record
@@ -38,16 +39,16 @@ def test_the_steps_are_those_whose_batches_have_the_id(tmp_path: Path, how: str)
     settings = build(
         {"model": "m", "data": tuple(places), "out": "r", "batch": 8, "seed": 4, "buckets": tuple(buckets)}
     )
-    opened = opening.open_all(places, split="train")
-    rates = [sum(one.counts) for one in opened]
+    opened = opening.open_splits(places, "train")
+    rates = [one.records for one in opened]
     batches = seen_by_batches(
         places, 60, global_batch=8, seed=4, rates=rates if how == "mixture" else None, buckets=parse_buckets(buckets)
     )
-    every = [Lives(place) for place in places]
+    every = [RowTracer(Dataset(place)) for place in places]
     for id in random.Random(1).sample(sorted(batches), 25):
         seen: set[int] = set()
-        for lives, place in zip(every, places, strict=True):  # in a mixture, both may have a row of this id
-            for found in (one for one in lives.records(id) if one.split == "train"):
+        for tracer, place in zip(every, places, strict=True):  # in a mixture, both may have a row of this id
+            for found in (one for one in tracer.records(id) if one.split == "train"):
                 where = {"shard": found.shard, "number": found.number, "of_record": [one == place for one in places]}
                 seen |= set(one_record.steps_of(opened, settings, **where, steps=60))
         assert sorted(seen) == batches[id]
@@ -58,7 +59,7 @@ def test_a_run_says_what_it_did_with_a_row(data: str, done: trainer.Result, tmp_
     out = str(shutil.copytree(done.run, tmp_path / "run"))
     scores = t5prep.evaluate(out, split="validation", worst=1000)
     wrong = {one.id: one for one in scores.worst}
-    lives = Lives(data)
+    tracer = RowTracer(Dataset(data))
     right = [one for one in scores.predictions if one["id"] not in wrong]
     for answer in right[:1] + [one for one in scores.predictions if one["id"] in wrong][:1]:
         told = t5prep.why(answer["id"], data, run=out)["run"]
@@ -71,7 +72,7 @@ def test_a_run_says_what_it_did_with_a_row(data: str, done: trainer.Result, tmp_
     id = next(iter(seen))
     told = t5prep.why(id, data, run=out)["run"]
     assert told["steps"] == seen[id]
-    assert next(lives.records(id)).split == "train"
+    assert next(tracer.records(id)).split == "train"
 
     (tmp_path / "run" / "eval.json").write_text(json.dumps(scores.to_json()))
     first = scores.predictions[0]["id"]

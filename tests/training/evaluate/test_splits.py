@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
 
 from t5prep import cli
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import UsageError
 from t5prep.options.models import EvaluateOptions, ModelOptions
 from t5prep.training.evaluate import splits
@@ -35,9 +36,9 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         loads.append(model)
         return SimpleNamespace(opened=SimpleNamespace(name="runs/both/7", manifests=()))
 
-    def evaluate(loaded: Any, options: EvaluateOptions, *, data: str, split: str) -> Evaluation:
+    def evaluate(loaded: Any, options: EvaluateOptions, dataset: Any, *, split: str) -> Evaluation:
         asked.append(options)
-        loss = len(split) + data.endswith("two")
+        loss = len(split) + dataset.folder.endswith("two")
         predictions = [{"id": "a", "prediction": "x", "references": ["y"], "scores": {"f1": 0.5}}]
         drawn = [Wrong(id, "in", target, "x", 0.5) for id, target in (("b", "y"), ("c", "y"), ("d", "z"))]
         return Evaluation({"loss": float(loss)}, predictions, [Wrong("a", "in", "y", "x", 1.0)], drawn)
@@ -46,6 +47,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     asked.clear()
     monkeypatch.setattr(splits, "load", load)
     monkeypatch.setattr(splits, "score_split", evaluate)
+    monkeypatch.setattr(splits, "Dataset", lambda data, tokenizer: SimpleNamespace(folder=data))
     return tmp_path
 
 
@@ -123,8 +125,8 @@ def test_a_dataset_of_another_task_is_said(tmp_path: Path, capsys: pytest.Captur
     columns = {"inputs_column": "Title", "targets_column": "Y"}
     prepared(source, tmp_path / "other", task="text2text", tokenizer="sample:", options=columns)
     opened = SimpleNamespace(name="runs/one", manifests=(learned,))
-    splits._warn_of_unrelated(opened, [str(tmp_path / "learned")])  # type: ignore[arg-type]
+    splits._warn_of_unrelated(opened, [Dataset(tmp_path / "learned")])  # type: ignore[arg-type]
     assert capsys.readouterr().err == ""
-    splits._warn_of_unrelated(opened, [str(tmp_path / "other")])  # type: ignore[arg-type]
+    splits._warn_of_unrelated(opened, [Dataset(tmp_path / "other")])  # type: ignore[arg-type]
     said = capsys.readouterr().err
     assert f"runs/one was trained on so_quality; {tmp_path / 'other'} is of text2text." in said

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t5prep.dataset.prepared import open_tokenizer
 from t5prep.errors import UsageError
-from t5prep.training.data.device_feed import host_batches
-from t5prep.training.data.opening import open_all
+from t5prep.training.data.device_feed import reading_of
+from t5prep.training.data.opening import open_splits
 from t5prep.training.model.lora import adapter_layouts, trained_layouts
 from t5prep.training.model.weights import draw
 from t5prep.training.settings import checks
@@ -84,10 +83,10 @@ def given(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def train(settings: dict[str, Any], changed: dict[str, Any]) -> np.ndarray:
     """Return all weights after a run, whose steps TensorFlow executes. Raises UsageError."""
     config = build(settings, changed)
-    opened = open_all(config.data, split=config.split)
+    opened = open_splits(config.data, config.split)
     manifest = opened[0].manifest
     checks.check_data(config, [manifest])
-    shape, first = first_weights(config, open_tokenizer(manifest, config.tokenizer), [manifest])
+    shape, first = first_weights(config, opened[0].dataset.tokenizer, [manifest])
     weights = {name: tf.constant(np.asarray(array)) for name, array in first.items()}
     weights |= {name: tf.constant(array) for name, array in draw(adapter_layouts(shape), seed=config.seed).items()}
     optimizer = optimizer_of(config)
@@ -98,7 +97,7 @@ def train(settings: dict[str, Any], changed: dict[str, Any]) -> np.ndarray:
     step = TrainStep(shape, optimizer, config, dtype_of(config.dtype, platform="cpu"), Padding.of_dataset(manifest))
     steps = checks.steps_of(config, in_epoch=-(-opened[0].split.records // config.batch))
     rate = schedule_of(config, steps=steps)
-    for number, batch in zip(range(steps), host_batches(opened, config), strict=False):
+    for number, batch in zip(range(steps), reading_of(opened, config).batches(), strict=False):
         rows = {name: tf.constant(values) for name, values in batch.items() if values.dtype == np.int32}
         copies = step.copies_of(weights)
         gradients, sums = step.gradients(weights, rows, tf.constant(number), copies)
@@ -149,7 +148,7 @@ def test_every_setting_changes_the_weights_or_is_refused(given: tuple[str, dict[
 
 def test_settings_of_generated_answers_are_refused_where_none_are_generated(given: tuple[str, dict[str, Any]]) -> None:
     kind, settings = given
-    manifest = open_all(settings["data"], split="train")[0].manifest
+    manifest = open_splits(settings["data"], "train")[0].manifest
     if kind == "text":
         checks.check_data(build(settings, {"generate": True, "beams": 2}), [manifest])
         return

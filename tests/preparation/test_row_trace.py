@@ -1,5 +1,5 @@
 """`t5prep why`: each statement about a row is recomputed here by another way: csv, json, pyarrow, hashlib, SentencePiece,
-TensorFlow's reader of records. By hand, more rows: T5PREP_SEEDS=1000 pytest tests/preparation/test_row_life.py
+TensorFlow's reader of records. By hand, more rows: T5PREP_SEEDS=1000 pytest tests/preparation/test_row_trace.py
 """
 
 import csv
@@ -27,14 +27,20 @@ from preparing import prepared, questions, rejected, write_csv
 import t5prep
 from t5prep.cli import main
 from t5prep.dataset import manifest
+from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError, SourceError
 from t5prep.io import addresses, trusted_code
-from t5prep.preparation.row_life import Lives
+from t5prep.preparation.row_trace import RowTracer
+from t5prep.preparation.source_rows import SourceRows
 from t5prep.sources import sample
 from t5prep.tasks.filters.rules import EMAIL
 
 SENTENCES = sentencepiece.SentencePieceProcessor(model_file=str(sample.tokenizer_path()))
 EOS, MARKER = SENTENCES.eos_id(), SENTENCES.get_piece_size() + 98
+
+
+def tracer_of(data: Path) -> RowTracer:
+    return RowTracer(Dataset(data))
 
 
 def draw(key: str, *, seed: int = 0) -> tuple[float, bytes]:
@@ -207,11 +213,11 @@ def _between(ids: list[int]) -> list[list[int]]:
 
 
 def test_lives_of_questions(near: Path) -> None:
-    there, left, lives = in_shards(near / "d"), rejected(near / "d"), Lives(near / "d")
+    there, left, tracer = in_shards(near / "d"), rejected(near / "d"), tracer_of(near / "d")
     ids = [*there, *(one["id"] for one in left if one["id"]), *(f"a.csv:{row}" for row in range(1, COUNT + 1))]
     endings = set()
     for id in [*(f"a.csv:{row}" for row in (8, 31, 41, 51)), *random.Random(1).choices(ids, k=len(seeds(60)))]:
-        endings.add(check_question(lives.life(id), near, there, left))
+        endings.add(check_question(vars(tracer.trace(id)), near, there, left))
     assert endings == {"task", "filters", "near duplicate", "duplicate id", "record"}
 
 
@@ -287,9 +293,9 @@ def check_line(life: dict[str, Any], folder: Path, there: dict[str, Any], left: 
 
 
 def test_lives_of_lines(grouped: Path) -> None:
-    there, left, lives = in_shards(grouped / "d"), rejected(grouped / "d"), Lives(grouped / "d")
+    there, left, tracer = in_shards(grouped / "d"), rejected(grouped / "d"), tracer_of(grouped / "d")
     rows = [4, 11, 12, 13, *random.Random(2).choices(range(1, 151), k=len(seeds(40)))]
-    endings = {check_line(lives.life(f"b.jsonl:{row}"), grouped, there, left) for row in rows}
+    endings = {check_line(vars(tracer.trace(f"b.jsonl:{row}")), grouped, there, left) for row in rows}
     assert endings in ({"reading", "blank", step, "record"} for step in ("task", "tokens"))
 
 
@@ -321,14 +327,14 @@ def classed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_lives_of_classes(classed: Path) -> None:
-    there, left, lives = in_shards(classed / "d"), rejected(classed / "d"), Lives(classed / "d")
+    there, left, tracer = in_shards(classed / "d"), rejected(classed / "d"), tracer_of(classed / "d")
     tables = {
         split: pq.read_table(classed / "source" / f"{split}.parquet").to_pylist() for split in ("train", "validation")
     }
     endings = set()
     places = [(split, row) for split, table in tables.items() for row in range(1, len(table) + 1)]
     for split, number in random.Random(3).choices(places, k=len(seeds(60))):
-        life, row = lives.life(f"{split}.parquet:{number}"), tables[split][number - 1]
+        life, row = vars(tracer.trace(f"{split}.parquet:{number}")), tables[split][number - 1]
         assert (life["source"]["byte"], life["source"]["row"]) == (None, number)
         assert life["source"]["values"] == {name: row[name] for name in ("sentence", "label")}
         (line,) = [one for one in left if (one["file"], one["row"]) == (f"{split}.parquet", number)] or [None]
@@ -378,20 +384,20 @@ def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path, monke
         lines = (row | {"id": f"k{number}"} for number, row in enumerate(rows, 1))
         (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     prepared(tmp_path / source, tmp_path / "d", tokenizer="sample:", task=task, options=options, **choices)
-    lives = Lives(tmp_path / "d")
+    tracer = tracer_of(tmp_path / "d")
     ids = [
         one.decode()
-        for own in lives.dataset.splits.values()
+        for own in tracer.dataset.manifest.splits.values()
         for shard in own.shards
         for record in tf.data.TFRecordDataset(str(tmp_path / "d" / shard.name)).as_numpy_iterator()
         for one in tf.train.Example.FromString(record).features.feature["id"].bytes_list.value
     ]
     assert len(ids) > 40
     places = []
-    reached = Lives._rows
-    monkeypatch.setattr(Lives, "_rows", lambda self, place, ids: places.append(place) or reached(self, place, ids))
+    find = SourceRows.find
+    monkeypatch.setattr(SourceRows, "find", lambda self, place, ids: places.append(place) or find(self, place, ids))
     for id in random.Random(1).sample(ids, 20):
-        life = lives.life(id)
+        life = vars(tracer.trace(id))
         values = rows[life["source"]["row"] - 1]
         assert (life["notes"], life["record"]["id"]) == ([], id)
         if how == "answers":
@@ -401,7 +407,7 @@ def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path, monke
             # Its file and row are the dataset's, so that no other row is made again; and are told without the source, too.
             assert (id, places.pop()) == (f"k{life['source']['row']}", (source, life["source"]["row"]))
             where = {"file": source, "row": life["source"]["row"], "byte": None, "bytes": None}
-            assert Lives(tmp_path / "d", source=str(tmp_path / "a.ro")).life(id)["source"] == where
+            assert RowTracer(Dataset(tmp_path / "d"), source=str(tmp_path / "a.ro")).trace(id).source == where
         else:
             assert id.partition("/")[0] == f"{source}:{life['source']['row']}"
         if how == "parts":
@@ -430,12 +436,12 @@ def test_a_document_lies_in_the_record_that_its_first_token_is_in(tmp_path: Path
     length = made.settings.input_length - 1
     hidden = {row: span_lengths(row) for row in range(length, length + 30)}
     raw = max(row for row, inputs in hidden.items() if inputs <= 32)
-    lives, at, begins = Lives(tmp_path / "d"), 0, {}
+    tracer, at, begins = tracer_of(tmp_path / "d"), 0, {}
     for _, number in sorted((draw(f"a.txt:{number}")[1], number) for number in range(1, 81)):
         begins[number] = at
         at += len(SENTENCES.encode(lines[number - 1])) + 1
     for number in random.Random(1).sample(range(1, 81), 30):
-        life = lives.life(f"a.txt:{number}")
+        life = vars(tracer.trace(f"a.txt:{number}"))
         assert life["source"]["values"] == {"text": lines[number - 1]}
         if begins[number] % raw:  # else, and where a record begins inside of it, that record is named
             there = [int(one["id"].rpartition("@")[2]) for one in life["also"]]
@@ -487,8 +493,8 @@ def test_without_its_source_the_dataset_alone_is_told(near: Path, tmp_path: Path
         (near / "a.csv").write_bytes(content + b"9,9,9,HQ\n")
         if how == "gone":
             (near / "a.csv").unlink()
-        lives = Lives(near / "d")
-        life = lives.life("1002")
+        tracer = tracer_of(near / "d")
+        life = vars(tracer.trace("1002"))
         (note,) = life["notes"]
         assert ("does not exist" if how == "gone" else "another checksum") in note
         assert (life["record"], life["source"], life["split"]) == (
@@ -499,7 +505,7 @@ def test_without_its_source_the_dataset_alone_is_told(near: Path, tmp_path: Path
         same = ("inputs", "targets", "input_cut", "target_cut", "input_ids", "labels")
         assert life["tokens"] == {name: whole["tokens"][name] for name in same}
         assert life["tokens"]["input_cut"] > 0
-        assert lives.life(f"a.csv:{left['row']}")["rejected"]["reason"] == left["reason"]
+        assert vars(tracer.trace(f"a.csv:{left['row']}"))["rejected"]["reason"] == left["reason"]
         (tmp_path / "a.csv").write_bytes(content)
         assert t5prep.why("1002", near / "d", source=str(tmp_path / "a.csv")) == whole
     finally:
@@ -511,9 +517,9 @@ def test_a_record_is_looked_up_in_its_source_by_the_row_that_the_dataset_keeps(
 ) -> None:
     """Without it, the examples of all rows before are made, and their ids compared."""
     places = []
-    rows = Lives._rows
-    monkeypatch.setattr(Lives, "_rows", lambda self, place, ids: places.append(place) or rows(self, place, ids))
-    assert Lives(near / "d").life("1002")["source"]["row"] == 3
+    find = SourceRows.find
+    monkeypatch.setattr(SourceRows, "find", lambda self, place, ids: places.append(place) or find(self, place, ids))
+    assert tracer_of(near / "d").trace("1002").source["row"] == 3
     assert places == [("a.csv", 3)]
 
 
@@ -538,11 +544,11 @@ def test_an_address_of_the_manifest_is_read_only_where_the_user_has_named_it(
         asked.clear()
         changed = dataclasses.replace(made, source=dataclasses.replace(made.source, uri=uri))
         (data / manifest.NAME).write_text(changed.sealed().dumps())
-        life = Lives(data).life("1002")
+        life = vars(tracer_of(data).trace("1002"))
         assert not asked
         assert f"--source {shlex.quote(shown)}" in life["notes"][0]
         addresses.remember(uri)
-        Lives(data).life("1002")
+        tracer_of(data).trace("1002")
         assert len(asked) == 1
         assert f"Reading the source again: {shown}" in capsys.readouterr().err
 

@@ -1,0 +1,517 @@
+"""Trace one row in the order of the data flow: where it stands in its source, and what each step made of it.
+
+A dataset keeps none of this. Its manifest names the source and all settings, so the source is read again up to the row,
+and the steps of `prepare` make the row once more. What the dataset itself knows (split, shard, number, tokens, rejected
+rows) is read there. Where the source cannot be read again, or is another one by now, the trace has only that, and a note.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from t5prep import sources
+from t5prep.dataset import rejected_rows, shard_files, tfrecord
+from t5prep.dataset.prepared import Dataset
+from t5prep.errors import DatasetError, T5prepError
+from t5prep.preparation import placement, record_counts
+from t5prep.preparation.block_tokenizer import BlockTokenizer
+from t5prep.preparation.sort_blocks import BlockSorter
+from t5prep.preparation.source_rows import SourceRow, SourceRows
+from t5prep.reading import blocks, source_files, text_rows
+from t5prep.reading.blocks import Block
+from t5prep.reading.rows import Row
+from t5prep.tasks import example_table
+from t5prep.tasks.example import EOS, Example, Protected, Trace, text_of
+from t5prep.tokens import tokenizer as newlines
+
+# What a record's id may have behind the id of its row: the number of a part, the digest of one of several answers, the
+# first token of a row of documents.
+_SUFFIX = r"(/\d+)?(#[0-9a-f]{8})?(@\d+)?"
+_SUFFIXES = (r"@\d+", r"#[0-9a-f]{8}", r"/\d+", r"/\d+#[0-9a-f]{8}")
+_PLACE = re.compile(r"(.+):(\d+)", re.DOTALL)
+# How the reason of a row begins that another row's text or id made superfluous, and the step that left it out.
+_LEFT_BY = {
+    "leak": "evaluation sets",
+    "repeated": "earlier datasets",
+    "near duplicate": "near-duplicates",
+    "duplicate id": "duplicates",
+    "duplicate text": "duplicates",
+}
+_CUT = ("input_cut", "target_cut")
+_AFTER_SPLIT = ("near-duplicates", "duplicates")
+Place = tuple[str, int]  # a file of the source, and a row of it from 1
+Facts = dict[str, Any]
+
+
+@dataclasses.dataclass
+class RowTrace:
+    """What is known of one row: the fields of the result of `t5prep.why`, in the order of the data flow."""
+
+    id: str
+    data: str
+    source: Facts | None = None
+    example: Facts | None = None
+    filters: list[Facts] | None = None
+    tokens: Facts | None = None
+    split: Facts | None = None
+    record: Facts | None = None
+    duplicates: list[Facts] | None = None
+    rejected: Facts | None = None
+    also: list[Facts] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+
+class FoundRecord(NamedTuple):
+    """A record of a dataset: where it lies (its number in the shard from 0, its first byte), its id, and its bytes.
+
+    `segment` is the number of the example in a packed record, from 1, and 0 in any other.
+    """
+
+    split: str
+    shard: str
+    number: int
+    byte: int
+    id: str
+    record: bytes
+    segment: int = 0
+
+
+class MadeRow(NamedTuple):
+    """A row that the steps made once more: what they say of it, its place, its id, and its record's id.
+
+    The last is None if the row has no record of the id that is asked for. `left` is the step that rejected it, "" if none did.
+    """
+
+    trace: RowTrace
+    place: Place
+    id: str = ""
+    record_id: str | None = None
+    left: str = ""
+
+
+class RowTracer:
+    """Trace rows of one dataset. What all traces need is read once."""
+
+    def __init__(self, dataset: Dataset, *, source: str = "", trust_code: bool = False) -> None:
+        """Take an opened dataset; the options are those of SourceRows."""
+        self.dataset = dataset
+        self.rows = SourceRows(dataset, source=source, trust_code=trust_code)
+        self._manifest, self._settings = dataset.manifest, dataset.manifest.settings
+        self._is_packed, self._hides_spans = self._settings.layout == "packed", self._manifest.task.hides_spans
+
+    def trace(self, id: str) -> RowTrace:
+        """Return the trace of a row, given the id of its record, of a rejected row, or its place as `file:row`.
+
+        Raises DatasetError for an id that is nowhere.
+        """
+        trace = RowTrace(id, self.dataset.folder)
+        found, rejected, place = list(self.records(id)), list(self._rejected(id)), self._place(id)
+        if found:
+            place = place if place and not _has_own_id(found[0].id, place) else None
+        elif rejected and place is None:
+            place = rejected[0]["file"], rejected[0]["row"]
+        made = None
+        try:
+            if made := self._made(id, place, found[0] if found else None):
+                trace = made.trace
+        except T5prepError as error:
+            trace.notes.append(
+                f"Of this row only what the dataset itself knows is told, because its source is not read again: {error}"
+            )
+        if made and not found and made.record_id is not None:
+            found = list(self.records(made.record_id)) or self._begun_in(made)
+            rejected = list(self._rejected(f"{made.place[0]}:{made.place[1]}"))
+        if not found and not rejected and made is None:
+            raise DatasetError(
+                f'No row of {trace.data} has the id "{id}": neither a record, nor a rejected row, nor a row of its source. '
+                f"Ids are listed by: t5prep table {trace.data} ids.csv"
+            )
+        # The line of this very row, if it made no record.
+        if made:
+            line = next((one for one in rejected if (one["file"], one["row"]) == made.place), None)
+        else:
+            line = rejected[0] if rejected and not found else None
+        if found and line is None:
+            with self._decoding(found[0].shard, found[0].number):
+                differs = made is not None and not self._agree(made, found[0])
+                self._add_record(trace, found[0])
+            if differs:
+                trace.notes.append("What the steps make of the row today is not what its record holds.")
+        others = found[1 if line is None else 0 :]
+        trace.also = [{"id": one.id, "shard": one.shard, "number": one.number} for one in others]
+        if line is not None:
+            step = _LEFT_BY.get(line["reason"].partition(":")[0]) or (made.left if made else None)
+            trace.rejected = {"reason": line["reason"], "step": step}
+            trace.split = trace.split if step in _AFTER_SPLIT else None
+        trace.duplicates = self._duplicates(line, made if found else None)
+        trace.also += [one for one in rejected if one not in (line, *(trace.duplicates or ()))]
+        return trace
+
+    # What the dataset itself knows.
+
+    def records(self, id: str) -> Iterator[FoundRecord]:
+        """Yield the records of an id: its own, or its parts, answers and rows of tokens. Raises DatasetError."""
+        shape, needle = re.compile(re.escape(id) + _SUFFIX, re.DOTALL), id.encode("utf-8", "surrogatepass")
+        shards = {name: [shard.name for shard in split.shards] for name, split in self._manifest.splits.items()}
+        if self._settings.dedup != "exact" and not self._is_packed and not self._hides_spans:
+            high = self._positions({id, re.sub(r"#[0-9a-f]{8}$", "", id)})["high"].tolist()
+            likely = {
+                name: [of_split[number] for number in sorted({one * len(of_split) >> 64 for one in high})]
+                for name, of_split in shards.items()
+                if of_split
+            }
+            if there := list(self._scan(likely, shape, needle)):
+                yield from there
+                return
+        yield from self._scan(shards, shape, needle)
+
+    def _positions(self, ids: set[str]) -> np.ndarray:
+        return placement.positions(placement.digests(ids, seed=self._settings.seed))
+
+    def _scan(self, shards: dict[str, list[str]], shape: re.Pattern[str], needle: bytes) -> Iterator[FoundRecord]:
+        for split, names in sorted(shards.items()):
+            for shard in names:
+                byte = 0
+                for number, record in enumerate(self.dataset.records(shard)):
+                    if needle in record:
+                        with self._decoding(shard, number):
+                            ids = [one.decode() for one in tfrecord.raw_features(record, wanted=("id",))["id"]]
+                        for segment, one in enumerate(ids, 1):
+                            if shape.fullmatch(one):
+                                yield FoundRecord(split, shard, number, byte, one, record, segment * self._is_packed)
+                    byte += tfrecord.FRAME_BYTES + len(record)
+
+    def _decoding(self, shard: str, number: int) -> contextlib.AbstractContextManager[None]:
+        return self.dataset.decoding(f"Record {number} of {self.dataset.at(shard)}")
+
+    def _lines(self, *needles: bytes) -> Iterator[Facts]:
+        """Yield the rejected rows whose line has one of some pieces of JSON in it. Raises DatasetError."""
+        for rows in self.dataset.rejected(*needles):
+            yield from rows.to_pylist()
+
+    def _rejected(self, id: str) -> Iterator[Facts]:
+        """Yield the rejected rows of an id, or of a place."""
+        place, shape = self._place(id), re.compile(re.escape(id) + _SUFFIX, re.DOTALL)
+        at_place = [f"{_json(place[0])}, {_json('row')}: {place[1]},".encode()] if place else []
+        for line in self._lines(_inside(id), *at_place):
+            if (line["id"] is not None and shape.fullmatch(line["id"])) or (line["file"], line["row"]) == place:
+                yield line
+
+    def _begun_in(self, made: MadeRow) -> list[FoundRecord]:
+        """Return the record that holds the first token of a document, where another document begins that record."""
+        split = made.trace.split["name"] if made.trace.split else ""
+        if not self._hides_spans or split not in self._manifest.splits:
+            return []
+        shards = self._manifest.splits[split].shards
+
+        def position(id: str) -> tuple[int, int]:
+            (one,) = self._positions({id}).tolist()
+            return one
+
+        own = position(made.record_id or "")
+        shard = shards[own[0] * len(shards) >> 64].name
+        begun = self._scan({split: [shard]}, re.compile(r".*@\d+", re.DOTALL), b"")
+        return [one for one in begun if position(one.id.rpartition("@")[0]) < own][-1:]
+
+    def _place(self, id: str) -> Place | None:
+        """Return the file and row that an id names as `file:row`, if the source has such a row."""
+        match = _PLACE.fullmatch(id)
+        rows = self._manifest.rows.get(match[1]) if match else None
+        return (match[1], int(match[2])) if match and rows and 1 <= int(match[2]) <= rows.read else None
+
+    def _add_record(self, trace: RowTrace, found: FoundRecord) -> None:
+        """Add where a record lies, and of the tokens what the steps did not say."""
+        record = self.dataset.decoded(found.record)
+        inputs, labels = [one for one in record.input_ids if one != self.dataset.tokenizer.pad_id], record.targeted
+        trace.record = {
+            "id": found.id,
+            "split": found.split,
+            "shard": found.shard,
+            "number": found.number,
+            "byte": found.byte,
+            "bytes": tfrecord.FRAME_BYTES + len(found.record),
+            "input": record.inputs,
+            "target": record.targets,
+            "references": record.references,
+        }
+        if found.segment:
+            trace.record["segment"] = found.segment
+        origin = self._origin(found)
+        if origin is not None:
+            trace.source = trace.source or {"file": origin["file"], "row": origin["row"], "byte": None, "bytes": None}
+        if trace.tokens is None:
+            trace.tokens = {"inputs": len(inputs), "targets": len(labels)}
+            if origin is not None and not found.segment:  # a packed record has the tokens of several examples
+                lost = {name: origin[name] for name in _CUT}
+                before = len(inputs) + lost["input_cut"] - (self._settings.marked and lost["input_cut"] > 0)
+                trace.tokens = {"inputs": before, "targets": len(labels) + lost["target_cut"], **lost}
+            trace.tokens |= {} if self._is_packed else {"input_ids": inputs, "labels": labels}
+        trace.split = trace.split or {"name": found.split}
+
+    def _origin(self, found: FoundRecord) -> Facts | None:
+        """Return what the dataset keeps of where a record comes from (shard_files.ORIGIN); None where it does not know."""
+        own = self.dataset.origins.get(found.split)
+        if own is None:
+            return None
+        shards = self._manifest.splits[found.split].shards
+        before = list(itertools.takewhile(lambda one: one.name != found.shard, shards))
+        at = sum(shard.records for shard in before) + found.number
+        if found.segment:  # each example has an entry: those of the records before are counted
+            names = [*(shard.name for shard in before), found.shard]
+            earlier = itertools.islice(self.dataset.records(*names), at)
+            at = sum(len(tfrecord.raw_features(record, wanted=("id",))["id"]) for record in earlier) + found.segment - 1
+        entry = {
+            name: int(number) for name in shard_files.ORIGIN for number in shard_files.origin(own[at : at + 1], name)
+        }
+        files = self._manifest.source.files
+        if not entry or entry["file"] >= len(files):
+            raise DatasetError(f"{self.dataset.at(shard_files.ORIGINS)} is not of these shards. {shard_files.AGAIN}")
+        return entry | {"file": files[entry["file"]].name}
+
+    def _agree(self, made: MadeRow, found: FoundRecord) -> bool:
+        """Check whether a row's record holds what the steps make; of rows that several make together, whether it is in there."""
+        trace = made.trace
+        if trace.split is None or trace.tokens is None:
+            return True  # the steps made no record
+        split = trace.split["name"]
+        if made.record_id != found.id or split != found.split:
+            return self._hides_spans and split == found.split  # it may begin inside of a record
+        if self.rows.task.task.several_answers and found.split != "train":
+            return True  # the record is that of the first row with this id
+        if self._is_packed or self._hides_spans:
+            return True
+        record = self.dataset.decoded(found.record)
+        inputs = [one for one in record.input_ids if one != self.dataset.tokenizer.pad_id]
+        # Most places of an aligned row have no label.
+        labels = record.labels[: len(inputs)] if self._manifest.target.is_aligned else record.targeted
+        return (inputs, labels) == (trace.tokens["input_ids"], trace.tokens["labels"])
+
+    def _duplicates(self, line: Facts | None, made: MadeRow | None) -> list[Facts] | None:
+        """Return the rows that are duplicates or near-duplicates of a rejected row's `line`, or of a row that has a record."""
+        reason = line["reason"] if line else ""
+        if reason.startswith("near duplicate: "):
+            heads = [rejected_rows.without_similarity(reason)]
+        elif re.match("duplicate (id|text): kept is ", reason):
+            heads = [reason]
+        elif line is None and made is not None:
+            near = rejected_rows.near_duplicate(*made.place, made.id, 1.0)
+            heads = [rejected_rows.without_similarity(near)]
+            heads += [f"{kind}: kept is {made.place[0]}:{made.place[1]}" for kind in ("duplicate id", "duplicate text")]
+        else:
+            return None if line is None else []
+        lines = self._lines(*map(_inside, heads))
+        same = (one for one in lines if rejected_rows.without_similarity(one["reason"]) in heads)
+        return [one for one in same if one != line]
+
+    # What the steps make of the row once more.
+
+    def _made(self, id: str, place: Place | None, found: FoundRecord | None) -> MadeRow | None:
+        """Return what the steps make of the row of a place, or of the first row that makes a record; None if there is none."""
+        if place is None and found is None and not self._hides_spans:
+            return None  # every row with this id would be a record or a rejected row
+        wanted = id if found is None else found.id
+        ids = {wanted, *(re.sub(f"({pattern})$", "", wanted) for pattern in _SUFFIXES)}
+        if place is None and found is not None:
+            origin = self._origin(found)
+            own = (one for one in map(self._place, ids) if one and not _has_own_id(found.id, one))
+            place = (origin["file"], origin["row"]) if origin else next(own, None)
+        dropped = set()
+        if place is None:
+            dropped = {(line["file"], line["row"]) for line in self._lines(*map(_inside, ids))}
+        steps = self._steps
+        for row in self.rows.find(place, ids):
+            if (row.block.file.name, row.number) not in dropped:
+                made = steps.make(RowTrace(id, self.dataset.folder), row, wanted=found.id if found else None)
+                if place is not None or made.record_id is not None:
+                    return made
+        return None
+
+    @functools.cached_property
+    def _steps(self) -> "_Steps":
+        return _Steps(self.rows)
+
+
+class _Steps:
+    """The steps of one preparation, for single rows. Evaluation sets and earlier datasets are not read again."""
+
+    def __init__(self, rows: SourceRows) -> None:
+        task, _ = rows.task, rows.filters  # both raise for code that is not trusted, before a tokenizer is opened
+        self._rows, self._settings, self._tokenizer = rows, rows.dataset.manifest.settings, rows.dataset.tokenizer
+        self._own_splits = {} if self._settings.splits else source_files.splits_of(rows.files)
+        names = [file.name for file in rows.files]
+        self._sort = BlockSorter(self._settings, task.task, self._tokenizer, files=names, own_splits=self._own_splits)
+
+    def make(self, trace: RowTrace, source_row: SourceRow, *, wanted: str | None) -> MadeRow:
+        """Add to a trace what the steps make of a row; of several examples, the one whose record has the `wanted` id."""
+        block, number, examples = source_row
+        row = next(row for row in blocks.read(block, columns=self._rows.examples_of.columns) if row.number == number)
+        trace.source, made = _source(block, row), MadeRow(trace, (block.file.name, number))
+        if not len(examples):
+            trace.example = {"blank": True}
+            return made
+        (example,) = example_table.examples_of(examples)
+        if isinstance(example, str):
+            trace.example = {"reason": example}
+            return made._replace(left="reading" if row.record is None else "task")
+        trace.example = _example(example, group=examples["group"][0].as_py())
+        steps = Trace()
+        table = BlockTokenizer(self._settings, self._rows.task, self._tokenizer, trace=steps).features(examples)
+        trace.filters = [_filtered(*each) for each in steps.filters]
+        if trace.filters and "reason" in trace.filters[-1]:
+            return made._replace(left="filters")
+        kept = table.filter(table["reason"].is_null()).combine_chunks()
+        if not len(kept):
+            trace.tokens = _counted(table, 0)
+            return made._replace(left="tokens")
+        placed = self._sort.places(kept, block)
+        at = placed.record_ids.index(wanted) if wanted in placed.record_ids else 0
+        inputs, labels = (kept[name][at].as_py() for name in ("inputs", "labels"))
+        sizes = {name: np.array([len(own)]) for name, own in (("inputs", inputs), ("targets", labels))}
+        sizes |= {name: kept[name].to_numpy()[at : at + 1] for name in ("tokens", "target_tokens")}
+        lost = record_counts.tokens_lost(sizes, marked=self._settings.marked)
+        trace.tokens = _counted(kept, at) | {"input_ids": inputs, "labels": labels}
+        trace.tokens |= {name: int(tokens) for name, (tokens,) in zip(_CUT, lost, strict=True)}
+        trace.tokens |= {"cut_input": self._texts(steps.inputs), "cut_target": self._texts(steps.targets)}
+        split = placed.names[placed.of[at]]
+        trace.split = self._drawn(kept, placed.drawn_by, at, split=split, file=block.file.name)
+        id = placed.record_ids[at]
+        is_wanted = wanted is None or wanted == id or wanted.startswith(f"{id}@")
+        return made._replace(id=placed.ids[at], record_id=(wanted or id) if is_wanted else None)
+
+    def _texts(self, runs: list[list[int]]) -> list[str]:
+        """Return the texts of runs of ids, without the special tokens between texts and lines."""
+        between = {id for part in self._tokenizer.frame for id in part}
+        if self._settings.keep_newlines:
+            between.add(self._tokenizer.sentinel(newlines.NUMBER))
+        parts = (
+            list(part)
+            for run in runs
+            for of_text, part in itertools.groupby(run, lambda id: id not in between)
+            if of_text
+        )
+        return [self._tokenizer.decode(part) for part in parts]
+
+    def _drawn(self, kept: pa.Table, digests: np.ndarray, at: int, *, split: str, file: str) -> Facts:
+        """Return how the split of a row was decided."""
+        if kept["split"][at].as_py():
+            return {"name": split, "by": "task"}
+        shares = self._sort.draw.shares(file)
+        if len(shares) == 1:
+            return {"name": split, "by": "file" if self._own_splits.get(file) else "all"}
+        number = float(placement.uniform(self._sort.draw.keys(kept, digests, file=file))[at])
+        group = kept["group"][at].as_py() if self._settings.group_column else None
+        edges = np.concatenate([[0.0], np.cumsum(list(shares.values()))]).tolist()
+        ranges = {name: list(pair) for name, pair in zip(shares, itertools.pairwise(edges), strict=True)}
+        drawn = {"name": split, "by": "group" if group else "id", "number": number, "ranges": ranges}
+        return drawn | ({"group": group} if group else {})
+
+
+def _has_own_id(id: str, place: Place) -> bool:
+    """Check whether a record's id is the source's, and not made of its place."""
+    return not re.fullmatch(re.escape(f"{place[0]}:{place[1]}") + _SUFFIX, id, re.DOTALL)
+
+
+def _json(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _inside(text: str) -> bytes:
+    """Return a text as it stands inside of a string of JSON."""
+    return _json(text)[1:-1].encode("utf-8", "surrogatepass")
+
+
+def _counted(table: pa.Table, at: int) -> Facts:
+    """Return the tokens of a row before it was cut, and its part if it is one of several."""
+    counts = {"inputs": table["tokens"][at].as_py(), "targets": table["target_tokens"][at].as_py()}
+    return counts | ({"part": part, "parts": len(table)} if (part := table["part"][at].as_py()) else {})
+
+
+def _example(example: Example, *, group: str | None) -> Facts:
+    """Return what the task made of a row."""
+    parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+    inputs = [
+        {"eos": True}
+        if part is EOS
+        else {"text": part.text, "protected": True}
+        if isinstance(part, Protected)
+        else {"text": part}
+        for part in parts
+    ]
+    named = {"id": example.id, "target": example.targets, "references": list(example.references)}
+    return {"inputs": inputs, **named, "split": example.split, "group": group}
+
+
+def _filtered(filter: str, before: Example, after: Example, reason: str) -> Facts:
+    """Return what a filter did to an example."""
+    facts: Facts = {"filter": filter, "changed": after != before}
+    if after != before:
+        facts |= {"before": text_of(before.inputs), "after": text_of(after.inputs)}
+    if after.targets != before.targets:
+        facts |= {"target_before": before.targets, "target_after": after.targets}
+    return facts | ({"reason": reason} if reason else {})
+
+
+def _source(block: Block, row: Row) -> Facts:
+    """Return where a row stands, and its values in the columns that are read, or the bytes of a row that has none."""
+    span = _span(block, row)
+    facts: Facts = {"file": block.file.name, "row": row.number}
+    facts |= {"byte": None, "bytes": None} if span is None else {"byte": span.byte, "bytes": len(span.data)}
+    if row.record is not None:
+        facts["values"] = {name: _plain(value) for name, value in row.record.items()}
+    elif span is not None:
+        facts["text"] = span.data.decode("utf-8", "backslashreplace")
+    return facts
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    try:
+        return json.loads(json.dumps(value, default=str))
+    except (TypeError, ValueError):
+        return str(value)
+
+
+class _Span(NamedTuple):
+    byte: int
+    data: bytes
+
+
+def _span(block: Block, row: Row) -> _Span | None:
+    """Return where a row lies in its file (unpacked, if it is packed), or None where its bytes do not lie there in one piece.
+
+    That is so in Parquet, in one JSON document, in a pair of files, and where the encoding is changed while it is read.
+    """
+    if block.format.kind == "parquet":
+        return None
+    data, before, quoted = blocks.content(block), row.number - block.first_row, block.format.quoted
+    dialect = {"delimiter": block.format.delimiter or ",", "escape": block.format.escape}
+    begin = 0
+    if before and quoted:
+        begin = text_rows.ends(data, final=True, most=before, **dialect)[0]
+    elif before:
+        begin = next(itertools.islice(text_rows.row_ends(data), before - 1, None), 0)
+    own = data[begin : begin + text_rows.of_first(data[begin:], quoted=quoted, final=True, **dialect)]
+    names = tuple(row.record or ())
+    again = next(text_rows.read(own, block.format, columns=block.columns, first=row.number, wanted=names), None)
+    if again is None or (row.record is not None and again.record is None) or again.reason != row.reason:
+        return None
+    if block.data is not None and not _stands_at(block, begin, own):
+        return None
+    return _Span(block.begin + begin, own)
+
+
+def _stands_at(block: Block, begin: int, own: bytes) -> bool:
+    """Check whether some bytes of a block that travels with its content are those of the file."""
+    with sources.open_stream(block.file) as stream:
+        left = block.begin + begin
+        while left and (skipped := stream.read(min(left, 1 << 20))):
+            left -= len(skipped)
+        return not left and stream.read(len(own)) == own

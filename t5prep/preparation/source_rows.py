@@ -1,0 +1,219 @@
+"""Read the rows of a dataset's source again, as its manifest names it, and make their examples once more.
+
+Whoever made the dataset chose its source and its code. So nothing is fetched from an address that this user has never read
+from, and no code is executed that this user has neither run nor trusts.
+"""
+
+import functools
+import json
+import shlex
+import sys
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep import sources
+from t5prep.dataset import manifest
+from t5prep.dataset.prepared import Dataset
+from t5prep.errors import DatasetError, SourceError
+from t5prep.io import addresses, paths, trusted_code
+from t5prep.preparation import row_limit
+from t5prep.preparation.block_tokenizer import BlockExamples
+from t5prep.preparation.row_limit import LimitedFile
+from t5prep.reading import blocks
+from t5prep.reading.blocks import Block
+from t5prep.reading.rows import Row
+from t5prep.sources import RawFile, raw
+from t5prep.tasks import example_table, registry
+from t5prep.tasks.example import Example
+from t5prep.tasks.filters import rules
+from t5prep.tasks.filters.chain import Chain, code_files
+from t5prep.tasks.registry import Definition
+from t5prep.tasks.task import ChosenTask
+
+
+class SourceRow(NamedTuple):
+    """A row of the source: its block, its number in the file, and the table of its example, empty for a blank row."""
+
+    block: Block
+    number: int
+    examples: pa.Table
+
+
+class SourceRows:
+    """Read the rows of a dataset's source; `source` is its address today, if the manifest's address does not lead there.
+
+    `trust_code` allows code that this user has never run. What all rows need is opened at the first use.
+    """
+
+    def __init__(self, dataset: Dataset, *, source: str = "", trust_code: bool = False) -> None:
+        self.dataset, self._settings = dataset, dataset.manifest.settings
+        self._source, self._trust_code = source, trust_code
+        self._unchanged: set[str] = set()
+
+    @functools.cached_property
+    def task(self) -> ChosenTask:
+        """The task that made the dataset. Raises UsageError for code that is neither known nor trusted, DatasetError, TaskError."""
+        return self._definition().choose(self._settings.options)
+
+    def _definition(self) -> Definition:
+        facts = self.dataset.manifest.task
+        if not facts.file:  # a manifest's name of a file is never executed
+            return registry.named(self._settings.task)
+        path = self.dataset.at(manifest.TASK_FILE)
+        try:
+            code = paths.read(path)
+        except OSError as error:
+            raise DatasetError(f"{path} cannot be read ({error.strerror or 'not found'}).") from error
+        facts.check_code(code, path=path)
+        self._check_trust(code, path=path, use=f"make examples of rows, for the task {self._settings.task}")
+        return registry.from_code(code, file=facts.file)
+
+    @functools.cached_property
+    def filters(self) -> Chain:
+        """The filters of the dataset. Raises UsageError for code that is neither known nor trusted, SourceError for other files."""
+        for path in code_files(self._settings.filter):
+            try:
+                code = rules.read(path)
+            except OSError as error:
+                raise SourceError(f"the filter {path} cannot be read ({error.strerror}).") from error
+            self._check_trust(code, path=path, use="filter texts")
+        chain = Chain(self._settings.filter)
+        if chain.files() != self.dataset.manifest.filter_files:
+            raise SourceError("a file that its filters read is not the one that made the dataset.")
+        return chain
+
+    def _check_trust(self, code: bytes, *, path: str, use: str) -> None:
+        otherwise = "without it, what the dataset itself knows is told."
+        trusted_code.check(
+            code, path=path, use=use, otherwise=otherwise, trusted=self._trust_code, came_with="the dataset"
+        )
+
+    @functools.cached_property
+    def files(self) -> list[RawFile]:
+        """The files that the dataset was made of. Raises SourceError if one is missing, or this user never read from its address."""
+        described = self.dataset.manifest.source
+        uri = self._source or pinned(described)
+        uris = sources.uris_of(uri)
+        if not self._source and uri != "sample:" and any(raw.parse(each).scheme for each in uris):
+            shown = addresses.public(uri)
+            if not all(map(addresses.is_known, sources.uris_of(described.uri))):
+                raise SourceError(
+                    f"the manifest names {shown}, from which you have read nothing before. If you trust who made the dataset: "
+                    f"--source {shlex.quote(shown)}"
+                )
+            print(f"Reading the source again: {shown}, as the manifest says", file=sys.stderr, flush=True)
+        ignore_card = bool(self._settings.split_files)
+        resolved = sources.resolve_all(uris, include=self.task.files, progress=False, ignore_card=ignore_card)
+        selected = row_limit.select_files(resolved, self.task, self._settings).source
+        by_name = {file.name: file for file in (*resolved.files, *selected.files)}
+        for file in described.files:
+            if file.name not in by_name:
+                raise SourceError(
+                    f"{addresses.public(self._source or described.uri)} has no {file.name} any more. Say where it is: --source"
+                )
+        return [by_name[file.name] for file in described.files]
+
+    @functools.cached_property
+    def examples_of(self) -> BlockExamples:
+        """What makes the examples of blocks."""
+        return BlockExamples(self._settings, self.task)
+
+    def find(self, place: tuple[str, int] | None, ids: set[str]) -> Iterator[SourceRow]:
+        """Yield the row of a file and number, or every row whose example has one of some ids."""
+        for block in self._blocks(None if place is None else {place[0]}):
+            if place is None:
+                examples = self.examples_of(block)
+                rows = examples.filter(pc.is_in(examples["id"], pa.array(sorted(ids))))["row"].to_pylist()
+                numbers = [row + block.first_row for row in rows]
+            elif block.first_row <= place[1] < block.first_row + block.rows:
+                examples, numbers = self.examples_of(block), [place[1]]
+            else:
+                continue
+            for number in numbers:
+                is_row = pc.equal(examples["row"], number - block.first_row)
+                yield SourceRow(block, number, examples.filter(is_row).combine_chunks())
+
+    def texts(self, rows: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray, pa.Array, pa.Array]]:
+        """Yield the texts that rows of the source had before filters and cuts: a file, rows of it, their inputs and targets.
+
+        `rows`, int64[n] in order, are those of each file. Where the task made nothing of a row, its input is the JSON of the
+        columns that are read, null if not even they could be read, and its target is null. Raises T5prepError if the source
+        is not there, or another one by now.
+        """
+        for block in self._blocks(rows):
+            own = rows[block.file.name]
+            if not (own[(begin := np.searchsorted(own, block.first_row)) :][:1] < block.first_row + block.rows).any():
+                continue
+            wanted = own[begin:] - block.first_row
+            examples = self.examples_of(block)
+            examples = examples.filter(pa.array(np.isin(examples["row"].to_numpy(), wanted))).sort_by("row")
+            numbers, made = examples["row"].to_numpy() + block.first_row, examples["reason"].is_null()
+            others = set(numbers[~made.to_numpy()].tolist())
+            read = blocks.read(block, columns=self.examples_of.columns) if others else ()
+            columns = {row.number: _columns(row) for row in read if row.number in others}
+            instead = pa.array(map(columns.get, numbers.tolist()), pa.large_string())
+            inputs = pc.if_else(made, example_table.inputs_of(examples).lines(), instead)
+            yield block.file.name, numbers, inputs, pc.if_else(made, examples["target"], None)
+
+    def first_examples(self, rows: int) -> tuple[str, list[Example]]:
+        """Return the name of the first file, and what the filters leave of the examples of its first rows."""
+        element, examples = next(self._limited_files()).element, list[Example]()
+        sizes = {file.name: file.bytes for file in self.dataset.manifest.source.files}
+        for file in blocks.files(element):
+            if file.bytes != sizes[file.name]:
+                raise SourceError(f"{file.name} is not the file that made the dataset: it has another size.")
+        for block in row_limit.scan(LimitedFile(element, rows), self._settings, self.task.task.corpus):
+            filtered = self.filters.of_table(self.examples_of(block))
+            every = enumerate(example_table.examples_of(filtered.examples))
+            examples += [one for row, one in every if row not in filtered.reasons and isinstance(one, Example)]
+        return blocks.files(element)[0].name, examples
+
+    def _limited_files(self) -> Iterator[LimitedFile]:
+        return row_limit.limited_files(self.files, self._settings, self.task)
+
+    def _blocks(self, names: Container[str] | None) -> Iterator[Block]:
+        """Yield the blocks of the source's files of some names (None: of all), each file checked before it is read."""
+        for file in self._limited_files():
+            own = blocks.files(file.element)
+            if names is None or own[0].name in names:
+                self._check(own)
+                yield from row_limit.scan(file, self._settings, self.task.task.corpus)
+
+    def _check(self, files: Sequence[RawFile]) -> None:
+        """Raise SourceError for a file that is not the one that the manifest names."""
+        known = {file.name: file.sha256 for file in self.dataset.manifest.source.files}
+        for file in files:
+            if file.name not in self._unchanged and sources.checksum(file) != known[file.name]:
+                raise SourceError(f"{file.name} is not the file that made the dataset: it has another checksum.")
+            self._unchanged.add(file.name)
+
+
+def _columns(row: Row) -> str | None:
+    """Return the columns of a row as JSON, None if it could not be read."""
+    if row.record is None:
+        return None
+    text = json.dumps(row.record, ensure_ascii=False, default=str)
+    return text.encode(errors="backslashreplace").decode()
+
+
+def pinned(source: manifest.Source) -> str:
+    """Return the address of a source at the revision that was read, as far as an address can say it.
+
+    >>> pinned(manifest.Source("hf:a/b#c", "0123abc", [], "", "")), pinned(manifest.Source("kaggle:a/b", "version 3", [], "", ""))
+    ('hf:a/b@0123abc#c', 'kaggle:a/b@3')
+    """
+    uris = sources.uris_of(source.uri)
+    revisions = source.revision.split(" + ") if len(uris) > 1 and source.revision else [source.revision] * len(uris)
+    return " + ".join(map(_pinned, uris, revisions))
+
+
+def _pinned(uri: str, revision: str) -> str:
+    revision = revision.removeprefix("version ")
+    if uri.partition(":")[0] not in ("hf", "kaggle") or "@" in uri or not revision:
+        return uri
+    name, hash, part = uri.partition("#")
+    return f"{name}@{revision}{hash}{part}"
