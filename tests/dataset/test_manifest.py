@@ -10,7 +10,7 @@ import pytest
 from toy_dataset import no_lengths, nothing_cut
 
 from t5prep.dataset import manifest
-from t5prep.dataset.manifest import Feature, Manifest, Source, SourceFile, Split, TaskFacts, Tokenizer
+from t5prep.dataset.manifest import Manifest, Source, SourceFile, Split, TaskFacts, Tokenizer
 from t5prep.dataset.rejected_rows import RejectedFile
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Shard
@@ -24,7 +24,7 @@ MADE = Manifest(
     task=TaskFacts(["rouge"], ["low", "high"], file="mine.py", sha256="e" * 64),
     source=Source("sample:", "1", [SourceFile("a.csv", 7, "f" * 64)], "MIT", "None"),
     tokenizer=Tokenizer("t5", "a" * 64, 32000, 32128, 0, 1, 2),
-    features={"input_ids": Feature("int64", [64]), "id": Feature("bytes", [None])},
+    features=manifest.record_features(SETTINGS, references=False),
     ledger=nothing_cut(),
     splits={
         "train": Split(
