@@ -59,7 +59,6 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
     """
     from t5prep.dataset import inspect_records
     from t5prep.dataset.prepared import Dataset
-    from t5prep.tasks.targets import HeadTarget
 
     opened = Dataset(data, tokenizer=tokenizer)
     shown, target = inspect_records.records(opened, split=split, count=count), opened.manifest.target
@@ -75,7 +74,7 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
             click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
             for line in text.split("\n"):
                 click.echo(wrapped(line))
-            if what == "target" and isinstance(target, HeadTarget):
+            if what == "target" and not target.has_tokens:
                 if note := target.note(ids):
                     click.echo("    " + _output.colour(note, dim=True))
                 continue

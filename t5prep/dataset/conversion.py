@@ -1,10 +1,11 @@
 """Convert examples to features, and labels to texts, as a dataset's settings say."""
 
+import functools
 from collections.abc import Sequence
 
 from t5prep.dataset.settings import Settings
 from t5prep.tasks.example import Trace
-from t5prep.tasks.targets import HeadTarget, target_of
+from t5prep.tasks.targets import target_of
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.featurizer import Featurizer
 from t5prep.tokens.tokenizer import Tokenizer
@@ -32,15 +33,8 @@ def featurizer_of(
     )
 
 
-def text_of_labels(ids: Sequence[int], settings: Settings, tokenizer: Tokenizer, *, classes: Sequence[str]) -> str:
-    """Return the text of a record's labels, with EOS where it is among them: a class is its word, tags and labels theirs."""
-    target = target_of(settings.target, classes)
-    if isinstance(target, HeadTarget):
-        return target.text(ids)
-    return newlines.decode(ids, tokenizer=tokenizer, keep_newlines=settings.keep_newlines)
-
-
 def label_name(ids: Sequence[int], settings: Settings, tokenizer: Tokenizer, *, classes: Sequence[str]) -> str:
     """Return the text of the labels of a classification's record without EOS: the name that its records are counted by."""
-    own = ids[:-1] if target_of(settings.target).is_text else ids
-    return text_of_labels(own, settings, tokenizer, classes=classes)
+    target = target_of(settings.target, classes)
+    decode = functools.partial(newlines.decode, tokenizer=tokenizer, keep_newlines=settings.keep_newlines)
+    return target.text(ids[:-1] if target.is_text else ids, decode)

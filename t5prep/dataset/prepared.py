@@ -6,13 +6,13 @@ import functools
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from t5prep.dataset import conversion, manifest, rejected_rows, shard_files, tfrecord
+from t5prep.dataset import manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.manifest import Manifest, Split
 from t5prep.dataset.shard_files import Index, Shard
 from t5prep.errors import DatasetError, TokenizerError
@@ -113,17 +113,17 @@ class Dataset:
 
     def decoded(self, record: bytes) -> DecodedRecord:
         """Return a record with its texts. To be called within `decoding`, for bytes that are no record. Raises TokenizerError."""
-        features, settings = tfrecord.parse(record), self.manifest.settings
+        features = tfrecord.parse(record)
         ids, references = (
             [value.decode() for value in values if isinstance(value, bytes)]
             for values in (features["id"], features.get("references", []))
         )
         inputs, labels = ([int(token) for token in features[name]] for name in ("input_ids", "labels"))
-        text = newlines.decode(inputs, tokenizer=self.tokenizer, keep_newlines=settings.keep_newlines)
-        target = conversion.text_of_labels(
-            _targeted(labels), settings, self.tokenizer, classes=self.manifest.task.classes
-        )
-        return DecodedRecord(", ".join(ids), inputs, labels, text, target, references)
+        target = self.manifest.target.text(_targeted(labels), self._decode)
+        return DecodedRecord(", ".join(ids), inputs, labels, self._decode(inputs), target, references)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return newlines.decode(ids, tokenizer=self.tokenizer, keep_newlines=self.manifest.settings.keep_newlines)
 
     def rejected(self, *needles: bytes) -> Iterator[pa.RecordBatch]:
         """Yield the rows that made no record (REJECTED), some at a time: with `needles`, of the lines that hold one of these.

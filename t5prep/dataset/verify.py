@@ -16,7 +16,6 @@ from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.shard_files import AGAIN
 from t5prep.errors import DatasetError
 from t5prep.io import paths
-from t5prep.tasks.targets import HeadTarget
 
 # Hashing frees the interpreter's lock, and a bucket answers many at once.
 _SIDE_BY_SIDE = 8
@@ -204,7 +203,7 @@ def _wrong_ids(piece: bytes, records: int, dataset: manifest.Manifest) -> str:
     """Return what is wrong with the ids of some framed records; "" if they are tokens of the tokenizer."""
     settings, tokens = dataset.settings, dataset.tokenizer.padded_vocab_size
     lengths = {"input_ids": settings.input_length, "labels": settings.target_length}
-    if isinstance(dataset.target, HeadTarget):  # these are numbers of classes
+    if not dataset.target.has_tokens:
         del lengths["labels"]
     ids = {name: np.empty((records, length), np.int32) for name, length in lengths.items()}
     features = tuple((name.encode(), own, own.shape[1], 0, -1) for name, own in ids.items())

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.prepared import DecodedRecord
 from t5prep.dataset.tfrecord import IGNORED_LABEL
-from t5prep.tasks.targets import HeadTarget
 from t5prep.tokens.tokenizer import Tokenizer
 
 # The middle of a text with more pieces than this is left out of the page.
@@ -26,7 +25,7 @@ def of_record(record: DecodedRecord, dataset: Manifest, tokenizer: Tokenizer) ->
     """Return the pieces of a record's input and of its target, which may be a class."""
     marker, target = tokenizer.sentinel(1) if dataset.marked else None, dataset.target
     pieces = labels(record.labels, tokenizer)
-    if isinstance(target, HeadTarget):
+    if not target.has_tokens:
         pieces = [Piece(record.targets, "text", target.note(record.labels) or target.name)]
     return {"input": inputs(record.input_ids, tokenizer, marker=marker), "target": pieces}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # at run time it is imported where targets are read: a manife
 IGNORED = -100  # the label of a place that has none
 LARGEST = float(np.finfo(np.float32).max)
 Reasons = dict[int, str]
+Decode = Callable[[Sequence[int]], str]  # token ids to text
 
 
 def bits_of(numbers: npt.ArrayLike) -> np.ndarray:
@@ -39,6 +40,7 @@ class Target:
 
     name: ClassVar[str]  # in `Settings.target` and the manifest
     is_text: ClassVar[bool] = False  # a model writes it, token by token
+    has_tokens: ClassVar[bool] = True  # labels are ids of the tokenizer; else an encoder's head tells them
     is_counted: ClassVar[bool] = False  # records are counted by their targets, if there are few
     is_aligned: ClassVar[bool] = False  # a label stands at the place of its token in the input
     is_signed: ClassVar[bool] = False  # labels may be below 0
@@ -61,6 +63,14 @@ class Target:
         """Return the text of some target of this kind."""
         return self.classes[0] if self.classes else "unknown"
 
+    def text(self, labels: Sequence[int], decode: Decode) -> str:
+        """Return the text of a record's labels without padding; `decode` is the tokenizer's."""
+        return decode(labels)
+
+    def note(self, labels: Sequence[int]) -> str:
+        """Return what to show beside the text of a record's labels; "" for nothing."""
+        return ""
+
 
 class TextTarget(Target):
     """Describe texts, whose labels are their tokens."""
@@ -81,6 +91,7 @@ class HiddenTokensTarget(Target):
 class HeadTarget(Target):
     """Describe targets that the head of an encoder tells: their labels are numbers and no tokens."""
 
+    has_tokens = False
     takes_classes = True
     mask = "token_type_ids"
 
@@ -93,13 +104,8 @@ class HeadTarget(Target):
         numbers, wrong = self._numbers(self.split_names(texts))
         return numbers[:, None], wrong
 
-    def text(self, labels: Sequence[int] | np.ndarray) -> str:
-        """Return the text of a record's labels without padding."""
+    def text(self, labels: Sequence[int] | np.ndarray, decode: Decode | None = None) -> str:
         return (self.separator or ", ").join(self.classes[int(number)] for number in labels)
-
-    def note(self, labels: Sequence[int]) -> str:
-        """Return what to show beside the text of a record's labels; "" for nothing."""
-        return ""
 
     def split_names(self, texts: pa.LargeStringArray) -> pa.ListArray:
         """Return the names in each target, none of an empty one; without a separator, the target itself.
@@ -205,7 +211,7 @@ class LabelsTarget(HeadTarget):
         flags[np.repeat(np.arange(len(texts)), np.diff(names.offsets.to_numpy())), numbers] = 1
         return flags, wrong
 
-    def text(self, labels: Sequence[int] | np.ndarray) -> str:
+    def text(self, labels: Sequence[int] | np.ndarray, decode: Decode | None = None) -> str:
         return super().text(np.flatnonzero(labels))
 
 
@@ -240,7 +246,7 @@ class NumberTarget(HeadTarget):
                 wrong[row], values[row] = f"no number: {str(text)[:40]!r}", 0.0
         return bits_of(values)[:, None], wrong
 
-    def text(self, labels: Sequence[int] | np.ndarray) -> str:
+    def text(self, labels: Sequence[int] | np.ndarray, decode: Decode | None = None) -> str:
         return ", ".join(str(number) for number in numbers_of(labels))
 
 

@@ -185,10 +185,9 @@ class Featurizer:
         self._end = Frame((), (), (tokenizer.eos_id,))
         self._lines = Frame((), (tokenizer.sentinel(newlines.NUMBER),), ()) if keep_newlines else None
         self._target, self._documents = target, documents
-        self._of_head = isinstance(target, HeadTarget)
         # The second sentinel marks the cut, as in the tutorial of so_quality: the first would look like a span to
         # fill in. A classification has no marker.
-        marked = policy == "head_tail" and marker == "extra_id_1" and not self._of_head
+        marked = policy == "head_tail" and marker == "extra_id_1" and target.has_tokens
         sides = (trace.inputs, trace.targets) if trace else (None, None)
         self._cut = Truncation(policy, input_length, tokenizer.sentinel(1) if marked else None, sides[0])
         self._cut_target = Truncation("head", target_length, removed=sides[1])
@@ -289,8 +288,8 @@ class Featurizer:
         if not long.any():
             return whole, {}
         reasons: dict[int, str] = {}
-        made = whole if self._of_head or protected.all() else self._cut.whole(whole)
-        if self._of_head and len(which := np.flatnonzero(long & ~protected)):
+        made = whole if not self._target.has_tokens or protected.all() else self._cut.whole(whole)
+        if not self._target.has_tokens and len(which := np.flatnonzero(long & ~protected)):
             lengths = np.diff(rows)[which]
             edges = ragged.begins(lengths)
             fields = np.arange(edges[-1]) + np.repeat(rows[which] - edges[:-1], lengths)
@@ -313,7 +312,7 @@ class Featurizer:
 
     def _too_long(self, fixed: int, special: int) -> str:
         """Return the reason of a row whose protected texts and special tokens alone do not fit."""
-        if not self._of_head:
+        if self._target.has_tokens:
             return f"protected text too long: {fixed} tokens with EOS, the limit is {self._cut.length}"
         room = self._cut.length - special
         return f"protected text too long: {fixed - special} tokens, and the limit leaves {room}"

@@ -27,7 +27,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, TokenizerError, UsageError
 from t5prep.io import atomic_files, gcs, model_files, paths
 from t5prep.io.model_files import ModelFiles
-from t5prep.tasks.targets import HeadTarget, HiddenTokensTarget, Target, TextTarget
+from t5prep.tasks.targets import HiddenTokensTarget, Target, TextTarget
 from t5prep.tokens import loading
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
@@ -113,7 +113,7 @@ class Model:
 def settings_without_data(config: Config) -> Settings:
     """Return how inputs are prepared for a model without a manifest."""
     target = config.objective.target
-    if not isinstance(target, HeadTarget):
+    if target.has_tokens:
         return UNKNOWN_DATA
     length = MOST_TOKENS
     if isinstance(config, EncoderConfig):

@@ -3,7 +3,6 @@
 import dataclasses
 
 from t5prep.dataset.manifest import Manifest
-from t5prep.tasks.targets import HeadTarget
 from t5prep.training.model.architecture import Config
 
 
@@ -20,7 +19,7 @@ class Padding:
     @classmethod
     def of_dataset(cls, dataset: Manifest) -> "Padding":
         """Return the ids of a dataset's tokenizer."""
-        separator = dataset.tokenizer.eos_id if isinstance(dataset.target, HeadTarget) else None
+        separator = None if dataset.target.has_tokens else dataset.tokenizer.eos_id
         return cls(dataset.tokenizer.pad_id, separator)
 
     @classmethod
