@@ -392,7 +392,7 @@ class WriteShard:
             same="text" if settings.dedup == "exact" else "id",
             repeats=repeats,
             # A packed row is made of neighbours in one range, so its bytes must not depend on memory.
-            range_bytes=shards.RANGE_BYTES if settings.layout == "packed" else self.range_bytes,
+            range_bytes=shards.RANGE_BYTES if settings.is_packed else self.range_bytes,
         )
 
 

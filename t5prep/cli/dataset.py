@@ -34,8 +34,7 @@ def verify_command(data: str, as_json: bool) -> None:
 
     with Progress("verifying") as line:
         manifest = verify(data, started=line.expect, progress=line.read)
-    shards = sum(len(split.shards) for split in manifest.splits.values())
-    records = sum(split.records for split in manifest.splits.values())
+    shards, records = len(manifest.shards), manifest.records
     value = {"ok": True, "digest": manifest.digest, "shards": shards, "records": records}
     text = f"{data}: {shards} shards, {records:,} records, all as the manifest says (digest {manifest.digest[:12]}…)"
     _output.show(value, text, as_json=as_json)

@@ -140,9 +140,8 @@ def _tell(manifest: Any, *, out: str, seconds: float) -> None:
     """Print the summary of a prepared dataset: where it is, what was lost, and the next command."""
     ledger = manifest.ledger
     cut, targets = ledger["inputs"], ledger["targets"]
-    records = sum(split.records for split in manifest.splits.values())
-    size = sum(shard.bytes for split in manifest.splits.values() for shard in split.shards)
-    click.echo(f"{out}: {records:,} records, {byte_sizes.text(size)}, in {seconds:.1f} s")
+    size = sum(shard.bytes for shard in manifest.shards)
+    click.echo(f"{out}: {manifest.records:,} records, {byte_sizes.text(size)}, in {seconds:.1f} s")
     for name, split in manifest.splits.items():
         shown = split.labels if len(split.labels) < 8 else {}
         labels = "".join(f"  {label} {number:,}" for label, number in shown.items())

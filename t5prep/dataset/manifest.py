@@ -18,7 +18,7 @@ from t5prep.dataset import manifest_checks
 from t5prep.dataset.rejected_rows import RejectedFile, Rows
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins, Shard
-from t5prep.errors import DatasetError, did_you_mean
+from t5prep.errors import DatasetError
 from t5prep.io import gcs, paths
 from t5prep.tasks.targets import Target, target_of
 from t5prep.version import __version__
@@ -259,14 +259,15 @@ class Manifest:
         """Return what its targets are, with the task's classes."""
         return target_of(self.settings.target, self.task.classes)
 
-    def split(self, name: str, *, where: str) -> Split:
-        """Return a split. Raises DatasetError, which says of `where` that it has none of this name."""
-        if name not in self.splits:
-            raise DatasetError(
-                f'{where} has no split "{name}".{did_you_mean(name, self.splits)} It has {", ".join(self.splits)}: name one of '
-                "these, or prepare it with --splits."
-            )
-        return self.splits[name]
+    @property
+    def shards(self) -> list[Shard]:
+        """Return the shards of all splits."""
+        return [shard for split in self.splits.values() for shard in split.shards]
+
+    @property
+    def records(self) -> int:
+        """Return the number of records of all splits."""
+        return sum(split.records for split in self.splits.values())
 
     @property
     def labels(self) -> list[str]:
@@ -359,7 +360,7 @@ def _digest(facts: Mapping[str, Any]) -> str:
 def record_features(settings: Settings, *, references: bool) -> dict[str, Feature]:
     """Return the features of a record of this preparation, as the manifest names them."""
     inputs, targets = settings.input_length, settings.target_length
-    if settings.layout == "packed":
+    if settings.is_packed:
         lengths = {"input_ids": inputs, "input_positions": inputs, "input_segment_ids": inputs}
         lengths |= {"label_positions": targets, "label_segment_ids": targets, "labels": targets}
         return {"id": Feature("bytes", [None]), **{name: Feature("int64", [n]) for name, n in lengths.items()}}

@@ -165,7 +165,7 @@ def _problems(manifest: "Manifest") -> Iterator[str]:
 def _names(manifest: "Manifest") -> Iterator[str]:
     """Yield what is wrong with the names of files beside the manifest; every split is a part of such names."""
     splits = manifest.splits
-    shards = [shard.name for split in splits.values() for shard in split.shards]
+    shards = [shard.name for shard in manifest.shards]
     beside = (manifest.index, manifest.lengths, manifest.origins, manifest.rejected_file)
     names = (*splits, *shards, *(file.name for file in beside if file is not None))
     if (

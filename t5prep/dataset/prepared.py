@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from t5prep.dataset import manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.manifest import Manifest, Split
+from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Shard
-from t5prep.errors import DatasetError, TokenizerError
+from t5prep.errors import DatasetError, TokenizerError, did_you_mean
 from t5prep.io import gcs, paths
 from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
@@ -90,8 +91,8 @@ class Dataset:
         """The bytes of each shard that is there, by name."""
         if gcs.is_gs(self.folder):
             return {name: found.bytes for name, found in gcs.objects(self.folder).items()}
-        shards = (shard.name for split in self.manifest.splits.values() for shard in split.shards)
-        return {name: os.path.getsize(path) for name in shards if os.path.isfile(path := self.at(name))}
+        names = (shard.name for shard in self.manifest.shards)
+        return {name: os.path.getsize(path) for name in names if os.path.isfile(path := self.at(name))}
 
     @functools.cached_property
     def origins(self) -> dict[str, np.ndarray]:
@@ -100,7 +101,11 @@ class Dataset:
 
     def split(self, name: str) -> "DatasetSplit":
         """Return a split. Raises DatasetError if there is none of this name."""
-        self.manifest.split(name, where=self.folder)
+        if name not in (splits := self.manifest.splits):
+            raise DatasetError(
+                f'{self.folder} has no split "{name}".{did_you_mean(name, splits)} It has {", ".join(splits)}: name one of '
+                "these, or prepare it with --splits."
+            )
         return DatasetSplit(self, name)
 
     def at(self, name: str) -> str:
@@ -167,6 +172,11 @@ class DatasetSplit:
         return self.dataset.manifest
 
     @property
+    def settings(self) -> Settings:
+        """Return the settings of the dataset."""
+        return self.dataset.manifest.settings
+
+    @property
     def facts(self) -> Split:
         """Return what the manifest says of this split."""
         return self.manifest.splits[self.name]
@@ -189,12 +199,7 @@ class DatasetSplit:
     @property
     def lengths(self) -> tuple[int, int]:
         """Return the number of tokens in a row of `input_ids`, and in a row of `labels`."""
-        return self.manifest.settings.input_length, self.manifest.settings.target_length
-
-    @property
-    def is_packed(self) -> bool:
-        """Check whether a record holds several examples."""
-        return self.manifest.settings.layout == "packed"
+        return self.settings.input_length, self.settings.target_length
 
 
 def read(folder: str | Path, *shards: str) -> Iterator[bytes]:

@@ -263,6 +263,11 @@ class Settings:
     __hash__ = None  # type: ignore[assignment]
 
     @property
+    def is_packed(self) -> bool:
+        """Check whether a record holds several examples."""
+        return self.layout == "packed"
+
+    @property
     def marked(self) -> bool:
         """Return whether a sentinel stands for the middle of an input that was cut."""
         return self.truncation == "head_tail" and self.marker != "none"

@@ -126,6 +126,15 @@ def page_sizes(sizes: np.ndarray, *, every: int) -> np.ndarray:
     return np.add.reduceat(sizes.astype(np.int64), np.arange(0, len(sizes), every)).astype("<u4")
 
 
+def page_records(shard: Shard, pages: int, *, every: int) -> np.ndarray:
+    """Return the records of each page of a shard, int64[pages]: the last one may have fewer than `every`.
+
+    >>> page_records(Shard("", records=20, bytes=0, sha256=""), 3, every=8).tolist()
+    [8, 8, 4]
+    """
+    return np.minimum(every, shard.records - every * np.arange(pages))
+
+
 def write_index(out: str, shards: Iterable[bytes], *, every: Mapping[str, int]) -> Index:
     """Write the index of a dataset, whole, and return its description.
 

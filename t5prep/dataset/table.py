@@ -70,7 +70,7 @@ class _Records:
         self._opened, dataset = opened, opened.manifest
         settings = dataset.settings
         self._texts = decoding.decoder(opened.tokenizer, keep_newlines=settings.keep_newlines)
-        self._packed, self._target = settings.layout == "packed", dataset.target
+        self._packed, self._target = settings.is_packed, dataset.target
         is_class = isinstance(self._target, ClassTarget)
         self._lengths = {"input_ids": settings.input_length, "labels": settings.target_length}
         self._marked = dataset.marked and not self._target.classes
@@ -117,8 +117,7 @@ class _Records:
 
     def _read(self, shard: shard_files.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
         """Yield some pages of a shard at a time, and how many records they have."""
-        counts = np.full(len(sizes), every, np.int64)
-        counts[-1:] = shard.records - every * (len(sizes) - 1)
+        counts = shard_files.page_records(shard, len(sizes), every=every)
         path, together = self._opened.at(shard.name), max(1, _TOGETHER // every)
         with self._opened.reading(path), paths.opened(path) as file:
             for begin in range(0, len(sizes), together):

@@ -49,7 +49,7 @@ def upload(
     if gcs.is_gs(data):
         raise DatasetError(f"{data} is in a bucket already. Copy it there: gcloud storage rsync -r {data} {to}")
     dataset, folder = verify.verify(data), Path(data)
-    shards = [shard.name for split in dataset.splits.values() for shard in split.shards]
+    shards = [shard.name for shard in dataset.shards]
     names = [*shards, *verify.names_beside(dataset, folder), manifest.NAME]
     checksums = {name: _crc32c(folder / name) for name in names}
     there = gcs.objects(to)
@@ -106,9 +106,8 @@ def _claim(to: str, dataset: manifest.Manifest, there: dict[str, gcs.Object], *,
         where = f"{to}/{manifest.NAME}"
         other = manifest.loads(gcs.read(where), where=where)
         if other.digest != dataset.digest:
-            records = sum(split.records for split in other.splits.values())
             raise OutputError(
-                f"{to} holds another dataset (task {other.settings.task}, {records:,} records, digest {other.digest[:12]}…). "
+                f"{to} holds another dataset (task {other.settings.task}, {other.records:,} records, digest {other.digest[:12]}…). "
                 "Choose another prefix, or replace it: --overwrite"
             )
     gcs.claim(to, {"digest": dataset.digest, "task": dataset.settings.task})
@@ -171,7 +170,7 @@ def push(data: str, *, repo: str, private: bool = False, tokenizer: str | None =
     opened = Dataset(folder, tokenizer=tokenizer)
     verify.check(opened)
     dataset = opened.manifest
-    shards = [shard.name for split in dataset.splits.values() for shard in split.shards]
+    shards = [shard.name for shard in dataset.shards]
     tables = {name: card.table_of(name) for name, split in dataset.splits.items() if split.records}
     for split, file in tables.items():
         rows = table.records(opened, splits=[split])

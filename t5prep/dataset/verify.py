@@ -52,7 +52,7 @@ def check(
     """Check all files of an opened dataset, as `verify` does."""
     dataset, folder = opened.manifest, opened.folder
     files = paths.names(folder)
-    shards = [shard for split in dataset.splits.values() for shard in split.shards]
+    shards = dataset.shards
     stray = shard_files.strays(files, (shard.name for shard in shards))
     if stray:
         raise DatasetError(
@@ -78,7 +78,7 @@ def check(
         )
     for name, entries in opened.origins.items():
         least = records[name]
-        if len(entries) < least or (len(entries) > least and dataset.settings.layout != "packed"):
+        if len(entries) < least or (len(entries) > least and not dataset.settings.is_packed):
             path = opened.at(shard_files.ORIGINS)
             raise DatasetError(f"{path} has {len(entries):,} origins of {name}, which has {least:,} records. {AGAIN}")
     started(sum(shard.bytes for shard in shards))
@@ -88,11 +88,10 @@ def check(
 
 def _pieces(shard: shard_files.Shard, pages: np.ndarray, every: int) -> Iterator[tuple[int, int]]:
     """Yield the bytes and the records of pieces of a shard: pages of the index, about a MiB together."""
-    ends, left = np.cumsum(pages, dtype=np.int64), shard.records
-    for some in np.split(pages, np.flatnonzero(np.diff(ends // _PIECE)) + 1):
-        records = min(left, every * len(some))
-        left -= records
-        yield int(some.sum(dtype=np.int64)), records
+    records = shard_files.page_records(shard, len(pages), every=every)
+    edges = np.flatnonzero(np.diff(np.cumsum(pages, dtype=np.int64) // _PIECE)) + 1
+    for sizes, counts in zip(np.split(pages, edges), np.split(records, edges), strict=True):
+        yield int(sizes.sum(dtype=np.int64)), int(counts.sum())
 
 
 def check_shards(
@@ -105,7 +104,7 @@ def check_shards(
 
     `pages` are the bytes and the records of pieces of shards, by their names: the ids of these records are looked at.
     """
-    shards = [shard for split in opened.manifest.splits.values() for shard in split.shards]
+    shards = opened.manifest.shards
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         check = functools.partial(_check, opened, progress=progress)
         for _ in pool.map(check, shards, [pages.get(shard.name, ()) for shard in shards]):

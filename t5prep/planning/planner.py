@@ -51,7 +51,7 @@ def questions(
             tpu=parse(tpu),
             input_length=inputs,
             target_length=targets,
-            packed=packed or bool(data and data.is_packed),
+            packed=packed or bool(data and data.settings.is_packed),
             padding=Padding.of_dataset(data.manifest) if data else None,
         )
         for tpu in tpus
@@ -61,7 +61,7 @@ def questions(
 
 def plan_lengths(question: Question, data: DatasetSplit, *, asking: Ask = ask) -> list[tuple[Choice, list[Answer]]]:
     """Return each way to lay out the dataset, with the compiler's answer for each shape. Raises DatasetError."""
-    if data.is_packed:
+    if data.settings.is_packed:
         raise DatasetError(f"{data.folder} is packed already; lengths are planned from a dataset that is not.")
     if data.manifest.target.is_aligned:
         raise DatasetError(

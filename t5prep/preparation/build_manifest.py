@@ -234,7 +234,7 @@ def _split(
         "joint": joint,
         "inputs_before": sorted(counts.before.items()),
     }
-    if settings.layout == "packed":
+    if settings.is_packed:
         lengths["packed"] = _packed(counts, settings)
     elif facts.hides_spans:
         lengths["documents"] = counts.examples
@@ -306,7 +306,7 @@ def warnings_of(
         *_targets_unknown(texts),
         *_several_answers(texts, settings.options.get("targets_column", "")),
     ]
-    return [*warnings, *_badly_packed(total, settings)] if settings.layout == "packed" else warnings
+    return [*warnings, *_badly_packed(total, settings)] if settings.is_packed else warnings
 
 
 def _several_answers(texts: TextCounts, column: str) -> list[str]:

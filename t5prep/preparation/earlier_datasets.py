@@ -59,7 +59,7 @@ def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Dataset
 
 def shards(dataset: Dataset) -> list[str]:
     """Return the names of all shards of a dataset, in order."""
-    return sorted(shard.name for split in dataset.manifest.splits.values() for shard in split.shards)
+    return sorted(shard.name for shard in dataset.manifest.shards)
 
 
 def records(folder: str, shard: str, tokenizer: Tokenizer) -> Iterator[EarlierRecord]:

@@ -112,7 +112,7 @@ def _bucket(out: str, same: Identity) -> Iterator[None]:
 
 def _strays(out: str | Path, names: Iterable[str]) -> list[str]:
     """Return the shards that the finished dataset does not name: another run left them."""
-    named = {shard.name for split in manifest.load(out).splits.values() for shard in split.shards}
+    named = {shard.name for shard in manifest.load(out).shards}
     return shard_files.strays(names, named)
 
 
@@ -165,12 +165,11 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
         facts = {"tokenizer": "another tokenizer", "task_sha256": "another file of the task", "files": "another source"}
         others = [words for name, words in facts.items() if getattr(there, name) != getattr(same, name)]
         if others := [*settings.differences(there.settings, same.settings), *others]:
-            records = sum(split.records for split in dataset.splits.values())
             instead = (
                 "remove it." if gcs.is_gs(out) else "replace it: --overwrite"
             )  # nothing in a bucket can be renamed
             raise OutputError(
-                f"{out} holds another dataset (task {dataset.settings.task}, {records:,} records), prepared with "
+                f"{out} holds another dataset (task {dataset.settings.task}, {dataset.records:,} records), prepared with "
                 f"{', '.join(others)}. Choose another --out, or {instead}"
             )
     elif entries and (foreign or MARKER not in entries):

@@ -77,7 +77,7 @@ def frame_of(settings: Settings, *, pad_id: int, separator: int) -> Frame:
     if settings.layout == "ragged":
         return Frame()
     lengths, pads = (settings.input_length, settings.target_length), (pad_id, tfrecord.IGNORED_LABEL)
-    if settings.layout == "packed":
+    if settings.is_packed:
         return Frame(lengths, pads, packed=True)
     mask = target_of(settings.target).mask if settings.masks else ""
     masks = (settings.masks, mask == "decoder_attention_mask")
@@ -89,7 +89,7 @@ def frame_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int
 
     Where several rows make a record, that is without padding.
     """
-    if settings.layout == "packed" or task.spans is not None:
+    if settings.is_packed or task.spans is not None:
         return Frame()
     return frame_of(settings, pad_id=pad_id, separator=separator)
 

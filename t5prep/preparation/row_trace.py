@@ -105,7 +105,7 @@ class RowTracer:
         self.dataset = dataset
         self.rows = SourceRows(dataset, source=source, trust_code=trust_code)
         self._manifest, self._settings = dataset.manifest, dataset.manifest.settings
-        self._is_packed, self._hides_spans = self._settings.layout == "packed", self._manifest.task.hides_spans
+        self._is_packed, self._hides_spans = self._settings.is_packed, self._manifest.task.hides_spans
 
     def trace(self, id: str) -> RowTrace:
         """Return the trace of a row, given the id of its record, of a rejected row, or its place as `file:row`.

@@ -141,7 +141,7 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
             f"{why}, and {settings.task} has no classes to tell apart: {advice}, or prepare it for a T5 "
             "(--tokenizer google-t5/t5-base)"
         )
-    if settings.layout == "packed":
+    if settings.is_packed:
         raise UsageError("--layout packed: a classification has one class for each row. Use --layout padded or ragged")
     if settings.keep_newlines:
         raise UsageError("--keep-newlines is for texts that are written out: leave it out of a classification")
@@ -200,7 +200,7 @@ def _check_spans(settings: Settings, task: ChosenTask) -> None:
             f"--keep-newlines: {settings.task} hides spans behind {newlines.SENTINEL}, so it cannot stand for a newline. "
             "Leave the flag out"
         )
-    if settings.layout == "packed" or (settings.layout != "padded" and not isinstance(task.spans, Mixture)):
+    if settings.is_packed or (settings.layout != "padded" and not isinstance(task.spans, Mixture)):
         raise UsageError(
             f"--layout {settings.layout}: the rows of {settings.task} are full already. Use --layout padded"
         )

@@ -52,8 +52,8 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         title=f"{dataset_manifest.settings.task} · t5prep",
         manifest=dataset_manifest,
         ledger=dataset_manifest.ledger,
-        records=sum(split.records for split in dataset_manifest.splits.values()),
-        bytes=sum(shard.bytes for split in dataset_manifest.splits.values() for shard in split.shards),
+        records=dataset_manifest.records,
+        bytes=sum(shard.bytes for shard in dataset_manifest.shards),
         documents=sum(split.lengths.get("documents", 0) for split in dataset_manifest.splits.values()),
         packed={
             name: split.lengths["packed"]

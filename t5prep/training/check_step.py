@@ -86,7 +86,7 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
         initial |= draw(adapter_layouts(shape), seed=config.seed)
         lengths = device_feed.shapes(opened, config)[:1]
         batch = _first_batch(device_feed.reading_of(opened, config).batches(), lengths[0])
-        packed, padding = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
+        packed, padding = manifests[0].settings.is_packed, Padding.of_dataset(manifests[0])
 
         def one_step(layout: Layout, dtype: str) -> tuple[str, dict[str, float], Variables]:
             in_dtype = dataclasses.replace(config, dtype=dtype_of(dtype, platform=layout.platform).name)

@@ -113,7 +113,7 @@ def _train(
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
     place = place_of(config.out)
-    packed, masking = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
+    packed, masking = manifests[0].settings.is_packed, Padding.of_dataset(manifests[0])
     every = itertools.chain([layout], layouts)
     step, layout = compiling.compile_step(shape, config, every, lengths, packed=packed, padding=masking, place=place)
     peak_per_step = _peak_per_step(config, shape, layout, lengths, place=place)

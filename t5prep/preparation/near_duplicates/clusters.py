@@ -98,7 +98,7 @@ def _shared(sets: Sets, small: np.ndarray, large: np.ndarray) -> np.ndarray:
     return np.bincount(pair[sets.keys[place] == sought], minlength=len(small))
 
 
-def clustered(shingles: Shingles, sets: Sets, *, bands: Bands, threshold: float, window: int = WINDOW) -> np.ndarray:
+def clustered(shingles: Shingles, sets: Sets, *, bands: Bands, threshold: float) -> np.ndarray:
     """Return for each text the first text of its cluster, `int64[texts]`; `sets` are the sets of its shingles.
 
     Two texts are linked when they share a band and their sets of shingles have at least the threshold's Jaccard
@@ -110,7 +110,7 @@ def clustered(shingles: Shingles, sets: Sets, *, bands: Bands, threshold: float,
         return parent
     values = sketches.band_values(sketches.signatures(shingles, hashes=bands.bands * bands.rows), bands=bands)
     linked = refused = np.zeros((0, 2), np.int64)
-    for pairs in _passes(sets.contents(), values, window):
+    for pairs in _passes(sets.contents(), values):
         pairs = np.unique(pairs[parent[pairs[:, 0]] != parent[pairs[:, 1]]], axis=0)
         pairs = pairs[~np.isin(_codes(pairs, len(parent)), _codes(refused, len(parent)))]
         alike = _alike(sets, pairs, threshold)
@@ -120,7 +120,7 @@ def clustered(shingles: Shingles, sets: Sets, *, bands: Bands, threshold: float,
     return parent
 
 
-def _passes(digests: np.ndarray, values: np.ndarray, window: int) -> Iterator[np.ndarray]:
+def _passes(digests: np.ndarray, values: np.ndarray) -> Iterator[np.ndarray]:
     """Yield pairs of texts to compare: of equal content first, then neighbours in a band, nearest first.
 
     Of texts with equal content only the first goes on to the bands.
@@ -131,7 +131,7 @@ def _passes(digests: np.ndarray, values: np.ndarray, window: int) -> Iterator[np
     order = np.argsort(values[alone], axis=0, kind="stable")  # in each band by value, then in order of texts
     ordered = np.take_along_axis(values[alone], order, axis=0)
     members = alone[order]
-    for distance in range(1, min(window, len(alone) - 1) + 1):
+    for distance in range(1, min(WINDOW, len(alone) - 1) + 1):
         same = ordered[distance:] == ordered[:-distance]
         if not same.any():
             return

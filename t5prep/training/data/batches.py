@@ -31,7 +31,7 @@ def check_buckets(opened: Sequence[DatasetSplit], buckets: Sequence[Lengths]) ->
     if len(opened) > 1:
         raise UsageError("buckets part the records of a single dataset, and this run has several. Leave buckets out.")
     one = opened[0]
-    if one.is_packed:
+    if one.settings.is_packed:
         raise UsageError(
             f"buckets do nothing for {one.folder}: its rows are packed, and all are full. Leave buckets out."
         )
@@ -321,7 +321,7 @@ class WholeSplit:
         self._ends, self._rows, self._data = np.cumsum(self._reader.sizes), rows, opened.folder
         self._records = min(limit, opened.records) or opened.records
         self._fills, self._eos = features.fills_of(opened), opened.manifest.tokenizer.eos_id
-        self._packed = opened.is_packed
+        self._packed = opened.settings.is_packed
         self._references = "references" in opened.manifest.features
 
     def __len__(self) -> int:

@@ -109,7 +109,7 @@ def decoder(datasets: Sequence[DatasetSplit], *, masks: bool = True, bucket: Len
     to its lengths. Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `with_mask`.
     """
     dataset = datasets[0].manifest
-    padding, packed = Padding.of_dataset(dataset), datasets[0].is_packed
+    padding, packed = Padding.of_dataset(dataset), datasets[0].settings.is_packed
     plain = masks and padding.separator is None and not packed
     lengths = _lengths(datasets)
     return RecordDecoder(
@@ -124,7 +124,7 @@ def _lengths(datasets: Sequence[DatasetSplit]) -> dict[str, int]:
     """Return the features that are lists of ids, and how many ids a row of each has."""
     longest = map(max, zip(*(one.lengths for one in datasets), strict=True))
     lengths = dict(zip(("input", "label"), longest, strict=True))
-    names = ["input_ids", "labels", *(_PACKED if datasets[0].is_packed else ())]
+    names = ["input_ids", "labels", *(_PACKED if datasets[0].settings.is_packed else ())]
     return {name: lengths[name.removesuffix("s").partition("_")[0]] for name in names}
 
 
@@ -135,5 +135,5 @@ def fills_of(opened: DatasetSplit) -> dict[str, int]:
 
 def _ragged(datasets: Sequence[DatasetSplit]) -> bool:
     """Return whether records may have fewer ids than a row."""
-    shapes = {(one.manifest.settings.layout, one.lengths) for one in datasets}
-    return len(shapes) > 1 or datasets[0].manifest.settings.layout == "ragged"
+    shapes = {(one.settings.layout, one.lengths) for one in datasets}
+    return len(shapes) > 1 or datasets[0].settings.layout == "ragged"

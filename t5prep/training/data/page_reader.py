@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from t5prep.dataset import tfrecord
+from t5prep.dataset import shard_files, tfrecord
 from t5prep.dataset.prepared import DatasetSplit
 from t5prep.dataset.tfrecord import Records
 from t5prep.errors import DatasetError
@@ -33,10 +33,8 @@ class PageReader:
         self._shard = np.repeat(np.arange(len(shards)), [len(sizes) for sizes in shards])
         self._bytes = np.concatenate(shards).astype(np.int64)
         self._begin = np.concatenate([np.cumsum(sizes, dtype=np.int64) - sizes for sizes in shards])
-        counts = [np.full(len(sizes), every, np.int64) for sizes in shards]
-        for pages, shard in zip(counts, opened.shards, strict=True):
-            pages[-1] = shard.records - every * (len(pages) - 1)
-        self.sizes = np.concatenate(counts)
+        each = zip(opened.shards, shards, strict=True)
+        self.sizes = np.concatenate([shard_files.page_records(shard, len(sizes), every=every) for shard, sizes in each])
         # The pages of the last call by number: their bytes, and where their records lie.
         self._kept: dict[int, tuple[bytes, np.ndarray]] = {}
         self._pool = concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) if gcs.is_gs(opened.folder) else None

@@ -107,7 +107,7 @@ class Evaluator:
         of_task = metrics.of_answers(dataset)
         names = (asked or of_task or list(metrics.DEFAULT_METRICS)) + metrics.also_scored(metric, of_task)
         has_answers = bool(asked or of_task)  # a task such as span corruption has none to score
-        generates = generating and has_answers and not opened.is_packed and dataset.target.is_text
+        generates = generating and has_answers and not opened.settings.is_packed and dataset.target.is_text
         is_single = not (generates and generates_single_tokens) and _are_single_tokens(opened, limit=limit)
         self.generates = generates and not is_single
         is_labelled = bool(opened.facts.labels)
@@ -198,7 +198,7 @@ def _are_single_tokens(opened: DatasetSplit, *, limit: int) -> bool:
 
     By the lengths that stand beside its index.
     """
-    if opened.is_packed or not opened.manifest.target.is_text:
+    if opened.settings.is_packed or not opened.manifest.target.is_text:
         return False
     if opened.lengths[1] <= 2:
         return True

@@ -398,7 +398,7 @@ def possible(dataset: Manifest, *, split: str, generate: bool, metric: str = "")
         # An evaluation of a head's few classes has no metrics of texts.
         has_few_classes = 0 < len(dataset.target.classes) <= MOST_CLASSES
         names |= dict.fromkeys(OF_CLASSES if has_few_classes else (*OF_CLASSES, *of_texts))
-    if generate and wanted and dataset.settings.layout != "packed" and dataset.settings.target_length > 2:
+    if generate and wanted and not dataset.settings.is_packed and dataset.settings.target_length > 2:
         names |= dict.fromkeys((*of_texts, *(OF_CLASSES if dataset.splits[split].labels else ())))
     return tuple(names)
 
@@ -411,7 +411,7 @@ def of_answers(dataset: Manifest) -> list[str]:
 
 def may_be_single_tokens(dataset: Manifest, *, split: str) -> bool:
     """Check whether all targets of a split may be one token and EOS, so that one forward pass gives the answers."""
-    if dataset.settings.layout == "packed":
+    if dataset.settings.is_packed:
         return False
     if dataset.settings.target_length <= 2:
         return True

@@ -35,7 +35,7 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
     if config.metric != "auto":
         for dataset in evaluated:
             _check_metric(config, dataset)
-    if config.generate and all(dataset.settings.layout == "packed" for dataset in manifests):
+    if config.generate and all(dataset.settings.is_packed for dataset in manifests):
         raise UsageError("generate does nothing with packed data, whose answers are not apart: --set generate=false")
     if config.generate and (not objective.target.is_text or all(one.settings.target_length <= 2 for one in manifests)):
         raise UsageError(
