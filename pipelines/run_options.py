@@ -17,15 +17,23 @@ def parse_memory(text: str) -> int:
 class RunOptions(Options):
     """The options of how a preparation runs: the same records come of all of them."""
 
-    runner: str = option("local", "what runs the pipeline; Beam's own options for it go after --", choices=RUNNERS)
-    workers: int | None = option(None, "processes [default: all cores]", least=0)
-    memory: int = option(
-        parse_memory(DEFAULT), "what all processes may use together", parse=parse_memory, shown=DEFAULT
+    runner: str = option(
+        "local", "runner of the pipeline; Beam's own options follow after --", choices=RUNNERS, section="Engine"
     )
-    fresh: bool = option(False, "make anew even what is kept from an earlier run")
+    workers: int | None = option(None, "number of processes [default: one for each core]", least=0, section="Engine")
+    memory: int = option(
+        parse_memory(DEFAULT),
+        "memory limit of all processes together",
+        parse=parse_memory,
+        shown=DEFAULT,
+        section="Engine",
+    )
+    fresh: bool = option(False, "ignore results cached by an earlier run", section="Engine")
     overwrite: bool = option(
-        False, "replace another dataset in --out, which moves to OUT.replaced when this one is whole"
+        False,
+        "replace the dataset in --out; when the new one is complete, the previous one moves to OUT.replaced",
+        section="Output",
     )
     price: str | None = option(
-        None, "of a vCPU-hour, and of a gigabyte shuffled, for the estimate of an engine's costs, as in 0.07+0.011"
+        None, "prices for the cost estimate: VCPU_HOUR[+GB_SHUFFLED], for example 0.07+0.011", section="Engine"
     )

@@ -35,16 +35,15 @@ from t5prep.errors import did_you_mean
 from t5prep.io import installation, signals
 from t5prep.version import __version__
 
-# Each command and its module in this package, in the order in which a user needs them.
-COMMANDS = {
-    **{"tasks": "tasks", "filter": "tasks", "prepare": "prepare"},
-    **dict.fromkeys(("verify", "inspect", "table", "report", "diff", "upload", "why", "explore"), "dataset"),
-    **{"tokenizer": "tokenizer", "plan": "plan", "train": "train"},
-    **dict.fromkeys(("eval", "predict"), "predict"),
-    "embed": "embed",
-    **dict.fromkeys(("export", "push"), "publish"),
-    **dict.fromkeys(("doctor", "cache", "completion"), "doctor"),
+# The commands by section, in the order in which a user needs them, with their modules in this package.
+SECTIONS = {
+    "Prepare": {"prepare": "prepare", "tasks": "tasks", "filter": "tasks", "tokenizer": "tokenizer"},
+    "Look": dict.fromkeys(("inspect", "why", "table", "report", "explore", "diff", "verify"), "dataset"),
+    "Train": {"plan": "plan", "train": "train", "eval": "predict", "predict": "predict", "embed": "embed"},
+    "Share": {"upload": "dataset", "export": "publish", "push": "publish"},
+    "Machine": dict.fromkeys(("doctor", "cache", "completion"), "doctor"),
 }
+COMMANDS = {command: module for section in SECTIONS.values() for command, module in section.items()}
 
 # Packages in the order that is useful in a bug report; those that are not installed are left out of `--version`.
 _NAMED = (
@@ -75,6 +74,19 @@ class _Commands(click.Group):
         module = importlib.import_module(f"{__name__}.{COMMANDS[name]}")
         command: click.Command = getattr(module, f"{name}_command")
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section."""
+        for title, names in SECTIONS.items():
+            commands = {name: self.get_command(ctx, name) for name in names}
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (f"{name:<10}", command.get_short_help_str(limit=60))
+                        for name, command in commands.items()
+                        if command
+                    ]
+                )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -216,7 +228,7 @@ def _show_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     help="Show versions and exit.",
 )
 def main() -> None:
-    """Text in, a trained T5 out: prepare verified TFRecord shards, stream them to a TPU.
+    """Prepare text as TFRecord shards, and train T5 and BERT models on them.
 
     \b
     Example:

@@ -17,7 +17,7 @@ def taken(given: dict[str, Any]) -> FileOptions:
 
 
 split = click.option(
-    "--split", default="", help="Of a source whose files are splits; all reads every file [default: train]."
+    "--split", default="", help="Split to read, if the files are splits; all reads every file [default: train]."
 )
 
 

@@ -30,14 +30,36 @@ def options(cls: type, *, only: Sequence[str] = (), **attributes: Mapping[str, A
     return add
 
 
-def from_field(field: dataclasses.Field[Any], *, default: Any) -> click.Option:
-    """Return the command-line option that a field declares."""
-    return click.Option([flag(field.name)], **_declared(field, default))
+class SectionOption(click.Option):
+    """An option that stands under a heading of its own in `--help`."""
+
+    def __init__(self, *args: Any, section: str, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.section = section
 
 
-def option(name: str, help: str, **how: Any) -> click.Option:
+class SectionCommand(click.Command):
+    """Print the options in `--help` by section, in the order of their first options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options. Those without a section come last."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
+                sections.setdefault(getattr(parameter, "section", "Other"), []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def from_field(field: dataclasses.Field[Any], *, default: Any, section: str = "") -> SectionOption:
+    """Return the command-line option that a field declares, in the field's section or in `section`."""
+    return SectionOption([flag(field.name)], section=section or field.metadata["section"], **_declared(field, default))
+
+
+def option(name: str, help: str, *, section: str, **how: Any) -> SectionOption:
     """Return an option of the command line that shows its default."""
-    return click.Option([flag(name)], help=help, show_default=_has_default(**how), **how)
+    return SectionOption([flag(name)], section=section, help=help, show_default=_has_default(**how), **how)
 
 
 def _declared(field: dataclasses.Field[Any], default: Any) -> dict[str, Any]:

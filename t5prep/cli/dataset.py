@@ -22,7 +22,9 @@ from t5prep.options.models import RowOptions
 @click.argument("data", type=ADDRESS)
 @_output.as_json
 def verify_command(data: str, as_json: bool) -> None:
-    """Check every shard of DATA against its manifest: sizes, checksums, none missing, none too many.
+    """Check every shard of DATA against its manifest.
+
+    The check covers sizes, checksums, and missing or extra files.
 
     Exit code 0 when all is as the manifest says, 1 with the first difference.
 
@@ -45,12 +47,12 @@ _NARROWEST = 20  # columns; on a narrower terminal, lines are longer than its wi
 
 @click.command("inspect")
 @click.argument("data", type=ADDRESS)
-@click.option("--split", default="train", show_default=True, help="Which split.")
-@click.option("-n", "count", default=3, show_default=True, type=click.IntRange(min=1), help="How many records.")
-@click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
+@click.option("--split", default="train", show_default=True, help="Split to show.")
+@click.option("-n", "count", default=3, show_default=True, type=click.IntRange(min=1), help="Number of records.")
+@click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
 @_output.as_json
 def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as_json: bool) -> None:
-    """Show records of DATA as a model sees them: text, tokens, ids and the label mask, aligned.
+    """Show records of DATA: text, tokens, ids and padding.
 
     \b
     Example:
@@ -87,22 +89,22 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
 @click.command("table")
 @click.argument("data", type=ADDRESS)
 @click.argument("out", type=ADDRESS, metavar="OUT.parquet|.csv|.jsonl")
-@click.option("--split", "splits", multiple=True, help="Which split; once for each [default: all].")
-@click.option(
-    "--rejected", is_flag=True, help="The rows that made no record instead: the reason, and the texts they had."
-)
+@click.option("--split", "splits", multiple=True, help="Split to write; repeat for several [default: all].")
+@click.option("--rejected", is_flag=True, help="Write the rejected rows instead, with reasons and texts.")
 @click.option(
     "--predictions",
     type=ADDRESS,
     metavar="FILE",
-    help="Join what `t5prep eval --predictions` wrote: answer, right, scores.",
+    help="Add the answers and scores that `t5prep eval --predictions` wrote.",
 )
-@click.option("--source", type=ADDRESS, default="", help="Where the source of rejected rows lies now, if it was moved.")
-@click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
+@click.option("--source", type=ADDRESS, default="", help="Current location of the source of rejected rows.")
+@click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
 @_options.options(RowOptions, only=("trust_code",))
 @_output.as_json
 def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
-    """Write DATA as one table of texts, a row a record: for DuckDB, pandas, polars, the Hub's viewer, a spreadsheet.
+    """Write DATA as one table of texts.
+
+    Each record is a row, for DuckDB, pandas, polars, the Hub's viewer or a spreadsheet.
 
     \b
     Example:
@@ -126,16 +128,16 @@ def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
 
 @click.command("report")
 @click.argument("data", type=ADDRESS)
-@click.option("--out", type=click.Path(path_type=Path), help="The file to write [default: DATA/report.html].")
-@click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
+@click.option("--out", type=click.Path(path_type=Path), help="Output file [default: DATA/report.html].")
+@click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
 @click.option(
-    "--answers", type=ADDRESS, help="Of a run: what `t5prep eval --predictions` wrote [default: RUN/eval.json]."
+    "--answers", type=ADDRESS, help="Output of `t5prep eval --predictions` for a run [default: RUN/eval.json]."
 )
 @_output.as_json
 def report_command(data: str, out: Path | None, tokenizer: str | None, answers: str | None, as_json: bool) -> None:
-    """Write DATA, a prepared dataset or a training run, as one HTML page: lengths, cuts, labels, padding; curves, answers.
+    """Write an HTML report on DATA, a dataset or a run.
 
-    The page needs no network and follows the reader's light or dark.
+    Of a dataset: lengths, cuts, labels and padding; of a run: curves and answers. The page needs no network.
 
     \b
     Example:
@@ -155,16 +157,18 @@ _LONGEST = 2_000  # characters of one text; --json has all
 
 @click.command("why")
 @click.argument("id")
-@click.option("--data", type=ADDRESS, required=True, help="The prepared dataset.")
+@click.option("--data", type=ADDRESS, required=True, help="Prepared dataset.")
 @click.option(
-    "--run", type=ADDRESS, default="", help="A run on it: the steps that saw the record, its loss and its answer."
+    "--run", type=ADDRESS, default="", help="Run trained on the dataset: show the record's steps, loss and answer."
 )
-@click.option("--source", type=ADDRESS, default="", help="Where its source lies now, if it was moved.")
-@click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
+@click.option("--source", type=ADDRESS, default="", help="Current location of the source, if it was moved.")
+@click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
 @_options.options(RowOptions, only=("trust_code",))
 @_output.as_json
 def why_command(id: str, as_json: bool, **given: Any) -> None:
-    """Tell the life of one row: ID is that of a record or a rejected row, or a row of the source as FILE:ROW.
+    """Trace one row from the source to its record.
+
+    ID is that of a record or of a rejected row, or FILE:ROW of the source.
 
     In the order of the data flow: where it stands in its source, what the task made of it, what filters changed, its
     tokens and what was cut, the split and the number that drew it, its shard, its duplicates; or where it left, and why.
@@ -199,19 +203,23 @@ def _wrapped(line: str) -> str:
 @click.command("explore")
 @click.argument("data", type=ADDRESS)
 @click.option(
-    "--run", type=ADDRESS, default="", help="A run on it, whose answers (RUN/eval.json) are shown beside the records."
+    "--run",
+    type=ADDRESS,
+    default="",
+    help="Run trained on the dataset: show its answers (RUN/eval.json) with the records.",
 )
 @click.option(
-    "--predictions", type=ADDRESS, metavar="FILE", help="What `t5prep eval --predictions` wrote, if it is elsewhere."
+    "--predictions", type=ADDRESS, metavar="FILE", help="Output of `t5prep eval --predictions`, if not RUN/eval.json."
 )
-@click.option("--port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
-@click.option("--source", type=ADDRESS, default="", help="Where its source lies now, if it was moved.")
-@click.option("--tokenizer", type=ADDRESS, help="The tokenizer, if the one that the manifest names cannot be found.")
+@click.option("--port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="Port; 0: any free port.")
+@click.option("--source", type=ADDRESS, default="", help="Current location of the source, if it was moved.")
+@click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
 @_options.options(RowOptions, only=("trust_code",))
 def explore_command(data: str, run: str, predictions: str | None, port: int, **given: Any) -> None:
-    """Look at DATA in a browser: search, filter and sort its records and rejected rows; a row's tokens, and its life.
+    """Search and filter DATA in a browser.
 
-    The page is served on this machine, to this machine. The table behind it is made once and kept in the cache.
+    Records and rejected rows can be searched, filtered and sorted. Each one has a page with its tokens and its trace.
+    Only this machine can open the page. The table behind it is cached.
 
     \b
     Example:
@@ -233,7 +241,7 @@ def explore_command(data: str, run: str, predictions: str | None, port: int, **g
 @click.argument("data_b", type=ADDRESS)
 @_output.as_json
 def diff_command(data_a: str, data_b: str, as_json: bool) -> None:
-    """Show what the manifests of DATA_A and DATA_B say differently.
+    """Compare the manifests of DATA_A and DATA_B.
 
     Exit code 0 when all that decides the records is equal, 1 when anything differs (or cannot be read, which stderr says).
     To compare the records, write both with `t5prep table` and join them by id in any SQL.
@@ -272,14 +280,15 @@ def _short(value: object) -> str:
 @click.command("upload")
 @click.argument("data", type=ADDRESS)
 @click.argument("to", type=ADDRESS, metavar="gs://BUCKET/PREFIX")
-@click.option("--workers", type=click.IntRange(1, 64), default=8, show_default=True, help="Files sent side by side.")
-@click.option("--delete-stale", is_flag=True, help="Remove shards under the prefix that the manifest does not name.")
-@click.option("--overwrite", is_flag=True, help="Replace another dataset that is there.")
+@click.option("--workers", type=click.IntRange(1, 64), default=8, show_default=True, help="Number of parallel uploads.")
+@click.option("--delete-stale", is_flag=True, help="Delete shards under the prefix that the manifest does not list.")
+@click.option("--overwrite", is_flag=True, help="Replace a different dataset at the destination.")
 @_output.as_json
 def upload_command(data: str, to: str, as_json: bool, **given: Any) -> None:
-    """Upload DATA to a bucket: verified first, checked end to end, the manifest last.
+    """Verify DATA and upload it to a bucket.
 
-    Run it again after an interruption: it goes on where it stood, and what is there already is not sent twice.
+    Checksums are compared after the transfer, and the manifest is written last. After an interruption, the same command
+    resumes the upload.
 
     \b
     Example:

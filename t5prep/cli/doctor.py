@@ -14,11 +14,15 @@ _SIGNS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "wrong": ("wrong",
 
 
 @click.command("doctor")
-@click.option("--tpu", metavar="local", help="The TPU of this machine must work: one tiny step is trained on it.")
-@click.option("--bucket", type=ADDRESS, metavar="gs://...", help="Also list, write, read and remove an object there.")
+@click.option("--tpu", metavar="local", help="Also run one small training step on the TPU of this machine.")
+@click.option(
+    "--bucket", type=ADDRESS, metavar="gs://...", help="Also list, write, read and delete an object in this bucket."
+)
 @_output.as_json
 def doctor_command(tpu: str | None, bucket: str | None, as_json: bool) -> None:
-    """Check this machine. Each line is ok, absent (–: optional, not installed) or wrong, with the command that fixes it.
+    """Check packages, devices and logins on this machine.
+
+    Each line is ok, absent (–: optional, not installed) or wrong, with the command that fixes it.
 
     Exit code 1 when something is wrong.
 
@@ -48,7 +52,9 @@ def doctor_command(tpu: str | None, bucket: str | None, as_json: bool) -> None:
 
 @click.group("cache")
 def cache_command() -> None:
-    """Show or remove what t5prep keeps on this machine: tokenized blocks, downloads, compiled programs.
+    """Show or clear the cache.
+
+    The cache holds tokenized blocks, downloads and compiled programs.
 
     Tokenized blocks are bounded: the longest unused go first. T5PREP_CACHE_LIMIT=50GB says to how much, T5PREP_CACHE
     where all of it is kept.
@@ -104,7 +110,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion_command(shell: str) -> None:
-    """Print what makes SHELL complete t5prep's commands, tasks and options when you press Tab.
+    """Print the completion script of a shell.
 
     \b
     Example:

@@ -15,11 +15,15 @@ from t5prep.options.models import EmbedOptions
 @click.command("embed")
 @click.argument("model", type=ADDRESS)
 @click.argument("data", type=ADDRESS, default="-")
-@click.option("--out", type=ADDRESS, required=True, help="A directory or gs:// prefix; a killed run goes on there.")
+@click.option(
+    "--out", type=ADDRESS, required=True, help="Output directory or gs:// prefix; an interrupted command resumes it."
+)
 @_options.options(EmbedOptions)
 @_output.as_json
 def embed_command(model: str, data: str, out: str, as_json: bool, **given: Any) -> None:
-    """Write what the encoder of MODEL makes of the texts of DATA: a table, lines of text, any source that `prepare` reads.
+    """Write encoder embeddings of the texts in DATA.
+
+    DATA is a table, lines of text, or any source that `prepare` reads.
 
     The files are safetensors of some rows each, with a manifest that has the SHA-256 of each one: what a trainer of images
     or videos reads in place of a T5. Given again, the command computes only what is missing or altered.

@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     multiple=True,
     shell_complete=_model_options.setting_names,
     metavar="KEY=VALUE",
-    help="A setting of `t5prep train`: remat=true.",
+    help="Setting of `t5prep train`: remat=true.",
 )
-@click.option("--sweep", is_flag=True, help="A table over every --tpu and --batch.")
-@click.option("--lengths", is_flag=True, help="Which lengths to prepare, or buckets, or packing; needs --data.")
+@click.option("--sweep", is_flag=True, help="Print a table of every --tpu and --batch.")
+@click.option("--lengths", is_flag=True, help="Compare lengths, length buckets and packing; needs --data.")
 @click.option(
     "--html",
     type=ADDRESS,
     metavar="FILE",
-    help="Write a page to share, too: memory, cycles by operation, hours and price.",
+    help="Also write an HTML page with memory, cycles by operation, hours and price.",
 )
 @_output.as_json
 def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **given: Any) -> None:
-    """Say before it is paid for whether a training fits a TPU, and about how fast it is.
+    """Check whether a training run fits a TPU.
 
-    The training step itself is compiled by Google's TPU compiler, on this machine, which needs no TPU. It plans the memory of
-    all layers; a T5's time is extended from a few layers of each kind. It takes minutes; answers are kept. Times are the
-    compiler's estimates, to compare by, not measurements.
+    Google's TPU compiler compiles the training step on this machine, which needs no TPU. It plans the memory of all
+    layers. The time of a T5 is extrapolated from a few layers of each kind. A plan takes minutes and is cached. Times are
+    estimates of the compiler for comparison, not measurements.
 
     \b
     Example:

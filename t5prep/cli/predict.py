@@ -21,19 +21,21 @@ if TYPE_CHECKING:
 
 @click.command("predict")
 @click.argument("file", type=ADDRESS, default="-")
-@click.option("--model", type=ADDRESS, required=True, help="A run, a Hugging Face directory, or a Hub name.")
-@click.option("--out", type=click.Path(path_type=Path), help="A file for the answers; a killed run continues it.")
+@click.option("--model", type=ADDRESS, required=True, help="Run, Hugging Face directory, or Hub name.")
+@click.option("--out", type=click.Path(path_type=Path), help="Output file; an interrupted command resumes it.")
 @click.option(
-    "--to", default="", help="What to write: text, jsonl, csv, tsv or json  [default: as --out is named, or text]."
+    "--to", default="", help="Output format: text, jsonl, csv, tsv or json [default: by the name of --out, or text]."
 )
-@click.option("--fresh", is_flag=True, help="Begin anew where --out was begun already, or replace it.")
-@click.option("--jsonl", is_flag=True, help="The same as --format jsonl.")
+@click.option("--fresh", is_flag=True, help="Start from scratch, and replace --out.")
+@click.option("--jsonl", is_flag=True, help="Short for --format jsonl.")
 @_options.options(PredictOptions)
 @_output.as_json
 def predict_command(
     file: str, model: str, out: Path | None, to: str, fresh: bool, jsonl: bool, as_json: bool, **given: Any
 ) -> None:
-    """Answer the rows of FILE: a table, lines of text, any source that `prepare` reads, or "-" for standard input.
+    """Answer the rows of FILE with a model.
+
+    FILE is a table, lines of text, any source that `prepare` reads, or "-" for standard input.
 
     Rows go through the task that the run was trained on, so a table needs the same columns (without the target), and a
     line of text is its text. There is one answer for each row, in order; a row that makes no input has none, and a reason.
@@ -100,15 +102,17 @@ class _MetricOption(click.Option):
 
 
 @click.command("eval")
-@click.option("--model", type=ADDRESS, required=True, help="A run, a Hugging Face directory, or a Hub name.")
+@click.option("--model", type=ADDRESS, required=True, help="Run, Hugging Face directory, or Hub name.")
 @_options.options(EvaluateOptions, metric={"cls": _MetricOption})
-@click.option("--scores", is_flag=True, help="With the predictions: what the metrics say of each one.")
+@click.option("--scores", is_flag=True, help="Add the scores of each prediction.")
 @click.option(
-    "--predictions", "file", type=ADDRESS, help="Write the JSON, predictions and worst examples to this file."
+    "--predictions", "file", type=ADDRESS, help="File for the metrics, predictions and worst examples, as JSON."
 )
 @_output.as_json
 def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **given: Any) -> None:
-    """Score a model on a split: accuracy and confusion matrix of classes, or the task's metrics of generated answers.
+    """Score a model on a split of a dataset.
+
+    Classes have accuracy and a confusion matrix; generated answers have the task's metrics.
 
     \b
     Example:

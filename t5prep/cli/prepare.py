@@ -48,6 +48,7 @@ class _Tasks(click.Group):
         )
 
 
+COLUMNS = "Columns and text"
 _EXAMPLES = {
     "so_quality": "t5prep prepare so_quality --source sample: --tokenizer sample: --out data/sample",
     "text2text": "t5prep prepare text2text --source mine.csv --inputs-column text --targets-column label"
@@ -59,7 +60,7 @@ _EXAMPLES = {
 }
 
 
-class _TaskCommand(click.Command):
+class _TaskCommand(_options.SectionCommand):
     """Refuse a word without an option: it is a file of an unquoted glob more often than an option of Beam."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -229,7 +230,7 @@ def _balance(manifest: Any) -> str:
 
 @click.command("prepare", cls=_Tasks, subcommand_metavar="TASK [OPTIONS] [-- BEAM OPTIONS]")
 def prepare_command() -> None:
-    """Prepare a corpus: its rows become tokenized, placed, verified TFRecord shards and a manifest.
+    """Prepare a corpus: write TFRecord shards.
 
     Each TASK has options of its own: `t5prep prepare TASK --help`.
 
@@ -245,29 +246,51 @@ SOURCES = (
 )
 
 
+# The sections of options in `--help`, in their order.
+SECTIONS = ("Required", COLUMNS, "Source", "Length", "Splits and duplicates", "Output", "Engine", "Advanced")
+
+
 def of_task(task: Task) -> list[click.Parameter]:
-    """Return all options of preparing a task, with the task's own defaults."""
-    chosen = [field for field in dataclasses.fields(Settings) if field.metadata.get("help")]
+    """Return all options of preparing a task by section, with the task's own defaults."""
     defaults = {"input_length": task.input_length, "target_length": task.target_length}
-    return [
+    common = [
+        field
+        for field in (*dataclasses.fields(Settings), *dataclasses.fields(RunOptions))
+        if field.metadata.get("help")
+    ]
+    options = [
         # click takes a default of None as a default, and --source would not be required.
-        _options.option("source", SOURCES, type=ADDRESS, multiple=True, **_source_default(task)),
+        _options.option("source", SOURCES, section="Required", type=ADDRESS, multiple=True, **_source_default(task)),
         _options.option(
             "tokenizer",
-            "A spiece.model or tokenizer.json, a model's directory, a Hub name (T5 or BERT), or sample:",
+            "Tokenizer: a spiece.model or tokenizer.json, a model's directory, a Hub name, or sample:",
+            section="Required",
             required=True,
             type=ADDRESS,
         ),
-        _options.option("out", "Where the dataset goes.", required=True, type=ADDRESS),
-        *(_options.from_field(field, default=defaults.get(field.name, field.default)) for field in chosen),
-        *(_options.from_field(field, default=field.default) for field in dataclasses.fields(RunOptions)),
         _options.option(
-            "dry_run", "Say what it will read, write, need and cost, measured on a sample; write nothing.", is_flag=True
+            "out", "Output directory of the dataset, local or gs://.", section="Required", required=True, type=ADDRESS
         ),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print the manifest's summary as one JSON object."),
-        click.Argument(["beam_options"], nargs=-1, type=click.UNPROCESSED),
-        *(_options.from_field(field, default=field.default) for field in dataclasses.fields(task.options)),
+        *(
+            _options.from_field(field, default=field.default, section=COLUMNS)
+            for field in dataclasses.fields(task.options)
+        ),
+        *(_options.from_field(field, default=defaults.get(field.name, field.default)) for field in common),
+        _options.option(
+            "dry_run",
+            "Estimate input, output, resources and cost from a sample; write nothing.",
+            section="Engine",
+            is_flag=True,
+        ),
+        _options.SectionOption(
+            ["--json", "as_json"],
+            section="Output",
+            is_flag=True,
+            help="Print the summary of the manifest as one JSON object.",
+        ),
     ]
+    options.sort(key=lambda option: SECTIONS.index(option.section))
+    return [*options, click.Argument(["beam_options"], nargs=-1, type=click.UNPROCESSED)]
 
 
 def _source_default(task: Task) -> dict[str, Any]:

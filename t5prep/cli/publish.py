@@ -13,12 +13,14 @@ from t5prep.options.models import ExportOptions
 
 
 @click.command("export")
-@click.option("--model", type=ADDRESS, required=True, help="A run.")
-@click.option("--out", type=ADDRESS, required=True, help="The directory to make.")
+@click.option("--model", type=ADDRESS, required=True, help="Training run.")
+@click.option("--out", type=ADDRESS, required=True, help="Output directory.")
 @_options.options(ExportOptions)
 @_output.as_json
 def export_command(model: str, out: str, as_json: bool, **given: Any) -> None:
-    """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, or a SavedModel for TensorFlow.
+    """Export the best checkpoint of a run.
+
+    The output is a Hugging Face directory for PyTorch, or a SavedModel for TensorFlow.
 
     A SavedModel takes ids and gives ids. With --text it takes whole inputs, prefix and all, and gives answers; programs
     that load it import tensorflow_text first, and TensorFlow Serving has it built in.
@@ -43,20 +45,23 @@ def export_command(model: str, out: str, as_json: bool, **given: Any) -> None:
 @click.option(
     "--model",
     type=ADDRESS,
-    help="A directory that `t5prep export` made, a run, whose best is exported, or a tokenizer with config.json.",
+    help=(
+        "Directory written by `t5prep export`, a run (its best checkpoint is exported), or a tokenizer with "
+        "config.json."
+    ),
 )
-@click.option("--data", type=ADDRESS, help="A prepared dataset, to publish instead of a model.")
-@click.option("--repo", required=True, metavar="USER/NAME", help="The repository on the Hub; made where it is missing.")
-@click.option("--private", is_flag=True, help="Make it private.")
-@click.option("--logs", is_flag=True, help="Of a run: push its TensorBoard logs too.")
+@click.option("--data", type=ADDRESS, help="Prepared dataset to upload instead of a model.")
+@click.option("--repo", required=True, metavar="USER/NAME", help="Hub repository; created if missing.")
+@click.option("--private", is_flag=True, help="Create a private repository.")
+@click.option("--logs", is_flag=True, help="Also upload the TensorBoard logs of a run.")
 @click.option(
-    "--tokenizer", type=ADDRESS, help="Of a dataset: its tokenizer, if the one that the manifest names cannot be found."
+    "--tokenizer", type=ADDRESS, help="Tokenizer of the dataset, if the one named in the manifest cannot be found."
 )
 @_output.as_json
 def push_command(model: str | None, data: str | None, as_json: bool, **given: Any) -> None:
-    """Upload an exported model, or a prepared dataset, to the Hugging Face Hub, with your own login (`hf auth login`).
+    """Upload a model or a dataset to the Hugging Face Hub.
 
-    A dataset goes with a table of its texts, which the Hub's viewer shows.
+    Log in first: `hf auth login`. A dataset is uploaded with a table of its texts, which the Hub's viewer shows.
 
     No device is opened, so a run can be pushed beside its training on the same TPU.
 

@@ -13,7 +13,7 @@ from t5prep.options.files import FileOptions
 @click.command("tasks")
 @_output.as_json
 def tasks_command(as_json: bool) -> None:
-    """List what can be prepared, with source, licence and citation.
+    """List all tasks with source, licence and citation.
 
     \b
     Example:
@@ -50,11 +50,11 @@ def tasks_command(as_json: bool) -> None:
 
 @click.command("filter")
 @click.argument("filters", nargs=-1, metavar="[FILTER]...")
+@click.option("--try", "source", type=ADDRESS, metavar="SOURCE", help="Corpus to try the filters on.")
+@click.option("--column", multiple=True, help="Column with text; repeat for several [default: text].")
 @click.option(
-    "--try", "source", type=ADDRESS, metavar="SOURCE", help="Show what the filters would do to rows of a corpus."
+    "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Maximum number of rows to try."
 )
-@click.option("--column", multiple=True, help="The columns with the text [default: text].")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Try only this many rows.")
 @_file_options.split
 @_options.options(FileOptions)
 @_output.as_json
@@ -67,7 +67,7 @@ def filter_command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """List the filters of `prepare --filter` with their settings, or try some on a corpus.
+    """List the filters of `prepare --filter`, or try them.
 
     A FILTER is a name, with settings that differ from its defaults after a colon, or a function in a file of yours.
 

@@ -26,14 +26,14 @@ LOST_SHOWN = 12
 NORMALIZATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
 
 _source = click.option(
-    "--source", type=ADDRESS, required=True, help="sample:, a path or glob, kaggle:..., zenodo:..., hf:..."
+    "--source", type=ADDRESS, required=True, help="Source: sample:, a path or glob, kaggle:..., zenodo:..., hf:..."
 )
-_column = click.option("--column", multiple=True, help="A column with text; several times for several.")
+_column = click.option("--column", multiple=True, help="Column with text; repeat for several.")
 
 
 @click.group("tokenizer")
 def tokenizer_command() -> None:
-    """Train a tokenizer on your text, or see what one does to it.
+    """Train a tokenizer, or check one on a corpus.
 
     \b
     Example:
@@ -44,32 +44,43 @@ def tokenizer_command() -> None:
 @tokenizer_command.command("train")
 @_source
 @_column
-@click.option("--out", type=ADDRESS, required=True, help="The directory of the new tokenizer.")
+@click.option("--out", type=ADDRESS, required=True, help="Output directory of the tokenizer.")
 @click.option(
-    "--size", type=click.Choice(list(SIZES)), default="small", show_default=True, help="Of config.json's T5 1.1."
+    "--size",
+    type=click.Choice(list(SIZES)),
+    default="small",
+    show_default=True,
+    help="Size of the T5 1.1 in config.json.",
 )
-@click.option("--vocab-size", default=32_000, show_default=True, help="Pieces; 100 sentinels come on top.")
-@click.option("--byte-fallback", is_flag=True, help="Spell unknown characters in bytes: nothing is lost.")
-@click.option("--split-digits", is_flag=True, help="Every digit is a piece of its own.")
 @click.option(
-    "--character-coverage", default=0.9995, show_default=True, help="The share of characters that get a piece."
+    "--vocab-size", default=32_000, show_default=True, help="Vocabulary size in pieces, without the 100 sentinels."
+)
+@click.option("--byte-fallback", is_flag=True, help="Encode unknown characters as bytes.")
+@click.option("--split-digits", is_flag=True, help="Split numbers into digits.")
+@click.option(
+    "--character-coverage",
+    default=0.9995,
+    show_default=True,
+    help="Share of the corpus's characters that the vocabulary covers.",
 )
 @click.option(
     "--normalization",
     type=click.Choice(NORMALIZATIONS),
     default=NORMALIZATIONS[0],
     show_default=True,
-    help="SentencePiece's rule.",
+    help="SentencePiece normalization rule.",
 )
-@click.option("--lowercase", is_flag=True, help="Fold case: the rule of that name with _cf.")
+@click.option("--lowercase", is_flag=True, help="Fold case, by the rule's variant _cf.")
 @_file_options.split
-@click.option("--lines", default=1_000_000, show_default=True, help="Train on this many distinct lines, drawn by hash.")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="What lines are drawn with."
+    "--lines", default=1_000_000, show_default=True, help="Maximum number of distinct training lines, sampled by hash."
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Random seed of the sampled lines."
 )
 @_options.options(FileOptions)
-@click.option("--runner", default="local", show_default=True, help="What runs the drawing.")
-@click.option("--workers", type=click.IntRange(min=1), help="Processes; all cores by default.")
+@click.option("--runner", default="local", show_default=True, help="Runner that samples the lines.")
+@click.option("--workers", type=click.IntRange(min=1), help="Number of processes [default: one for each core].")
 @_output.as_json
 def train(
     source: str,
@@ -166,7 +177,7 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
 @_source
 @_column
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=20_000, show_default=True, help="Read only this many rows."
+    "--limit", type=click.IntRange(min=1), default=20_000, show_default=True, help="Maximum number of rows to read."
 )
 @_file_options.split
 @_options.options(FileOptions)

@@ -51,16 +51,18 @@ def _choices(field: dataclasses.Field[Any]) -> str:
 
 @click.command("train")
 @click.option(
-    "--data", type=ADDRESS, multiple=True, metavar="DIR", help="A prepared dataset, local or gs://; several are mixed."
+    "--data", type=ADDRESS, multiple=True, metavar="DIR", help="Prepared dataset, local or gs://; several are mixed."
 )
 @click.option(
-    "--model", type=ADDRESS, help="A Hugging Face directory or Hub name, or a run whose best weights to start from."
+    "--model",
+    type=ADDRESS,
+    help="Initial weights: a Hugging Face directory, a Hub name, or a run (its best checkpoint).",
 )
 @click.option(
-    "--out", type=ADDRESS, required=True, help="The run's directory, local or gs://; an existing run is continued."
+    "--out", type=ADDRESS, required=True, help="Directory of the run, local or gs://; an existing run is resumed."
 )
 @click.option(
-    "--recipe", shell_complete=_model_options.recipe_names, help="Settings by name (see --settings), or a TOML file."
+    "--recipe", shell_complete=_model_options.recipe_names, help="Recipe by its name (see --settings), or a TOML file."
 )
 @click.option(
     "--set",
@@ -68,7 +70,7 @@ def _choices(field: dataclasses.Field[Any]) -> str:
     multiple=True,
     shell_complete=_model_options.setting_names,
     metavar="KEY=VALUE",
-    help="One setting, over the recipe's.",
+    help="Setting that overrides the recipe.",
 )
 @click.option(
     "--settings",
@@ -77,23 +79,21 @@ def _choices(field: dataclasses.Field[Any]) -> str:
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    help="List all settings, with the values of --recipe and --set.",
+    help="List all settings with the values of --recipe and --set.",
 )
 @_options.options(ModelOptions, only=("tokenizer", "tpu", "gpus"))
-@click.option(
-    "--dry-run", is_flag=True, help="With --tpu: compile the step for that TPU and say whether it fits; no run."
-)
+@click.option("--dry-run", is_flag=True, help="With --tpu: compile the step and report whether it fits; do not train.")
 @click.option(
     "--profile",
     default=0,
     type=click.IntRange(min=0),
     metavar="STEPS",
-    help="Record this many steps for TensorBoard's profiler, after the first ones.",
+    help="Number of steps to profile for TensorBoard, after warm-up.",
 )
 @click.option(
     "--check-step",
     is_flag=True,
-    help="With --tpu or --gpus: run one step there and on the CPU, from the same weights, and print how they differ; no run.",
+    help="With --tpu or --gpus: compare one step with the CPU's, from the same weights; do not train.",
 )
 @click.option("--replicas", default=1, hidden=True, type=click.IntRange(min=1), help="Logical CPU devices, for tests.")
 @_output.as_json
@@ -112,7 +112,9 @@ def train_command(
     replicas: int,
     as_json: bool,
 ) -> None:
-    """Train a T5, or a BERT on classes; start again with the same command to go on where a run stopped.
+    """Train a T5 or an encoder on prepared data.
+
+    The same command resumes a run that was stopped.
 
     \b
     Example:

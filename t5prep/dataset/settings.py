@@ -19,8 +19,8 @@ LAYOUTS = ("padded", "ragged", "packed")
 LONG = ("auto", "cut", "split", "reject")
 DEDUPS = ("none", "exact", "near")
 _SPLITS = (
-    "shares drawn by the id's hash, or numbers of rows, as in validation=15000 [default: train=0.9,validation=0.1, unless "
-    "files are splits themselves]"
+    "split sizes, as shares drawn by the hash of the id, or as numbers of rows (validation=15000) [default: "
+    "the splits of the files, or train=0.9,validation=0.1]"
 )
 
 
@@ -105,116 +105,171 @@ class Settings:
 
     task: str = dataclasses.field(metadata={"changes_tokens": True})
     options: dict[str, Any] = dataclasses.field(metadata={"changes_tokens": True})
-    input_length: int = option(help="tokens of an input, EOS among them", least=4, changes_tokens=True)
-    target_length: int = option(help="tokens of a target, EOS among them", least=1, changes_tokens=True)
+    input_length: int = option(
+        help="maximum input length in tokens, including EOS", least=4, changes_tokens=True, section="Length"
+    )
+    target_length: int = option(
+        help="maximum target length in tokens, including EOS", least=1, changes_tokens=True, section="Length"
+    )
     target: str = option(
         "text",
-        "what is learned: a text, or the number of one of the task's classes (always with an encoder's tokenizer); a tag for "
-        "each word, several labels, a number, or hidden tokens, where the task has them",
+        (
+            "what the model learns: a text; one of the task's classes (always, with an encoder's tokenizer); a tag for "
+            "each word; several labels; a number; or masked tokens. The task must provide it"
+        ),
         choices=TARGETS,
         changes_tokens=True,
+        section="Columns and text",
     )
     truncation: str = option(
-        "head_tail", "which part of a too long input to keep", choices=POLICIES, changes_tokens=True
+        "head_tail", "part of an overlong input to keep", choices=POLICIES, changes_tokens=True, section="Length"
     )
     long: str = option(
         "auto",
-        "what becomes of rows with a too long side: cut, split, or reject; auto splits where the target follows the input "
-        "word by word, because a cut would make the two sides differ, and cuts elsewhere",
+        (
+            "how to handle rows that exceed a length limit: cut, split or reject. auto: split word-aligned tasks, cut "
+            "all others"
+        ),
         choices=LONG,
         changes_tokens=True,
+        section="Length",
     )
     marker: str = option(
-        "extra_id_1", "the token that head_tail puts where it cut", choices=MARKERS, changes_tokens=True
+        "extra_id_1",
+        "token that head_tail inserts at the cut",
+        choices=MARKERS,
+        changes_tokens=True,
+        section="Advanced",
     )
-    layout: str = option("padded", "how records are laid out", choices=LAYOUTS)
-    masks: bool = option(False, "write attention_mask and decoder_attention_mask too")
+    layout: str = option(
+        "padded",
+        ("record layout: padded to a fixed length, ragged without padding, or packed with several examples each"),
+        choices=LAYOUTS,
+        section="Output",
+    )
+    masks: bool = option(False, "also write attention_mask and decoder_attention_mask", section="Output")
     keep_newlines: bool = option(
-        False, "keep newlines, each as the token <extra_id_2>, instead of a space", changes_tokens=True
+        False,
+        "encode each newline as the token <extra_id_2> instead of a space",
+        changes_tokens=True,
+        section="Columns and text",
     )
-    splits: dict[str, float] | None = option(None, _SPLITS, parse=parse_splits)
+    splits: dict[str, float] | None = option(None, _SPLITS, parse=parse_splits, section="Splits and duplicates")
     split_files: tuple[str, ...] = option(
-        (), "the files of each split, as in train=data/a-*.csv,test=b.csv; no other file is read"
+        (),
+        "files of each split: train=data/a-*.csv,test=b.csv. Other files are not read",
+        section="Splits and duplicates",
     )
     split_column: str = option(
-        "", "a column with the split of each row: train, dev, test, or another name", changes_tokens=True
+        "",
+        "column that names the split of each row: train, dev, test, or another name",
+        changes_tokens=True,
+        section="Splits and duplicates",
     )
-    skip_files: tuple[str, ...] = option((), "a glob of files that are not read, as in sample_submission.csv")
+    skip_files: tuple[str, ...] = option((), "glob of files to skip: sample_submission.csv", section="Source")
     held_out: float | None = option(
         None,
-        "if the source has training rows and no validation: the share or number of them to validate on",
+        "share or number of training rows to hold out for validation, if the source has no validation split",
         parse=parse_held_out,
+        section="Splits and duplicates",
     )
-    group_column: str = option("", "a column: rows with the same value in it go to the same split", changes_tokens=True)
+    group_column: str = option(
+        "",
+        "column whose equal values keep rows in the same split",
+        changes_tokens=True,
+        section="Splits and duplicates",
+    )
     # A digest of the text is kept beside its tokens, where the same text is to be found.
     dedup: str = option(
         "none",
-        "remove repeated inputs: exact, the same text but for case and spaces; near, nearly the same",
+        "remove repeated inputs: exact ignores case and spaces; near also removes near-duplicates",
         choices=DEDUPS,
         changes_tokens=True,
+        section="Splits and duplicates",
     )
     # Texts are compared as they were cut, so this changes what is kept beside the tokens.
     dedup_against: tuple[str, ...] = option(
         (),
-        "with --dedup: a prepared dataset; rows that repeat one of its rows are rejected",
+        "with --dedup: a prepared dataset whose inputs are rejected, too",
         changes_tokens=True,
         is_address=True,
+        section="Splits and duplicates",
     )
     # As in Lee et al. 2022 (runs of five words), Rae et al. 2021 (0.8), and Penedo et al. 2024 (112 hashes).
     near_words: int = option(
-        5, "with --dedup near: texts are compared by runs of this many words", least=1, most=100, changes_tokens=True
+        5, "with --dedup near: words in each shingle", least=1, most=100, changes_tokens=True, section="Advanced"
     )
     near_jaccard: float = option(
-        0.8, "with --dedup near: keep one of texts that are at least this similar (Jaccard)", least=0.05, most=1
+        0.8, "with --dedup near: minimum Jaccard similarity of near-duplicates", least=0.05, most=1, section="Advanced"
     )
     near_hashes: int = option(
-        112, "with --dedup near: MinHashes of a text; more find more pairs, and take longer", least=8, most=4096
+        112,
+        "with --dedup near: MinHashes for each text; more hashes find more pairs and take longer",
+        least=8,
+        most=4096,
+        section="Advanced",
     )
     filter: tuple[str, ...] = option(
         (),
-        "reject rows by the text of their inputs, as in gopher:least_words=20; t5prep filter lists all",
+        "filter for the input texts: gopher:least_words=20. t5prep filter lists all filters",
         changes_tokens=True,
+        section="Splits and duplicates",
     )
     decontaminate: tuple[str, ...] = option(
         (),
-        "an evaluation set, prepared or raw, or data/last#train: rows that share a run of words with it are rejected",
+        ("evaluation set, prepared or raw (or data/last#train): reject rows that share a run of words with it"),
         changes_tokens=True,
         is_address=True,
+        section="Splits and duplicates",
     )
     # As in GPT-3 (Brown et al. 2020, appendix C) and after it.
-    decontaminate_words: int = option(13, "how many words such a run has", least=3, most=100, changes_tokens=True)
-    shards: int | None = option(
-        None, "shards of the largest split, or auto", least=1, parse=parse_shards, shown="auto", compare=False
+    decontaminate_words: int = option(
+        13, "with --decontaminate: words in a shared run", least=3, most=100, changes_tokens=True, section="Advanced"
     )
-    seed: int = option(0, "the random seed of splits and order", least=-(1 << 63), most=(1 << 63) - 1)
-    limit: int | None = option(None, "read only this many rows (of each split, where files are splits)", least=1)
+    shards: int | None = option(
+        None,
+        "number of shards of the largest split, or auto",
+        least=1,
+        parse=parse_shards,
+        shown="auto",
+        compare=False,
+        section="Output",
+    )
+    seed: int = option(
+        0, "random seed of the splits and of the order", least=-(1 << 63), most=(1 << 63) - 1, section="Advanced"
+    )
+    limit: int | None = option(
+        None, "maximum number of rows to read, for each split if the files are splits", least=1, section="Source"
+    )
     format: str = option(
         "",
-        "where file names do not say it: csv, tsv, jsonl, parquet, text or conll; document: each file is a row with the columns "
-        "text, folder and file",
+        (
+            "file format, if the file names do not tell: csv, tsv, jsonl, parquet, text or conll; document: one row "
+            "for each file, with the columns text, folder and file"
+        ),
         changes_tokens=True,
+        section="Source",
     )
-    encoding: str = option("utf-8", "of text files", changes_tokens=True)
+    encoding: str = option("utf-8", "encoding of text files", changes_tokens=True, section="Source")
     delimiter: str = option(
         "",
-        "what divides the columns of CSV files: a character, or tab [default: a comma or semicolon, as the first line has it]",
+        "delimiter of CSV columns: a character, or tab [default: the comma or semicolon in the first line]",
         parse=parse_delimiter,
         changes_tokens=True,
+        section="Source",
     )
     escape: str = option(
-        "",
-        r"the character of CSV files that takes the meaning from the next one, as \ in \"",
-        parse=parse_escape,
-        changes_tokens=True,
+        "", "escape character of CSV files: \\", parse=parse_escape, changes_tokens=True, section="Source"
     )
     columns: str = option(
         "",
-        "names of the columns of tables whose first line is a row already, as in text,label",
+        "column names of tables without a header line: text,label",
         parse=parse_columns,
         changes_tokens=True,
+        section="Source",
     )
     records: str = option(
-        "", "where JSON documents have their rows, as in data[].paragraphs[].qas[]", changes_tokens=True
+        "", "path to the rows of JSON documents: data[].paragraphs[].qas[]", changes_tokens=True, section="Source"
     )
 
     def __post_init__(self) -> None:

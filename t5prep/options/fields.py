@@ -33,6 +33,7 @@ def option(
     alone: str = "",
     metavar: str = "",
     python_only: bool = False,
+    section: str = "",
 ) -> Any:
     """Return a dataclass field that is also an option of the command line: `input_length` is `--input-length`.
 
@@ -41,7 +42,8 @@ def option(
     `changes_tokens` means that other values give other tokens. `removes_markup` is the value that removes HTML tags from the
     texts. Two dataclasses that differ only in fields with `compare=False` are equal. The value of a field that `is_address`
     may hold a credential. `alone` is the value of an option that is typed without one, and `metavar` what `--help` shows as its
-    value. The command line lacks a field that is `python_only`.
+    value. The command line lacks a field that is `python_only`. `section`
+    is the heading in `--help` that the option stands under.
     """
     metadata = {
         "help": help,
@@ -56,6 +58,7 @@ def option(
         "alone": alone,
         "metavar": metavar,
         "python_only": python_only,
+        "section": section,
     }
     return dataclasses.field(default=default, metadata=metadata, compare=compare)
 

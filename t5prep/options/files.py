@@ -46,21 +46,24 @@ class FileOptions(Options):
 
     format: str = option(
         "",
-        "format, where the name does not say it: csv, tsv, jsonl, parquet, text or conll; document: a row is a file",
+        (
+            "file format, if the name does not tell: csv, tsv, jsonl, parquet, text or conll; document: one row for "
+            "each file"
+        ),
     )
     encoding: str = option("utf-8", "encoding of text files")
     delimiter: str = option(
         "",
-        "delimiter of CSV columns: a character, or tab [default: as the first line has it]",
+        "delimiter of CSV columns: a character, or tab [default: the comma or semicolon in the first line]",
         parse=parse_delimiter,
     )
-    escape: str = option("", "escape character of CSV files, as \\", parse=parse_escape)
+    escape: str = option("", "escape character of CSV files: \\", parse=parse_escape)
     columns: str = option(
         "",
-        "column names of a table that does not begin with them, as in text,label [default: the first line]",
+        "column names of a table without a header line: text,label [default: the first line]",
         parse=parse_columns,
     )
-    records: str = option("", "path to the rows of JSON documents, as in data[].items[]")
+    records: str = option("", "path to the rows of JSON documents: data[].items[]")
 
     def __post_init__(self) -> None:
         """Check the values, and write them as `prepare` does."""
@@ -79,14 +82,14 @@ class FileOptions(Options):
 class RowFileOptions(FileOptions):
     """Hold what a user says of files of rows for a model: what is left out is as the model's data had it."""
 
-    encoding: str = option("", "encoding of text files [default: that of the run's data, or utf-8]")
+    encoding: str = option("", "encoding of text files [default: the run's, or utf-8]")
     delimiter: str = option(
         "",
-        "delimiter of CSV columns: a character, or tab [default: that of the run's data, or as the first line has it]",
+        "delimiter of CSV columns: a character, or tab [default: the run's, or that of the first line]",
         parse=parse_delimiter,
     )
     columns: str = option(
         "",
-        "column names of a table that does not begin with them, as in text,label [default: the run's, or the first line]",
+        "column names of a table without a header line: text,label [default: the run's, or the first line]",
         parse=parse_columns,
     )

@@ -43,12 +43,14 @@ _CAUSAL = re.compile(
 class Options:
     """Choose which of the benchmark's files and rows are used."""
 
-    subset: str = option("squad2", "which of its datasets", choices=SUBSETS)
+    subset: str = option("squad2", "dataset of the benchmark", choices=SUBSETS)
     partition: str = option(
-        "original", "its authors' splits or the benchmark's random ones", choices=("original", "random")
+        "original",
+        "the splits of the dataset's authors, or the benchmark's random splits",
+        choices=("original", "random"),
     )
     questions: str = option(
-        "all", "all questions, or only those that the benchmark's rules call causal", choices=("all", "causal")
+        "all", "all questions, or only those that are causal by the benchmark's rules", choices=("all", "causal")
     )
 
 

@@ -18,7 +18,7 @@ from t5prep.tasks.task import Corpus, Masks
 class Options(span_corruption.TextOptions):
     """The columns, and how many tokens are hidden."""
 
-    rate: float = option(0.15, "the share of tokens that is hidden")
+    rate: float = option(0.15, "share of tokens to mask")
 
 
 TASK = dataclasses.replace(

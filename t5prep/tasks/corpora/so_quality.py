@@ -26,11 +26,11 @@ class Options:
 
     html: str = option(
         "keep",
-        "keep the markup of bodies, as the tutorial does, or strip it",
+        "keep the HTML markup of the bodies, or strip it",
         choices=("keep", "strip"),
         removes_markup="strip",
     )
-    labels: str = option("LQ_CLOSE=none,LQ_EDIT=low,HQ=high", "which word stands for which value of Y")
+    labels: str = option("LQ_CLOSE=none,LQ_EDIT=low,HQ=high", "words for the values of Y")
 
 
 def template(options: Options) -> Template:

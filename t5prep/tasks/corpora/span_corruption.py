@@ -19,16 +19,16 @@ from t5prep.tasks.task import Columns, ColumnText, Corpus, Spans, Task, Template
 class TextOptions:
     """The columns of the text and its id."""
 
-    text_column: str = option("text", "the column with the text")
-    id_column: str = option("", "a column with a unique id; without it, the row's place in its file is the id")
+    text_column: str = option("text", "column with the text")
+    id_column: str = option("", "column with a unique id [default: FILE:ROW]")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(TextOptions):
     """The columns, and how much of the text is hidden."""
 
-    density: float = option(0.15, "the share of tokens that is hidden")
-    mean_span: float = option(3.0, "how many tokens a hidden span has on average")
+    density: float = option(0.15, "share of tokens to mask")
+    mean_span: float = option(3.0, "mean length of a masked span in tokens")
 
 
 def template(options: TextOptions) -> Template:

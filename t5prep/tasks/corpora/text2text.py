@@ -28,34 +28,35 @@ FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false"
 class Options:
     """The columns that make an example."""
 
-    inputs_column: str = option("", "the column with the input text")
-    targets_column: str = option("", "the column with the target text; a list holds several right answers")
-    id_column: str = option("", "the column with a unique id; without it, the row's place in its file is the id")
-    inputs: str = option("", 'a template of several columns, as in "question: {q} context: {c}"')
-    targets: str = option("", "the same for the target")
-    second_column: str = option("", "the column with the second text of a pair")
+    inputs_column: str = option("", "column with the input text")
+    targets_column: str = option("", "column with the target text; a list holds several correct answers")
+    id_column: str = option("", "column with a unique id [default: FILE:ROW]")
+    inputs: str = option("", 'input template of several columns: "question: {q} context: {c}"')
+    targets: str = option("", "target template of several columns")
+    second_column: str = option("", "column with the second text of a pair")
     tags_column: str = option(
         "",
-        "instead of a target: the column with a tag for each word of the input; both are lists, or texts with spaces",
+        (
+            "instead of a target: column with a tag for each word of the input; both columns hold lists, or texts "
+            "separated by spaces"
+        ),
     )
     labels_column: str = option(
         "",
-        "instead of a target: the column with any number of labels, a list or a text; or columns of 0 and 1, a label each:"
-        " toxic,insult,threat",
+        (
+            "instead of a target: column with any number of labels, as a list or a text; or one column of 0 and 1 for "
+            "each label: toxic,insult,threat"
+        ),
     )
-    label_separator: str = option(",", "what divides the labels in a text")
-    number_column: str = option("", "instead of a target: the column with a number")
+    label_separator: str = option(",", "separator of the labels in a text")
+    number_column: str = option("", "instead of a target: column with a number")
     label_map: str = option(
-        "", "what the values of the targets' column mean, as in 0=negative,1=positive; others are rejected"
+        "", ("words for the values of the target column: 0=negative,1=positive. Rows with other values are rejected")
     )
-    empty_target: str = option(
-        "", 'the target of rows that have none, as "no answer" for unanswerable questions; otherwise they are rejected'
-    )
-    line_pairs: str = option(
-        "", "endings of two files whose lines belong together, as in .en,.de: the columns are source and target"
-    )
+    empty_target: str = option("", 'target of rows that have none: "no answer" [default: such rows are rejected]')
+    line_pairs: str = option("", "suffixes of two line-aligned files: .en,.de. Their columns are source and target")
     protect: tuple[str, ...] = option(
-        (), "a column that is never cut; the template's own words are then not cut either"
+        (), "column that is never cut; the words of the template are then not cut, either"
     )
 
 
