@@ -14,12 +14,12 @@ import toy_runs
 import t5prep
 from t5prep import cli, sources
 from t5prep.dataset import manifest
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, UsageError
 from t5prep.options.fields import build
 from t5prep.options.models import PredictOptions, RowOptions
 from t5prep.report.dataset import look
-from t5prep.tokens import loading
 from t5prep.training.predict import predictions, predictor, rows
 from t5prep.training.run import run
 
@@ -140,7 +140,8 @@ def test_a_manifest_names_no_code_to_run(dataset: Path, tmp_path: Path) -> None:
     made = manifest.load(altered)
     settings = dataclasses.replace(made.settings, task=str(altered / "task.py"))
     made = dataclasses.replace(made, settings=settings, task=dataclasses.replace(made.task, file="", sha256=""))
-    assert look(made, loading.load("sample:")) is None
+    (altered / manifest.NAME).write_text(made.sealed().dumps())
+    assert look(Dataset(altered)) is None
     assert not ran.exists()
 
 
