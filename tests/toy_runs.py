@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,8 @@ def begun(out: Path, manifest: Any, *, data: str = "data") -> str:
     words = loading.load("sample:")
     shape = dataclasses.replace(run.TINY, vocab_size=words.size, d_model=8, d_kv=4, d_ff=8, num_heads=2)
     settings = build({"model": "m", "data": (data,), "out": str(out)})
-    run.begin(str(out), config=settings, shape=shape, tokenizer=words, manifests=[manifest])
+    dataset: Any = types.SimpleNamespace(manifest=manifest, at=lambda name: f"{data}/{name}")
+    run.begin(str(out), config=settings, shape=shape, tokenizer=words, datasets=[dataset])
     said = [{"uri": data, "task": manifest.settings.task, "digest": manifest.digest}]
     state = checkpoint.State(step=1, config=dataclasses.asdict(settings), data=said, tokenizer="", metric="loss")
     checkpoint.save(str(out), writer(random_weights(shape)), state=state, keep=1)

@@ -127,7 +127,8 @@ def _train(
     else:
         variables = begin(initial, step.variables)
     del initial
-    run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, manifests=manifests, goes_on=bool(newest))
+    datasets = [one.dataset for one in opened]
+    run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, datasets=datasets, goes_on=bool(newest))
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────── What is said ──
     evaluations = Validation(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, place=place)

@@ -102,7 +102,7 @@ def test_no_damaged_run_ends_in_a_traceback(name: str, line: list[str], toys: Pa
     whole, out = tmp_path / "whole", tmp_path / "r"
     shape = dataclasses.replace(load_config(toys / "shape"), vocab_size=8192)
     config = configs.build({"weights": "random", "batch": 8, "steps": 4, "data": ("d",), "model": "m", "out": "o"})
-    run.begin(str(whole), config=config, shape=shape, tokenizer=loading.load("sample:"), manifests=())
+    run.begin(str(whole), config=config, shape=shape, tokenizer=loading.load("sample:"), datasets=())
     state = checkpoints.State(step=2, config=json.loads(configs.dumps(config)), data=[], tokenizer="", metric="loss")
     checkpoints.save(str(whole), toy_runs.writer(random_weights(shape)), state=state, keep=1)
     (whole / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')

@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from t5prep.dataset import manifest
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, TokenizerError, UsageError
 from t5prep.io import atomic_files, gcs, model_files, paths
@@ -151,7 +152,7 @@ def begin(
     config: TrainConfig,
     shape: Config,
     tokenizer: Tokenizer,
-    manifests: Sequence[Manifest],
+    datasets: Sequence[Dataset],
     goes_on: bool = False,
 ) -> None:
     """Write a run's files, or leave those of a run that `goes_on` from a checkpoint; of several hosts, one does.
@@ -169,9 +170,9 @@ def begin(
             write_text(f"{out}/{SHAPE}", json.dumps(shape.to_json(), indent=2) + "\n")
             with tf.io.gfile.GFile(f"{out}/{tokenizer.file_name}", "wb") as file:
                 file.write(tokenizer.model)
-            _copy_code(out, config.data, manifests)
-            for number, one in enumerate(manifests):
-                write_text(f"{out}/manifest-{number}.json", one.dumps())
+            _copy_code(out, datasets)
+            for number, dataset in enumerate(datasets):
+                write_text(f"{out}/manifest-{number}.json", dataset.manifest.dumps())
             write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last, because this file marks a run
         except (OSError, tf.errors.OpError) as error:
             raise OutputError(f"The run {out} cannot be written ({error}). Choose another --out.") from error
@@ -333,19 +334,19 @@ def _number_in(name: str) -> int:
     return int("".join(filter(str.isdigit, name.rpartition("/")[2])) or 0)
 
 
-def _copy_code(out: str, folders: Sequence[str], manifests: Sequence[Manifest]) -> None:
+def _copy_code(out: str, datasets: Sequence[Dataset]) -> None:
     """Copy into a run the user's own files of tasks and filters beside its datasets. Raises DatasetError for an altered one."""
-    for number, (folder, dataset) in enumerate(zip(folders, manifests, strict=False)):
-        path = f"{folder.rstrip('/')}/{manifest.TASK_FILE}"
-        if dataset.task.file and tf.io.gfile.exists(path):
+    for number, dataset in enumerate(datasets):
+        task, path = dataset.manifest.task, dataset.at(manifest.TASK_FILE)
+        if task.file and tf.io.gfile.exists(path):
             code = paths.read(path)
-            dataset.task.check_code(code, path=path)
+            task.check_code(code, path=path)
             write_text(f"{out}/task-{number}.py", code.decode())
-        for file, name in dataset.filter_names.items():
-            path = f"{folder.rstrip('/')}/{name}"
+        for file, name in dataset.manifest.filter_names.items():
+            path = dataset.at(name)
             if tf.io.gfile.exists(path):
                 content = paths.read(path)
-                dataset.check_filter(content, file=file, path=path)
+                dataset.manifest.check_filter(content, file=file, path=path)
                 with tf.io.gfile.GFile(f"{out}/{_copy_name(number, name)}", "wb") as copy:
                     copy.write(content)
 

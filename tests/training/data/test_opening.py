@@ -136,3 +136,11 @@ def test_a_damaged_record_is_an_error_of_the_dataset_and_not_of_tensorflow(tmp_p
             read()
         assert "\n" not in str(caught.value)
         assert caught.value.__cause__ is None
+
+
+def test_a_dataset_may_be_named_by_its_manifest(tmp_path):
+    write(tmp_path, {"train": [4, 4]})
+    (by_folder,) = opening.open_splits([str(tmp_path)], "train")
+    (by_manifest,) = opening.open_splits([str(tmp_path / "manifest.json")], "train")
+    assert by_manifest.paths == by_folder.paths
+    assert next(iter(train_batches(str(tmp_path / "manifest.json"), global_batch=2, seed=0)))["labels"].shape[0] == 2

@@ -132,7 +132,7 @@ def test_what_transformers_saves_is_read_back_bit_for_bit(theirs: Path, family: 
 def test_a_runs_best_checkpoint_is_opened_and_exported_as_the_model_that_it_is(tmp_path: Path, family: str) -> None:
     config, weights, out = CONFIGS[family], _sharp(CONFIGS[family]), str(tmp_path / "run")
     settings = configs.build({"model": "m", "data": ("d",), "out": out})
-    run.begin(out, config=settings, shape=config, tokenizer=loading.load("sample:"), manifests=())
+    run.begin(out, config=settings, shape=config, tokenizer=loading.load("sample:"), datasets=())
     state = checkpoints.State(step=1, config=dataclasses.asdict(settings), data=[], tokenizer="", metric="loss")
     worse = {name: value + 1 for name, value in weights.items()}
     for step, loss, values in ((1, 0.5, weights), (2, 0.7, worse)):

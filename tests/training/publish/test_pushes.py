@@ -38,7 +38,7 @@ class Run:
     def __init__(self, out: Path) -> None:
         self.out = str(out)
         settings = configs.build({"model": "m", "data": ("d",), "out": self.out, "steps": 4})
-        run.begin(self.out, config=settings, shape=SHAPE, tokenizer=loading.load("sample:"), manifests=())
+        run.begin(self.out, config=settings, shape=SHAPE, tokenizer=loading.load("sample:"), datasets=())
         self._state = checkpoints.State(
             step=0, config=dataclasses.asdict(settings), data=[], tokenizer="", metric="loss"
         )

@@ -15,7 +15,7 @@ from t5prep.training.settings import config as configs
 def _begin(out: Path, *, seed: int, goes_on: bool = False) -> None:
     settings = configs.build({"model": "m", "data": ("d",), "out": str(out), "seed": seed})
     sample = loading.load("sample:")
-    run.begin(str(out), config=settings, shape=run.TINY, tokenizer=sample, manifests=(), goes_on=goes_on)
+    run.begin(str(out), config=settings, shape=run.TINY, tokenizer=sample, datasets=(), goes_on=goes_on)
 
 
 def test_a_start_that_came_to_no_checkpoint_leaves_nothing_to_the_next(tmp_path: Path) -> None:
