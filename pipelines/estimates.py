@@ -21,7 +21,7 @@ from t5prep.errors import OutputError, UsageError
 from t5prep.io import byte_sizes, gcs, progress
 from t5prep.preparation import row_limit, shards
 from t5prep.preparation.row_limit import LimitedFile
-from t5prep.preparation.sort_blocks import BlockTotals, SortedBlock
+from t5prep.preparation.sort_blocks import BlockTotals
 from t5prep.reading import blocks, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved
@@ -170,11 +170,10 @@ def forecast(
             times = min(times, settings.limit / max(1, sum(block.rows for block in some)))
         total += min(stored, times * share * _size(file))
         for block in some:
-            work(_before(block))  # what loads the tokenizer, and decodes a file up to there, is not timed
+            work.sort(_before(block))  # what loads the tokenizer, and decodes a file up to there, is not timed
             began = time.process_time()  # as other work on the machine would be counted by the clock
-            done = work(block)
+            done = work.sort(block)
             took = time.process_time() - began
-            assert isinstance(done, SortedBlock)
             sample.merge(done.totals)
             sampled, timed = sampled + block.size, timed + took
             seconds += times * took

@@ -7,25 +7,19 @@ files beside, of which a result says the parts: they are no more read than their
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import pickle
 import shutil
-import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
-
-from pipelines import steps
-from pipelines.steps import Job, Piece
+from pipelines import pieces, steps
+from pipelines.steps import Job
 from t5prep.errors import OutputError
 from t5prep.io import gcs, paths, signed_files
 from t5prep.io.store import Store
 from t5prep.preparation import output_folder, token_cache
-from t5prep.preparation.near_duplicates.sketches import Sketch
-from t5prep.preparation.spills import Spill
 
 # Counters of results that an earlier run had kept, and of those that this one makes.
 FOUND, MADE = "found", "made"
@@ -34,79 +28,23 @@ _ROWS = ".rows"
 
 
 @dataclasses.dataclass(frozen=True)
-class Stored:
-    """A spill, sketch or piece of which the `data` is a part of a file that every worker reads; `crc` is its CRC-32C."""
-
-    about: Spill | Sketch | Piece
-    path: str
-    begin: int
-    size: int
-    crc: int
-
-    def read(self) -> Any:
-        """Return the spill or sketch with its data, or the bytes of a piece. Raises OutputError if they are gone or damaged."""
-        with contextlib.suppress(OSError):
-            data = paths.read_range(self.path, self.begin, self.size)
-            if len(data) == self.size and google_crc32c.value(data) == self.crc:
-                return data if isinstance(self.about, Piece) else dataclasses.replace(self.about, data=data)
-        raise OutputError(_gone(self.path))
-
-
-def store(pieces: Iterable[tuple[Any, Spill | Sketch | Piece]], file: str) -> list[tuple[Any, Stored]]:
-    """Write what spills, sketches or pieces hold into one file, and return where each is, with its key. Raises OutputError."""
-    stored, begin = list[tuple[Any, Stored]](), 0
-    with paths.scratch(file) as opened:
-        for key, piece in pieces:
-            data = bytes(piece.data)
-            opened.write(data)
-            about = dataclasses.replace(piece, data=b"")
-            stored.append((key, Stored(about, file, begin, len(data), google_crc32c.value(data))))
-            begin += len(data)
-    return stored
-
-
-def _at(made: Any, path: str) -> Any:
-    """Return what a step made, its rows at a path: the folder may have been moved, or be named from another one now."""
-    if type(made) is tuple:
-        return tuple(_at(one, path) for one in made)
-    return dataclasses.replace(made, path=path) if isinstance(made, Stored) else made
-
-
-def _gone(path: str) -> str:
-    return f"{path} was removed, changed or damaged since it was written. Start this with --fresh"
-
-
-@dataclasses.dataclass(frozen=True)
 class Kept:
-    """The results of one job, in a folder that every worker can reach; `key` signs them. Without a key nothing is kept.
-
-    The file `found` there lists the groups and shards that were done when the run began: what only they need is left out.
-    """
+    """The results of one job, in a folder that every worker can reach; `key` signs them. Without a key nothing is kept."""
 
     folder: str = ""
     key: bytes = b""
-    found: str = ""
 
     def find(self, name: str, *, file: str = "") -> list[Any] | None:
         """Return the results of that name; None if there are none, or if the `file` that goes with them is another now, or gone.
 
         Rows may be written twice, with the same bytes, where a worker was thought to be lost: their pieces have checksums.
-        Raises OutputError for results of a group or shard that was done when the run began.
         """
-        if not self.key:
-            return None
         with contextlib.suppress(OSError, OutputError):
-            if (content := Store(self.folder, key=self.key).get(name)) is not None:
-                version, made = pickle.loads(content)
+            if self.key and (content := Store(self.folder, key=self.key).get(name)) is not None:
+                version, results = pickle.loads(content)
                 if version == (file and paths.version(file)) or file.endswith(_ROWS):
-                    return [_at(one, file) for one in made]
-        if name in self.done():
-            raise OutputError(_gone(file or paths.at(self.folder, name)))
+                    return pieces.moved(results, file)
         return None
-
-    def done(self) -> frozenset[str]:
-        """Return the names of the groups and shards that were done when the run began. Raises OutputError."""
-        return _listed(self) if self.found else frozenset()
 
     def rows_of(self, name: str) -> str:
         """Return where the rows are stored that go with what is kept under a name."""
@@ -140,20 +78,7 @@ class Kept:
                     shutil.rmtree(other, ignore_errors=True)
         elif fresh:
             gcs.delete_all(paths.at(out, output_folder.KEPT))
-        names = paths.names(folder) if gcs.is_gs(out) or Path(folder).is_dir() else ()
-        if not names:
-            return cls(folder, key)
-        done = sorted(name for name in names if "-" in name and not name.endswith(_ROWS))
-        made = cls(folder, key, f"found.{uuid.uuid4().hex}")
-        made.keep(made.found, done)
-        return made
+        return cls(folder, key)
 
 
 NOTHING = Kept()
-
-
-@functools.lru_cache(maxsize=2)
-def _listed(kept: Kept) -> frozenset[str]:
-    if (done := dataclasses.replace(kept, found="").find(kept.found)) is None:
-        raise OutputError(_gone(paths.at(kept.folder, kept.found)))
-    return frozenset(done)

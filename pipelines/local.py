@@ -1,54 +1,32 @@
-"""Execute the stages of a preparation on this machine: its processes take blocks, then shards, in order.
+"""Execute the stages of a preparation on this machine: its processes take elements, one process hands them on in order.
 
-Each block becomes a sorted spill on the disk, and spills are merged as soon as there are many of them: there are never more
-than FAN_IN of one level. A record is copied once more each time that there are FAN_IN times as many blocks, and once in the
-end, so the work is about linear in bytes, and memory does not depend on the corpus. Nothing here imports Beam, which takes longer
-to load than a small corpus to prepare.
+Each result goes to the stages that read it as soon as it arrives, so that nothing waits but what a value is still missing for. Nothing
+here imports Beam, which takes longer to load than a small corpus to prepare.
 """
 
 import collections
 import dataclasses
 import functools
-import itertools
 import math
-import operator
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from pipelines import pool, steps
-from pipelines.stages import Prepared
-from pipelines.steps import Hashed, Piece, PrepareBlock, WriteShard
+from pipelines import flow, pool
+from pipelines.pieces import Piece
+from pipelines.steps import PrepareBlock
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files, store
 from t5prep.io.progress import Progress
-from t5prep.preparation import spills, token_cache
-from t5prep.preparation.near_duplicates import sketches
-from t5prep.preparation.near_duplicates.clusters import Repeats
-from t5prep.preparation.near_duplicates.sketches import Sketch
-from t5prep.preparation.shards import ShardSpec, ShardTotals, WrittenShard
-from t5prep.preparation.sort_blocks import BlockTotals, SortedBlock
-from t5prep.preparation.spills import Spill
-from t5prep.reading import blocks
+from t5prep.preparation import token_cache
+from t5prep.preparation.shards import ShardSpec, ShardTotals
+from t5prep.preparation.sort_blocks import BlockTotals
 from t5prep.reading.blocks import Block
 
-# Spills that are merged into one: a range is read from each.
-FAN_IN = 512
-# Spills that are left in the end: every shard reads a slice of each. Where a shard would read less than SLICE_BYTES of a
-# spill, fewer are left: another merge takes less time than so many reads.
-FEW_SPILLS, MOST_SPILLS = 64, 512
-SLICE_BYTES = 64 << 10
-# Records that are merged at a time: some tens of kilobytes of each spill.
-MERGED_BYTES = 8 << 20
 # Bytes of pieces that wait in memory for their groups; more are written to the disk.
 HELD_BYTES = 16 << 20
-# Parts of a row group of Parquet that one worker prepares, one after the other, because it decodes the group from its
-# beginning: an eighth of the group, so that all workers have some, and at most so many.
-RUNS_OF_GROUP, MOST_PARTS = 8, 8
-# Inside the scratch folder: where the spills are that are left, and the rejected rows of all blocks.
-SPILLS, REJECTED = "spills.json", "rejected-of-blocks"
 # The kept table of a block has at most about this many times the bytes of its text. The whole cache is looked through again
 # when what may have been added fills a quarter of the room that was left, or a 64th of the limit: so seldom that the work is
 # linear in blocks.
@@ -56,324 +34,174 @@ _KEPT_OF_TEXT = 2
 
 
 class Local:
-    """The executor of this machine (pipelines.stages): a pool of processes ("": this one alone), and a scratch folder."""
+    """The executor of this machine: a pool of processes ("": this one alone), and a scratch folder."""
 
-    def __init__(self, pool_name: str, spool: str, *, joined_bytes: int = blocks.JOINED_BYTES) -> None:
-        self._pool, self._folder, self._joined_bytes = pool_name, Path(spool), joined_bytes
+    def __init__(self, pool_name: str, spool: str) -> None:
+        self._window, self._folder = pool.window(pool_name), Path(spool)
+        # Elements that workers have, in order, and the stages that they are for.
+        self._under_way = collections.deque[tuple[flow.Map[Any, Any], Any]]()
+        self._readers = collections.defaultdict[flow.Stage[Any], list[flow.Stage[Any]]](list)
+        # What stages have gathered until now, elements that wait for values of their stage, and values.
+        self._gathered, self._values = dict[flow.Stage[Any], Any](), dict[flow.Stage[Any], Any]()
+        self._waiting = dict[flow.Stage[Any], _Groups]()
 
-    def source(self, name: str, step: Callable[..., Iterable[Any]], **singles: Any) -> Iterable[Any]:
-        """Return what a step yields that is called once."""
-        return step(**singles)
+    def run(self, stages: Sequence[flow.Stage[Any]]) -> Any:
+        """Return the value of the last stage. Each stands behind those that it reads."""
+        read_in_order = set[flow.Stage[Any]]()
+        for stage in stages:
+            for source in stage.elements:
+                self._readers[source].append(stage)
+            if isinstance(stage, flow.MapInOrder):
+                read_in_order.update(_sources(stage))
+            elif isinstance(stage, flow.GroupByKey | flow.ToTable):
+                self._gathered[stage] = _Groups(self._folder / stage.name)
+            else:
+                self._gathered[stage] = stage.zero() if isinstance(stage, flow.Combine) else []
+            self._waiting[stage] = _Groups(self._folder / f"for-{stage.name}")
+        for stage in stages:
+            if stage not in read_in_order:
+                self._finish(stage)
+        return self._values[stages[-1]]
 
-    def spread(self, name: str, elements: Iterable[Any], *, key: Any = None) -> Iterable[Any]:
-        """Return the elements: the pool spreads them."""
-        return elements
+    def _put(self, source: flow.Stage[Any], element: Any) -> None:
+        """Hand an element of a stage to the stages that read it."""
+        for stage in self._readers[source]:
+            if all(value in self._values for value in stage.values.values()):
+                self._take(stage, element)
+            else:
+                self._waiting[stage].add(0, element)
 
-    def flat(
-        self, name: str, step: Callable[..., Iterable[Any]], elements: Iterable[Any], **singles: Any
-    ) -> Iterator[Any]:
-        """Yield all that a step yields of each element, in this process."""
-        return (made for element in elements for made in step(element, **singles))
+    def _take(self, stage: flow.Stage[Any], element: Any) -> None:
+        """Let a stage take an element."""
+        match stage:
+            case flow.Map(workers=True):
+                self._under_way.append((stage, element))
+                self._hand_on(self._window.put(functools.partial(_listed, self._step(stage)), element))
+            case flow.Map():
+                for result in self._step(stage)(element):
+                    self._put(stage, result)
+            case flow.Filter():
+                if isinstance(element, stage.type):
+                    self._put(stage, element)
+            case flow.Reshuffle():
+                self._put(stage, element)
+            case flow.GroupByKey() | flow.ToTable():
+                self._gathered[stage].add(*element)
+            case flow.Combine():
+                self._gathered[stage] = stage.add(self._gathered[stage], element)
+            case _:
+                self._gathered[stage].append(element)
+                if isinstance(stage, flow.Batch) and len(self._gathered[stage]) == stage.size:
+                    self._put_batch(stage)
 
-    def each(
-        self, name: str, step: Callable[..., Iterable[Any]], elements: Iterable[Any], **singles: Any
-    ) -> Iterator[Any]:
-        """Yield all that a step yields of each element, in their order; the pool does the work.
+    def _finish(self, stage: flow.Stage[Any]) -> None:
+        """Let a stage end, which has taken all that is to come but what waits for its values."""
+        for _, elements in self._waiting.pop(stage).all():
+            for element in elements:
+                self._take(stage, element)
+        match stage:
+            case flow.Create() | flow.MapInOrder():
+                for element in self._read(stage):
+                    self._put(stage, element)
+            case flow.Map():
+                self._hand_on(self._window.drain())
+            case flow.Batch():
+                self._put_batch(stage)
+            case flow.GroupByKey():
+                for group in self._gathered.pop(stage).all():
+                    self._put(stage, group)
+            case flow.ToTable():
+                self._values[stage] = collections.defaultdict(list, self._gathered.pop(stage).all())
+            case flow.Combine() | flow.ToList():
+                self._values[stage] = self._gathered.pop(stage)
+            case flow.Call():
+                self._values[stage] = self._step(stage)()
 
-        The bytes of a group, which no other step reads, are removed from the disk when it is done.
-        """
-        work = functools.partial(_listed, functools.partial(step, **singles))
-        elements, same = itertools.tee(elements)
-        for made, element in zip(pool.each(self._pool, work, elements), same, strict=True):
-            yield from made
-            for path in {value.path for value in element[1] if isinstance(value, Piece) and value.path}:
-                Path(path).unlink(missing_ok=True)
+    def _hand_on(self, results: Iterable[list[Any]]) -> None:
+        """Hand the results of workers to the stages that read them, and let their own remove what is read no more."""
+        for listed in results:
+            stage, element = self._under_way.popleft()
+            for result in listed:
+                self._put(stage, result)
+            stage.remove(element, listed)
 
-    def again(self, name: str) -> None:
-        """Return None: this machine keeps what it tokenized, and all else takes less time than that."""
+    def _put_batch(self, stage: flow.Batch[Any]) -> None:
+        batch, self._gathered[stage] = self._gathered[stage], []
+        if batch:
+            self._put(stage, batch)
 
-    def group(self, name: str, *collections: Iterable[tuple[int, Any]]) -> list[tuple[int, list[Any]]]:
-        """Return for each number all its values, in order of the numbers; bytes that are many lie on the disk."""
-        groups = _Groups(self._folder / name)
-        for number, value in itertools.chain.from_iterable(collections):
-            groups.add(number, value)
-        return groups.all()
+    def _read(self, stage: flow.Stage[Any]) -> Iterator[Any]:
+        """Yield the elements of a stage one by one, and read only then those that it is made of."""
+        match stage:
+            case flow.Create():
+                yield from self._step(stage)()
+            case _:
+                elements = (element for source in stage.elements for element in self._read(source))
+                if isinstance(stage, flow.MapInOrder):
+                    yield from stage.step(elements)
+                else:
+                    for element in elements:
+                        yield from self._step(stage)(element) if isinstance(stage, flow.Map) else [element]
 
-    def table(self, name: str, pairs: Iterable[tuple[int, Any]]) -> Mapping[int, list[Any]]:
-        """Return the values of each number."""
-        return collections.defaultdict(list, self.group(name, pairs))
-
-    def together(self, name: str, *collections: Iterable[Any]) -> list[Any]:
-        """Return the elements of several collections."""
-        return list(itertools.chain.from_iterable(collections))
-
-    def listed(self, name: str, elements: Iterable[Any]) -> list[Any]:
-        """Return one list."""
-        return list(elements)
-
-    def sum(
-        self, name: str, elements: Iterable[Any], *, zero: Callable[[], Any], add: Callable[[Any, Any], Any]
-    ) -> Any:
-        """Return all elements added up."""
-        return functools.reduce(add, elements, zero())
-
-    def one(self, name: str, step: Callable[..., Any], **singles: Any) -> Any:
-        """Return what a step makes of values."""
-        return step(**singles)
-
-    def prepare(self, name: str, work: PrepareBlock, elements: Iterable[Any]) -> Prepared:
-        """Return what a worker makes of each block and file; the spills are on the disk."""
-        gathering, settings = Gathering(work, self._pool), work.job.settings
-        if settings.dedup != "near":  # a sketch is of one file
-            apart = {} if settings.splits else steps.staged_of(work.job).splits
-            elements = blocks.joined(elements, apart=apart, size=self._joined_bytes)
-        gathering.take_all(elements)
-        rejected = sorted(gathering.rejected, key=lambda piece: piece.about)
-        return Prepared(gathering, gathering.totals, gathering.hashed, rejected, gathering.sketches)
-
-    def write(
-        self,
-        name: str,
-        work: WriteShard,
-        spills: "Gathering",
-        *,
-        specs: Sequence[ShardSpec],
-        repeats: Sequence[Repeats] | None,
-    ) -> tuple[ShardTotals, list[Piece]]:
-        """Return the totals of the shards that were written from spills, and the rows that these left out."""
-        spills.leave_few(shards=len(specs))
-        written, left_out = ShardTotals(), list[Piece]()
-        places, dropped = {spec.name: place for place, spec in enumerate(specs)}, _Groups(self._folder / "CutRepeats")
-        for name, own in (cut for part in repeats or () for cut in steps.cut_repeats(part, specs=specs)):
-            dropped.add(places[name], Piece(data=sketches.to_bytes(own.dropped)))
-        of_shard = dict(dropped.all())
-        elements = ((spec, of_shard.pop(place, [])) for place, spec in enumerate(specs))
-        for shard in pool.each(self._pool, _WriteHere(work, str(self._folder)), elements):
-            written.merge(shard.totals)
-            path = left_out_path(self._folder, shard.spec.name)
-            if path.exists():
-                left_out.append(Piece((1, shard.spec.name, 0), path=str(path), size=path.stat().st_size))
-        return written, left_out
+    def _step(self, stage: Any) -> Callable[..., Any]:
+        """Return the step of a stage with its values."""
+        return functools.partial(stage.step, **{name: self._values[value] for name, value in stage.values.items()})
 
 
 def _listed(step: Callable[[Any], Iterable[Any]], element: Any) -> list[Any]:
     return list(step(element))
 
 
+def _sources(stage: flow.Stage[Any]) -> Iterator[flow.Stage[Any]]:
+    """Yield the stages that the elements of one come from."""
+    for source in stage.elements:
+        yield source
+        yield from _sources(source)
+
+
 class _Groups:
-    """Values by number. The bytes of pieces are written to files of their groups when there are many of them in all."""
+    """Items by key. The bytes of pieces are written to files of their groups when there are many of them in all."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._held = folder, 0
-        self._waiting = collections.defaultdict[int, list[Piece]](list)
-        self._values = collections.defaultdict[int, list[Any]](list)
+        self._waiting = collections.defaultdict[Any, list[Piece]](list)
+        self._items = collections.defaultdict[Any, list[Any]](list)
 
-    def add(self, number: int, value: Any) -> None:
-        """Take one more value."""
-        if not (isinstance(value, Piece) and value.data):
-            self._values[number].append(value)
+    def add(self, key: Any, item: Any) -> None:
+        """Take one more item."""
+        if not (isinstance(item, Piece) and item.data):
+            self._items[key].append(item)
             return
-        self._waiting[number].append(value)
-        self._held += len(value.data)
+        self._waiting[key].append(item)
+        self._held += len(item.data)
         if self._held > HELD_BYTES:
-            for number, pieces in self._waiting.items():
-                self._write(number, pieces)
+            for key, pieces in self._waiting.items():
+                self._write(key, pieces)
             self._waiting.clear()
             self._held = 0
 
-    def all(self) -> list[tuple[int, list[Any]]]:
-        """Return each number with its values, in order of the numbers."""
-        for number, pieces in self._waiting.items():
-            self._values[number] += pieces
-        return sorted(self._values.items(), key=lambda group: group[0])
+    def all(self) -> list[tuple[Any, list[Any]]]:
+        """Return each key with its items, in order of the keys."""
+        for key, pieces in self._waiting.items():
+            self._items[key] += pieces
+        self._waiting.clear()
+        return sorted(self._items.items(), key=lambda group: group[0])
 
-    def _write(self, number: int, pieces: Sequence[Piece]) -> None:
-        """Append pieces to the file of their group. What is said alike of neighbours is one piece."""
-        path, own = self._folder / f"{number:08d}", self._values[number]
+    def _write(self, key: Any, pieces: Sequence[Piece]) -> None:
+        """Append pieces to the file of their group. Neighbours that are about the same, or the next rows of it, are one piece."""
+        path, own = self._folder / str(key), self._items[key]
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with open(path, "ab") as file:
-                for about, alike in itertools.groupby(pieces, key=operator.attrgetter("about")):
-                    begin, data = file.tell(), b"".join([piece.data for piece in alike])
-                    file.write(data)
-                    last = own[-1] if own else None
-                    if isinstance(last, Piece) and last.about == about and last.begin + last.size == begin:
-                        own[-1] = dataclasses.replace(last, size=last.size + len(data))
+                for piece in pieces:
+                    last, begin = own[-1] if own else None, file.tell()
+                    file.write(piece.data)
+                    if isinstance(last, Piece) and last.begin + last.size == begin and last.is_before(piece):
+                        own[-1] = dataclasses.replace(last, size=last.size + len(piece.data))
                     else:
-                        own.append(Piece(about, path=str(path), begin=begin, size=len(data)))
+                        own.append(Piece(piece.about, path=str(path), begin=begin, size=len(piece.data)))
         except OSError as error:
             raise OutputError(atomic_files.explain(error, path)) from error
-
-
-@dataclasses.dataclass(frozen=True)
-class _WriteHere:
-    """Write a shard from the spills that are left in a folder of this machine, which gets the rows that it left out too."""
-
-    work: WriteShard
-    spool: str
-
-    def __call__(self, element: tuple[ShardSpec, Sequence[Piece]]) -> WrittenShard:
-        """Return the written shard. Raises OutputError if the place cannot be written."""
-        spec, pieces = element
-        repeats = [Repeats(dropped) for piece in pieces for dropped in sketches.tables(piece.read())]
-        written = self.work(spec, spills.load(Path(self.spool) / SPILLS), repeats)
-        if written.totals.duplicates:
-            place = left_out_path(Path(self.spool), spec.name)
-            with atomic_files.scratch(place) as temporary, open(temporary, "wb") as file:
-                file.writelines(written.rejected)
-        return written._replace(rejected=())
-
-
-def left_out_path(spool: Path, shard: str) -> Path:
-    """Return where the rows that a shard left out are written."""
-    return spool / "left-out" / f"{shard}.jsonl"
-
-
-@dataclasses.dataclass(frozen=True)
-class MergeSpills:
-    """Spills that are to be merged into one file, the `level`-th time that their records are copied."""
-
-    level: int
-    path: str
-    spilled: tuple[Spill, ...]
-
-
-class MergedSpill(NamedTuple):
-    """A merged spill, and what it was merged from, which is needed no more."""
-
-    merge: MergeSpills
-    spill: Spill
-
-
-@dataclasses.dataclass(frozen=True)
-class SortBlock:
-    """Do in a worker what Gathering asks for: prepare some blocks or hash a file, or merge spills."""
-
-    work: PrepareBlock
-
-    def __call__(self, element: Any) -> list[SortedBlock | Hashed | MergedSpill]:
-        """Return the result of each of some elements, or of a merge. Raises SourceError, OutputError."""
-        if isinstance(element, MergeSpills):
-            return [MergedSpill(element, spills.merge(element.spilled, element.path, range_bytes=MERGED_BYTES))]
-        return [self.work(one) for one in element]
-
-
-def in_runs(elements: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield all elements in order, in lists for one worker each: some parts of one row group, or any other element alone."""
-    for group, some in itertools.groupby(elements, key=_row_group):
-        if group is None:
-            yield from ([element] for element in some)
-            continue
-        parts = list(some)
-        most = max(1, min(len(parts) // RUNS_OF_GROUP, MOST_PARTS))
-        yield from (parts[begin : begin + most] for begin in range(0, len(parts), most))
-
-
-def _row_group(element: Any) -> Any:
-    """Return the row group that a block is a part of, None for any other element."""
-    is_part = isinstance(element, Block) and element.format.kind == "parquet"
-    return (element.file, element.begin) if is_part else None
-
-
-class Gathering:
-    """Take the elements of a preparation, and leave few spills on the disk, whatever the corpus, and what blocks leave besides."""
-
-    def __init__(self, work: PrepareBlock, pool_name: str) -> None:
-        self._work, self._window = work, pool.window(pool_name, SortBlock(work))
-        self._folder, self._fan_in = Path(work.spool), FAN_IN
-        self._levels: dict[int, list[Spill]] = {}
-        self._merges = self._rejected_bytes = 0
-        self.totals, self.hashed, self.sketches = BlockTotals(), list[Hashed](), list[Sketch]()
-        # Rejected rows lie in one file. Those of consecutive blocks of a file are one piece.
-        self.rejected: list[Piece] = []
-
-    def take_all(self, elements: Iterable[Any]) -> None:
-        """Prepare all elements, and merge their spills where these are many. Raises T5prepError."""
-        for run in in_runs(self._unhashed(elements)):
-            self._put(run)
-        self._drain()
-
-    def _unhashed(self, elements: Iterable[Any]) -> Iterator[Any]:
-        """Yield the elements that are work; files that are hashed already are taken at once."""
-        for element in elements:
-            if isinstance(element, Hashed):
-                self.hashed.append(element)
-            else:
-                yield element
-
-    def leave_few(self, *, shards: int) -> None:
-        """Merge spills until so few are left as so many shards read best, and note in the folder which these are."""
-        size = sum(spill.bytes for level in self._levels.values() for spill in level)
-        most = most_spills(size, shards=shards, fan_in=self._fan_in)
-        while len(spilled := sorted((spill for level in self._levels.values() for spill in level), key=_size)) > most:
-            smallest = spilled[: min(self._fan_in, len(spilled) - most + 1)]
-            self._levels = {0: spilled[len(smallest) :]}
-            self._merge(-1, smallest)
-            self._drain()
-        spills.save(self._folder / SPILLS, spilled)
-
-    def _put(self, element: Any) -> None:
-        for result in itertools.chain.from_iterable(self._window.put(element)):
-            self._take(result)
-
-    def _drain(self) -> None:
-        for result in itertools.chain.from_iterable(self._window.drain()):
-            self._take(result)
-
-    def _take(self, result: SortedBlock | Hashed | MergedSpill) -> None:
-        if isinstance(result, SortedBlock):
-            self.totals.merge(result.totals)
-            self._reject(result)
-            if result.sketch:
-                self.sketches.append(result.sketch)
-            self._add(0, result.spill)
-        elif isinstance(result, MergedSpill):
-            for spill in result.merge.spilled:
-                Path(spill.path).unlink(missing_ok=True)
-            self._add(result.merge.level, result.spill)
-        else:
-            self.hashed.append(result)
-
-    def _add(self, level: int, spill: Spill) -> None:
-        spilled = self._levels.setdefault(level, [])
-        spilled.append(spill)
-        if len(spilled) >= self._fan_in:
-            self._levels[level] = []
-            self._merge(level + 1, spilled)
-
-    def _merge(self, level: int, spilled: Sequence[Spill]) -> None:
-        self._merges += 1
-        self._put(MergeSpills(level, str(self._folder / f"merged-{self._merges:08d}"), tuple(spilled)))
-
-    def _reject(self, block: SortedBlock) -> None:
-        """Append the rows that a block rejected to the file of all of them."""
-        if not block.rejected:
-            return
-        path, begin, size = self._folder / REJECTED, self._rejected_bytes, len(block.rejected)
-        try:
-            with open(path, "ab" if begin else "wb") as file:
-                file.write(block.rejected)
-        except OSError as error:
-            raise OutputError(atomic_files.explain(error, path)) from error
-        self._rejected_bytes += size
-        last = self.rejected[-1] if self.rejected else None
-        if last and last.about[1] == block.file and last.about[2] < block.first_row:
-            self.rejected[-1] = dataclasses.replace(last, size=last.size + size)
-        else:
-            self.rejected.append(Piece((0, block.file, block.first_row), path=str(path), begin=begin, size=size))
-
-
-def most_spills(size: int, *, shards: int, fan_in: int = FAN_IN) -> int:
-    """Return how many spills may be left of a number of bytes of records in all, of which each shard reads its slices.
-
-    >>> most_spills(0, shards=4), most_spills(1 << 40, shards=4), most_spills(1 << 30, shards=1 << 14)
-    (64, 512, 64)
-    """
-    return min(fan_in, MOST_SPILLS, max(FEW_SPILLS, size // (max(shards, 1) * SLICE_BYTES)))
-
-
-def _size(spill: Spill) -> int:
-    return spill.bytes
 
 
 class LocalProgress:
@@ -390,22 +218,22 @@ class LocalProgress:
         self._bound()
 
     def __call__(self, element: Any, result: Any) -> None:
-        """Count an element that is done: some blocks, or a shard."""
-        if isinstance(result, WrittenShard):
-            self._written(result)
-        elif isinstance(element, list):
-            for one, made in zip(element, result, strict=True):
-                self._prepared(one, made)
+        """Count an element that is done, and its results: some blocks, or a shard."""
+        if isinstance(element, list):
+            counted = [part for part in result if isinstance(part, BlockTotals)]
+            for block, totals in zip((part for part in element if isinstance(part, Block)), counted, strict=True):
+                self._prepared(block, totals)
+        for totals in result:
+            if isinstance(totals, ShardTotals):
+                self._written(next(item for item in element[1] if isinstance(item, ShardSpec)), totals)
 
-    def _prepared(self, element: Any, result: Any) -> None:
-        if not isinstance(result, SortedBlock):
-            return
-        self._progress.add(bytes=round(element.size * element.packing), rows=element.rows)
-        self._placed += sum(result.totals.record_bytes.values())
+    def _prepared(self, block: Block, totals: BlockTotals) -> None:
+        self._progress.add(bytes=round(block.size * block.packing), rows=block.rows)
+        self._placed += sum(totals.record_bytes.values())
         self._blocks += 1
-        self._found += result.found
-        self._bytes_found += element.size if result.found else 0
-        self._since += element.size
+        self._found += totals.found
+        self._bytes_found += block.size if totals.found else 0
+        self._since += block.size
         if _KEPT_OF_TEXT * self._since >= max(self._room / 4, self._limit / 64):
             self._bound()
 
@@ -420,13 +248,13 @@ class LocalProgress:
                 file=sys.stderr,
             )
 
-    def _written(self, written: WrittenShard) -> None:
+    def _written(self, spec: ShardSpec, totals: ShardTotals) -> None:
         """Show a written shard on a line of its own. Its time begins after the first shard, when all is read."""
         if self._writing is None:
             self._progress.close()
-            self._writing = Progress("writing shards", total=self._placed - written.spec.bytes)
+            self._writing = Progress("writing shards", total=self._placed - spec.bytes)
         else:
-            self._writing.add(bytes=written.spec.bytes, rows=written.shard.records)
+            self._writing.add(bytes=spec.bytes, rows=sum(split.counts.records for split in totals.splits.values()))
 
     def _bound(self) -> None:
         if self._kept:

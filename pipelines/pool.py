@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow
 
@@ -59,32 +59,38 @@ def named(name: str) -> "Pool":
     return _POOLS[name]
 
 
-def window(name: str, work: Callable[[Any], Any]) -> "Window | Here":
+def window(name: str) -> "Window | Here":
     """Return a window on the pool of that name, or one that works in this process where there is no name."""
-    return Window(name, work) if name else Here(work)
+    return Window(name) if name else Here()
 
 
 def each(name: str, work: Callable[[Any], Any], elements: Iterable[Any]) -> Iterator[Any]:
     """Yield the result of each element, in order, by the pool of that name, or in this process where there is no name."""
-    own = window(name, work)
+    own = window(name)
     for element in elements:
-        yield from own.put(element)
+        yield from own.put(work, element)
     yield from own.drain()
 
 
 class Here:
     """Do the work of each element in this process, at once."""
 
-    def __init__(self, work: Callable[[Any], Any]) -> None:
-        self._work = work
-
-    def put(self, element: Any) -> Iterator[Any]:
+    def put(self, work: Callable[[Any], Any], element: Any) -> Iterator[Any]:
         """Yield the result of an element."""
-        yield self._work(element)
+        yield work(element)
 
     def drain(self) -> Iterator[Any]:
         """Yield nothing: all is done."""
         yield from ()
+
+
+class _Pending(NamedTuple):
+    """An element on its way: what is done with it, its result to come, and how many workers died of it."""
+
+    work: Callable[[Any], Any]
+    element: Any
+    future: concurrent.futures.Future
+    deaths: int
 
 
 class Window:
@@ -93,20 +99,19 @@ class Window:
     Once the window is full, another element is put in as soon as one is done.
     """
 
-    def __init__(self, pool: str, work: Callable[[Any], Any]) -> None:
+    def __init__(self, pool: str) -> None:
         self._pool = named(pool)
-        self._work = work
-        self._pending: collections.deque[tuple[Any, concurrent.futures.Future, int]] = collections.deque()
+        self._pending: collections.deque[_Pending] = collections.deque()
         # Elements that were lost with a worker; they are given out again when the first element is done.
-        self._to_resubmit: list[tuple[Any, int]] = []
+        self._to_resubmit: list[_Pending] = []
 
-    def put(self, element: Any) -> Iterator[Any]:
+    def put(self, work: Callable[[Any], Any], element: Any) -> Iterator[Any]:
         """Put an element in, and yield results, in order; wait while more than the window holds are on their way."""
-        self._submit(element, deaths=0)
+        self._submit(work, element, deaths=0)
         while True:
-            while self._pending and self._pending[0][1].done():
+            while self._pending and self._pending[0].future.done():
                 yield self._next()
-            unfinished = [future for _, future, _ in self._pending if not future.done()]
+            unfinished = [pending.future for pending in self._pending if not pending.future.done()]
             if len(self._pending) > IN_FLIGHT * self._pool.workers + AHEAD:
                 yield self._next()
             elif len(unfinished) > IN_FLIGHT * self._pool.workers:
@@ -119,21 +124,21 @@ class Window:
         while self._pending:
             yield self._next()
 
-    def _submit(self, element: Any, *, deaths: int) -> None:
+    def _submit(self, work: Callable[[Any], Any], element: Any, *, deaths: int) -> None:
         try:
-            future = self._pool.submit(self._work, element)
+            future = self._pool.submit(work, element)
         except BrokenProcessPool:
             self._pool.restart()
             try:
-                future = self._pool.submit(self._work, element)
+                future = self._pool.submit(work, element)
             except BrokenProcessPool as error:  # workers end as soon as they begin, which `_next` explains
                 future = concurrent.futures.Future()
                 future.set_exception(error)
-        self._pending.append((element, future, deaths))
+        self._pending.append(_Pending(work, element, future, deaths))
 
     def _next(self) -> Any:
         while True:
-            element, future, deaths = self._pending[0]
+            work, element, future, deaths = self._pending[0]
             try:
                 result = future.result()
             except BrokenProcessPool:
@@ -149,14 +154,14 @@ class Window:
                     ) from None
                 self._pool.restart()
                 # Alone, so that another death is known to be its own: all that is on its way is lost with a worker.
-                self._to_resubmit += [(lost, died) for lost, _, died in itertools.islice(self._pending, 1, None)]
+                self._to_resubmit += itertools.islice(self._pending, 1, None)
                 self._pending.clear()
-                self._submit(element, deaths=deaths + 1)
+                self._submit(work, element, deaths=deaths + 1)
                 continue
             self._pending.popleft()
             behind, self._to_resubmit = self._to_resubmit, []
-            for lost, died in behind:
-                self._submit(lost, deaths=died)
+            for lost in behind:
+                self._submit(lost.work, lost.element, deaths=lost.deaths)
             self._pool.done(element, result)
             return result
 
@@ -272,9 +277,10 @@ def exit_if_respawned_script() -> None:
 
 def _in_words(element: Any) -> str:
     """Return what an element of work is, for a user."""
-    if isinstance(element, list):  # parts of one row group, or one block or file
-        rows = sum(getattr(part, "rows", 0) for part in element)
-        element = dataclasses.replace(element[0], rows=rows) if isinstance(element[0], Block) else element[0]
+    if isinstance(element, list):  # parts of one row group, or one block or file behind others that are done
+        parts = [part for part in element if isinstance(part, Block)]
+        rows = sum(part.rows for part in parts)
+        element = dataclasses.replace(parts[0], rows=rows) if parts else element[-1]
     if isinstance(element, Block) and element.joined:
         return f"{element.rows:,} rows of {len(element.joined):,} files from {element.file.name} on"
     if isinstance(element, Block):

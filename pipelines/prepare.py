@@ -15,7 +15,7 @@ from pipelines.estimates import Price
 from pipelines.kept import FOUND, MADE, NOTHING, Kept
 from pipelines.local import Local, LocalProgress
 from pipelines.run_options import RunOptions
-from pipelines.stages import Finish
+from pipelines.stages import Finish, OneDisk, Shuffle
 from pipelines.steps import Job, PrepareBlock, WriteShard, preload
 from t5prep import sources
 from t5prep.dataset.manifest import Manifest, load
@@ -154,9 +154,10 @@ def _run_here(request: PrepareRequest, finish: Finish, *, source: Resolved) -> M
         with engines.explained("local", out=finish.out), _pool(work, source=source, workers=shared.workers) as name:
             # Workers load meanwhile what they need.
             estimates.check_disk(work, source=source, out=finish.out, workers=shared.workers, memory=memory)
-            write = WriteShard(finish.job, finish.out, shared.range_bytes)
-            executor = Local(name, scratch, joined_bytes=min(blocks.JOINED_BYTES, shared.block_bytes))
-            made: Manifest = stages.run(executor, work, write, finish, block_bytes=shared.block_bytes)
+            write = WriteShard(finish.job, finish.out, shared.range_bytes, scratch)
+            rows = OneDisk(scratch, min(blocks.JOINED_BYTES, shared.block_bytes))
+            of_job = stages.of_job(work, write, finish, rows=rows, block_bytes=shared.block_bytes)
+            made: Manifest = Local(name, scratch).run(of_job)
             return made
 
 
@@ -187,14 +188,11 @@ def _run(
         wired(pipeline, work=work, finish=finish, results=results, shared=shared, source_bytes=source_bytes)
         done = pipeline.run()
         done.wait_until_finish()
-        if results.found:
-            counted = done.metrics().query(MetricsFilter().with_namespace("t5prep"))["counters"]
-            again, made = (
-                sum(one.result or 0 for one in counted if one.key.metric.name == name) for name in (FOUND, MADE)
-            )
+        counted = done.metrics().query(MetricsFilter().with_namespace("t5prep"))["counters"]
+        again, made = (sum(one.result or 0 for one in counted if one.key.metric.name == name) for name in (FOUND, MADE))
+        if again:
             print(
-                f"{again:,} of {again + made:,} blocks, groups and shards are those that an earlier run had made; --fresh "
-                "makes them anew",
+                f"{again:,} of {again + made:,} blocks and shards are those that an earlier run had made; --fresh makes them anew",
                 file=sys.stderr,
             )
 
@@ -215,9 +213,8 @@ def wired(
     from pipelines.graph import Graph
 
     results = results if results.folder else dataclasses.replace(results, folder=work.job.folder)
-    executor = Graph(pipeline, shards.for_source(source_bytes), results)
-    write = WriteShard(work.job, finish.out, shared.range_bytes)
-    stages.run(executor, work, write, finish, block_bytes=shared.block_bytes)
+    rows, write = Shuffle(shards.for_source(source_bytes)), WriteShard(work.job, finish.out, shared.range_bytes)
+    Graph(pipeline, results).run(stages.of_job(work, write, finish, rows=rows, block_bytes=shared.block_bytes))
     return pipeline
 
 

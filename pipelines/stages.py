@@ -8,10 +8,12 @@ import collections
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from pipelines import steps
+from pipelines import flow, sorting, steps
+from pipelines.pieces import Piece
 from pipelines.steps import Hashed, Job, PrepareBlock, RejectedPart, WriteShard
 from t5prep import sources
 from t5prep.dataset import manifest, rejected_rows, shard_files
@@ -22,10 +24,12 @@ from t5prep.errors import SourceError
 from t5prep.io import paths
 from t5prep.preparation import build_manifest
 from t5prep.preparation.near_duplicates import clusters
-from t5prep.preparation.near_duplicates import clusters as near_duplicates
 from t5prep.preparation.near_duplicates.clusters import Repeats
-from t5prep.preparation.shards import ShardTotals
+from t5prep.preparation.near_duplicates.sketches import Sketch
+from t5prep.preparation.shards import MergePlan, ShardSpec, ShardTotals
 from t5prep.preparation.sort_blocks import BlockTotals
+from t5prep.preparation.spills import Spill
+from t5prep.reading import blocks
 from t5prep.sources import Resolved
 from t5prep.tasks.filters import rules
 
@@ -141,133 +145,137 @@ def source_files(hashed: Iterable[Hashed]) -> list[manifest.SourceFile]:
     )
 
 
-# The stages.
-#
-# Files are scanned into blocks, blocks become sorted spills, spills are gathered into shards, and what all steps counted becomes
-# the manifest. `pipelines.local` executes this on the processes of one machine, `pipelines.graph` wires it with Beam. A step
-# is a function (pipelines.steps); an executor says how elements come to it. Nothing here imports Beam.
-
-# Many elements, and one value: lists and values on this machine, PCollections on an engine.
-Collection = Any
-Single = Any
+# The stages: files are scanned into blocks, blocks become sorted spills, spills are gathered into shards, and what all steps
+# counted becomes the manifest.
 
 
-class Prepared(NamedTuple):
-    """The result of preparing all blocks: spills, the totals of blocks, hashes of files, rejected rows and sketches."""
-
-    spills: Collection
-    blocks: Single
-    hashed: Single
-    rejected: Collection
-    sketches: Collection
+# Rows under the names of their shards; and values of WriteShard, in which every shard looks for its own.
+ByShard = tuple[list[flow.Stage[tuple[str, Any]]], dict[str, flow.Stage[list[Spill]]]]
 
 
-class Executor(Protocol):
-    """An executor of the steps. Each step has a name, which an engine shows; `singles` are values that every call is given.
+@dataclasses.dataclass(frozen=True)
+class OneDisk:
+    """The workers share the disk of one machine: spills stay where they were written, and are merged where they are many."""
 
-    The spills of blocks are the executor's own matter: this machine merges them on its disk, an engine shuffles pieces.
-    """
+    folder: str
+    joined_bytes: int = blocks.JOINED_BYTES
 
-    def source(self, name: str, step: Callable[..., Iterable[Any]], **singles: Single) -> Collection:
-        """Return what a step yields that is called once."""
+    def parts(self, elements: flow.Stage[steps.Element], work: PrepareBlock) -> flow.Stage[Any]:
+        """Return the results of runs of blocks, and of files."""
+        run = functools.partial(steps.blocks_in_runs, job=work.job, joined_bytes=self.joined_bytes)
+        runs = flow.MapInOrder("JoinBlocks", (elements,), step=run)
+        return flow.Map("PrepareBlocks", (runs,), step=functools.partial(steps.prepare_run, work=work), workers=True)
 
-    def spread(self, name: str, elements: Collection, *, key: Callable[[Any], str] | None = None) -> Collection:
-        """Return the elements, spread over all workers; those of a `key` stay together."""
-
-    def flat(
-        self, name: str, step: Callable[..., Iterable[Any]], elements: Collection, **singles: Single
-    ) -> Collection:
-        """Return all that a light step yields of each element."""
-
-    def each(
-        self, name: str, step: Callable[..., Iterable[Any]], elements: Collection, **singles: Single
-    ) -> Collection:
-        """Return all that a step yields of each element; workers take the elements."""
-
-    def again(self, name: str) -> Collection | None:
-        """Return all that a step made in an earlier run of the job, if it is known to have been done; None otherwise."""
-
-    def group(self, name: str, *collections: Collection) -> Collection:
-        """Return for each number of pairs of a number and a value: the number, and all its values."""
-
-    def table(self, name: str, pairs: Collection) -> Single:
-        """Return a value by which steps look up all values of a number, of pairs of a number and a value."""
-
-    def together(self, name: str, *collections: Collection) -> Collection:
-        """Return the elements of several collections, for several readers."""
-
-    def listed(self, name: str, elements: Collection) -> Single:
-        """Return one list of few elements."""
-
-    def sum(
-        self, name: str, elements: Collection, *, zero: Callable[[], Any], add: Callable[[Any, Any], Any]
-    ) -> Single:
-        """Return all elements added up."""
-
-    def one(self, name: str, step: Callable[..., Any], **singles: Single) -> Single:
-        """Return what a step makes of values."""
-
-    def prepare(self, name: str, work: PrepareBlock, elements: Collection) -> Prepared:
-        """Return what a worker makes of each block and file; spills are gathered as the executor does."""
-
-    def write(
-        self, name: str, work: WriteShard, spills: Collection, *, specs: Single, repeats: Collection | None
-    ) -> tuple[Single, Collection]:
-        """Return the totals of the shards that were written from spills, and the rows that these left out."""
+    def of_shards(self, parts: flow.Stage[Any], specs: flow.Stage[list[ShardSpec]]) -> ByShard:
+        """Return no rows of one shard, but few spills with the rows of all."""
+        spilled: flow.Stage[Spill] = flow.Filter("Spills", (parts,), type=Spill)
+        how: dict[str, Any] = {"folder": self.folder, "fan_in": sorting.FAN_IN}
+        for level in range(sorting.ROUNDS):
+            batches = flow.Batch(f"BatchSpills{level}", (spilled,), size=sorting.FAN_IN)
+            merge = functools.partial(sorting.merge_batch, **how)
+            spilled = flow.Map(
+                f"MergeSpills{level}", (batches,), step=merge, workers=True, remove=sorting.remove_merged
+            )
+        every = flow.Batch("AllSpills", (spilled,), size=sys.maxsize)
+        leave = functools.partial(sorting.leave_few, **how)
+        few = flow.Map("LeaveFew", (every,), {"specs": specs}, step=leave, workers=True, remove=sorting.remove_merged)
+        return [], {"spills": flow.ToList("FewSpills", (few,))}
 
 
-def run(executor: Executor, work: PrepareBlock, write: WriteShard, finish: Finish, *, block_bytes: int) -> Single:
-    """Prepare everything that a job names, and return the manifest. Raises T5prepError."""
+@dataclasses.dataclass(frozen=True)
+class Shuffle:
+    """The workers share no disk: rows lie in files beside the shards, and an engine shuffles where their parts are."""
+
+    plan: MergePlan
+
+    def parts(self, elements: flow.Stage[steps.Element], work: PrepareBlock) -> flow.Stage[Any]:
+        """Return the results of blocks and files, which a job finds again that is submitted again."""
+        spread = flow.Reshuffle("SpreadBlocks", (elements,))
+        return flow.Map(
+            "PrepareBlocks", (spread,), step=work, workers=True, cache_name=work.cache_name, stored=(Spill, Sketch)
+        )
+
+    def of_shards(self, parts: flow.Stage[Any], specs: flow.Stage[list[ShardSpec]]) -> ByShard:
+        """Return rows under the names of their shards: merged twice, and cut after each time."""
+        number = functools.partial(sorting.with_batch, batches=self.plan.batches)
+        spilled: flow.Stage[Any] = flow.Filter("Spills", (parts,), type=Spill)
+        numbered = flow.Map("NumberBlocks", (spilled,), step=number)
+        batches = flow.GroupByKey("GroupBlocks", (numbered,), key=int)
+        merge = functools.partial(sorting.merge_blocks, plan=self.plan)
+        merged = flow.Map("MergeBlocks", (batches,), step=merge, workers=True, stored=(Spill,))
+        ranges = flow.GroupByKey("GroupRanges", (merged,), key=int)
+        cut = functools.partial(sorting.cut_shards, plan=self.plan)
+        return [flow.Map("CutShards", (ranges,), {"specs": specs}, step=cut, workers=True, stored=(Spill,))], {}
+
+
+def of_job(
+    work: PrepareBlock, write: WriteShard, finish: Finish, *, rows: OneDisk | Shuffle, block_bytes: int
+) -> list[flow.Stage[Any]]:
+    """Return the stages of a preparation, of which the last makes the manifest."""
     job, settings, alike = work.job, work.job.settings, clusters.of_settings(work.job.settings)
-    files = executor.source("ListFiles", functools.partial(steps.limited_files, job))
-    spread = executor.spread("SpreadFiles", files, key=steps.file_name)
-    elements = executor.flat("ScanBlocks", functools.partial(steps.scan, job=job, block_bytes=block_bytes), spread)
-    prepared = executor.prepare("PrepareBlocks", work, executor.spread("SpreadBlocks", elements))
+    files = flow.Create("ListFiles", step=functools.partial(steps.limited_files, job))
+    spread = flow.Reshuffle("SpreadFiles", (files,), key=steps.file_name)
+    scan = functools.partial(steps.scan, job=job, block_bytes=block_bytes)
+    parts = rows.parts(flow.Map("ScanBlocks", (spread,), step=scan), work)
+    totals = flow.Filter("BlockTotals", (parts,), type=BlockTotals)
+    counted = flow.Combine("SumBlocks", (totals,), zero=BlockTotals, add=BlockTotals.merge)
     plan = functools.partial(steps.plan_shards, count=settings.shards, drawn=settings.drawn_by_id)
-    specs = executor.one("PlanShards", plan, blocks=prepared.blocks)
-    repeats = None
-    if alike and (repeats := executor.again("FindRepeats")) is None:
-        repeats = _repeats(executor, prepared.sketches, alike, work)
-    written, left_out = executor.write("WriteShards", write, prepared.spills, specs=specs, repeats=repeats)
-    counted = None
-    if repeats is not None:
-        counted = executor.sum("CountRepeats", repeats, zero=near_duplicates.none, add=near_duplicates.Repeats.merge)
-    rejected = _rejected(executor, executor.together("Rejected", prepared.rejected, left_out), out=finish.out)
-    singles = {"blocks": prepared.blocks, "written": written, "hashed": prepared.hashed, "rejected": rejected}
-    if counted is not None:
-        singles["repeats"] = counted
-    return executor.one("Finish", finish, **singles)
+    specs = flow.Call("PlanShards", values={"blocks": counted}, step=plan)
+    of_shards, values = rows.of_shards(parts, specs)
+    of_shards.append(flow.Create("NameShards", values={"specs": specs}, step=steps.name_shards))
+    singles: dict[str, flow.Stage[Any]] = {"blocks": counted}
+    if alike:
+        repeats = repeats_of(flow.Filter("Sketches", (parts,), type=Sketch), alike, work)
+        of_shards.append(flow.Map("CutRepeats", (repeats,), {"specs": specs}, step=steps.cut_repeats))
+        singles["repeats"] = flow.Combine("CountRepeats", (repeats,), zero=clusters.none, add=Repeats.merge)
+    written = flow.Map(
+        "WriteShards",
+        (flow.GroupByKey("GroupShards", tuple(of_shards), key=str),),
+        values,
+        step=write,
+        workers=True,
+        cache_name=operator.itemgetter(0),
+        cache_file=write.cache_file,
+    )
+    of_written = flow.Filter("ShardTotals", (written,), type=ShardTotals)
+    singles["written"] = flow.Combine("SumShards", (of_written,), zero=ShardTotals, add=ShardTotals.merge)
+    singles["hashed"] = flow.ToList("ListHashed", (flow.Filter("Hashes", (parts,), type=Hashed),))
+    lines = flow.Filter("Lines", (parts,), type=Piece), flow.Filter("LeftOut", (written,), type=Piece)
+    singles["rejected"] = _rejected(lines, out=finish.out)
+    return flow.in_order(flow.Call("Finish", values=singles, step=finish))
 
 
-def _repeats(executor: Executor, sketches: Collection, alike: clusters.Search, work: PrepareBlock) -> Collection:
+def repeats_of(sketches: flow.Stage[Sketch], alike: clusters.Search, work: PrepareBlock) -> flow.Stage[Repeats]:
     """Return the rows that repeat another one, from the sketches of blocks and those of earlier datasets."""
     job = work.job
+    every: tuple[flow.Stage[Sketch], ...] = (sketches,)
     if job.settings.dedup_against:
-        shards = executor.source("EarlierShards", functools.partial(steps.earlier_shards, job))
-        spread = executor.spread("SpreadEarlier", shards)
+        shards = flow.Create("EarlierShards", step=functools.partial(steps.earlier_shards, job))
+        spread, digest = flow.Reshuffle("SpreadEarlier", (shards,)), operator.attrgetter("digest")
         sketch = functools.partial(steps.sketch_shard, job=job, spool=work.spool)
-        sketches = executor.together("WithEarlier", sketches, executor.each("SketchEarlier", sketch, spread))
-    slim = executor.listed("Sketches", executor.flat("WithoutBytes", steps.without_bytes, sketches))
-    plan = executor.one("PlanSearch", alike.plan, sketches=slim)
-    placed = executor.again("JoinLinks")
-    if placed is None:
-        bands = executor.group("GroupBands", executor.flat("CutBands", steps.cut_bands, sketches, plan=plan))
-        links = executor.group("GroupLinks", executor.each("LinkRows", steps.link_rows, bands))
-        join = functools.partial(steps.group_rows, spool=work.spool)
-        placed = executor.flat("JoinLinks", join, links, plan=plan)
-    groups = executor.table("Groups", placed)
-    rows = executor.group("GroupRows", executor.flat("CutRows", steps.cut_rows, sketches, plan=plan, groups=groups))
+        every += (flow.Map("SketchEarlier", (spread,), step=sketch, workers=True, cache_name=digest, stored=(Sketch,)),)
+    search = functools.partial(steps.plan_search, search=alike)
+    plan = flow.Call("PlanSearch", values={"sketches": flow.ToList("ListSketches", every)}, step=search)
+    cut = flow.Map("CutBands", every, {"plan": plan}, step=steps.cut_bands)
+    bands = flow.GroupByKey("GroupBands", (cut,), key=int)
+    linked = flow.Map("LinkRows", (bands,), step=steps.link_rows, workers=True, remove=steps.remove_pieces)
+    join = functools.partial(steps.group_rows, spool=work.spool)
+    links = flow.GroupByKey("GroupLinks", (linked,), key=int)
+    groups = flow.ToTable(
+        "Groups", (flow.Map("JoinLinks", (links,), {"plan": plan}, step=join, stored=(Piece,)),), key=int
+    )
+    rows = flow.Map("CutRows", every, {"plan": plan, "groups": groups}, step=steps.cut_rows)
     find = functools.partial(steps.find_repeats, search=alike, spool=work.spool)
-    found = executor.each("FindRepeats", find, rows)
-    return executor.together("Repeats", found)
+    of_groups = flow.GroupByKey("GroupRows", (rows,), key=int)
+    return flow.Map("FindRepeats", (of_groups,), step=find, workers=True, remove=steps.remove_pieces)
 
 
-def _rejected(executor: Executor, lines: Collection, *, out: str) -> Single:
+def _rejected(lines: tuple[flow.Stage[Piece], ...], *, out: str) -> flow.Stage[list[RejectedPart]]:
     """Return the files that rejected rows were written into: one, or many where they are large."""
-    sizes = executor.flat("MeasureRejected", steps.size_of, lines)
-    size = executor.sum("RejectedBytes", sizes, zero=int, add=operator.add)
-    numbers = executor.source("NumberRejected", steps.number_files, size=size)
-    cut = executor.flat("CutRejected", steps.cut_lines, lines, size=size)
-    groups = executor.group("GroupRejected", numbers, cut)
+    sizes = flow.Map("MeasureRejected", lines, step=steps.size_of)
+    size = {"size": flow.Combine("RejectedBytes", (sizes,), zero=int, add=operator.add)}
+    numbers = flow.Create("NumberRejected", values=size, step=steps.number_files)
+    cut = flow.Map("CutRejected", lines, size, step=steps.cut_lines)
     write = functools.partial(steps.write_rejected, out=out)
-    return executor.listed("ListRejected", executor.each("WriteRejected", write, groups, size=size))
+    groups = flow.GroupByKey("GroupRejected", (numbers, cut), key=int)
+    return flow.ToList("ListRejected", (flow.Map("WriteRejected", (groups,), size, step=write, workers=True),))

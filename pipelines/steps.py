@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from pipelines import sorting
+from pipelines.pieces import Piece, Stored, loaded
 from t5prep import sources
 from t5prep.dataset import rejected_rows
 from t5prep.dataset.prepared import Dataset
@@ -32,9 +34,9 @@ from t5prep.preparation.earlier_datasets import EarlierTexts
 from t5prep.preparation.evaluation_sets import Leaks
 from t5prep.preparation.near_duplicates import clusters as search
 from t5prep.preparation.near_duplicates.clusters import EARLIER, Plan, Repeats, Search
-from t5prep.preparation.near_duplicates.sketches import ROWS, Sketch, shingles, sketch, tables
+from t5prep.preparation.near_duplicates.sketches import ROWS, Sketch, shingles, sketch, tables, to_bytes
 from t5prep.preparation.row_limit import LimitedFile
-from t5prep.preparation.shards import ShardSpec, WrittenShard
+from t5prep.preparation.shards import ShardSpec, ShardTotals, WrittenShard
 from t5prep.preparation.sort_blocks import BlockSorter, BlockTotals, SortedBlock
 from t5prep.preparation.spills import Spill
 from t5prep.preparation.token_cache import TokenCache
@@ -51,6 +53,9 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 FILES, MODEL, TASK, LEAKS, FILTERS = "files.jsonl", "tokenizer.model", "task.py", "leaks.npz", "filters.json"
 EARLIER_TEXTS = "earlier.npz"
+# Parts of a row group of Parquet that one worker prepares, one after the other, because it decodes the group from its
+# beginning: an eighth of the group, so that all workers have some, and at most so many.
+RUNS_OF_GROUP, MOST_PARTS = 8, 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,57 +231,9 @@ class Hashed(NamedTuple):
     sha256: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Piece:
-    """Bytes on their way to a group, and what says `about` them; in `data`, or in a part of the file at `path`."""
-
-    about: tuple[Any, ...] = ()
-    data: bytes = b""
-    path: str = ""
-    begin: int = 0
-    size: int = 0
-
-    def __len__(self) -> int:
-        return self.size if self.path else len(self.data)
-
-    def read(self) -> bytes:
-        """Return the bytes. Raises OutputError if the file is gone."""
-        if not self.path:
-            return self.data
-        with atomic_files.open_scratch(Path(self.path)) as file:
-            file.seek(self.begin)
-            return file.read(self.size)
-
-    def mapped(self) -> pa.Buffer:
-        """Return the bytes, where they are in a file without reading them at once. Raises OutputError if the file is gone."""
-        if not self.path:
-            return pa.py_buffer(self.data)
-        with atomic_files.open_scratch(Path(self.path)), pa.memory_map(self.path) as file:
-            file.seek(self.begin)
-            return file.read_buffer(self.size)
-
-    def parts(self, size: int = 1 << 20) -> Iterator[bytes]:
-        """Yield the bytes in order, `size` at a time where they are in a file. Raises OutputError if that is gone."""
-        if not self.path:
-            yield self.data
-            return
-        with atomic_files.open_scratch(Path(self.path)) as file:
-            file.seek(self.begin)
-            for begin in range(0, self.size, size):
-                yield file.read(min(size, self.size - begin))
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield the bytes in pieces that end with a line, if they are lines."""
-        left = b""
-        for part in self.parts():
-            whole, newline, rest = (left + part).rpartition(b"\n")
-            yield whole + newline
-            left = rest
-        if left:
-            yield left
-
-
 # From files to blocks, and from blocks to spills.
+
+Element = Block | RawFile | Hashed
 
 
 def file_name(file: LimitedFile) -> str:
@@ -284,7 +241,7 @@ def file_name(file: LimitedFile) -> str:
     return "\0".join(each.name for each in parallel_files.files(file.element))
 
 
-def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[RawFile | Hashed | Block]:
+def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[Element]:
     """Yield a file, or both of a pair, and their blocks: what PrepareBlock is applied to. A small file is read, and hashed, here."""
     element, content = file.element, None
     if isinstance(element, RawFile) and (content := sources.content_of_small(element)) is not None:
@@ -308,21 +265,80 @@ class PrepareBlock:
     spool: str = ""
     fresh: bool = False
 
-    def __call__(self, element: Block | RawFile) -> SortedBlock | Hashed:
-        """Return the sorted block or the hash. Raises SourceError for a bad file; bad rows are in the block's."""
-        if isinstance(element, RawFile):
-            return Hashed(element, sources.checksum(element))
+    def __call__(self, element: Element) -> Iterator[BlockTotals | Hashed | Piece | Spill | Sketch]:
+        """Yield the totals of a block, its rejected lines, spill and sketch, or a file's hash. Raises SourceError for a bad file."""
+        if not isinstance(element, Block):
+            yield element if isinstance(element, Hashed) else Hashed(element, sources.checksum(element))
+            return
+        block = self.sort(element)
+        yield block.totals
+        if block.rejected:
+            yield Piece((0, block.file, block.first_row), block.rejected)
+        path = Path(self.spool) / digest(block.file, block.first_row)
+        if block.spill.records:
+            # Spills lie in one folder, for they are merged and few at a time: more folders would take longer to remove than they do.
+            yield block.spill.spooled(path) if self.spool else block.spill
+        if block.sketch:
+            place = path.parent / path.name[:2] / f"{path.name}.sketch"
+            yield block.sketch.spooled(place) if self.spool else block.sketch
+
+    def sort(self, block: Block) -> SortedBlock:
+        """Return the sorted block. Raises SourceError."""
         tokenize, sort = _loaded(self)
-        tokenized = tokenize(element)
-        done = dataclasses.replace(sort(tokenized.table, element), found=tokenized.found)
-        if not self.spool:
-            return done
-        name = hashlib.blake2b(f"{done.file}\0{done.first_row}".encode(), digest_size=12).hexdigest()
-        # Spills lie in one folder, for they are merged and few at a time: more folders would take longer to remove than they do.
-        path = Path(self.spool) / name
-        atomic_files.write_scratch(path, done.spill.data)
-        sketch = done.sketch and done.sketch.spooled(path.parent / name[:2] / f"{name}.sketch")
-        return dataclasses.replace(done, spill=dataclasses.replace(done.spill, data=b"", path=str(path)), sketch=sketch)
+        tokenized = tokenize(block)
+        done = sort(tokenized.table, block)
+        done.totals.found = int(tokenized.found)
+        return done
+
+    def cache_name(self, element: Element) -> str:
+        """Return a name for the results of an element, "" where it is a result itself."""
+        if isinstance(element, Block):
+            return digest(element.file.name, element.first_row, element.rows)
+        return "" if isinstance(element, Hashed) else digest("sha256", element.name)
+
+
+def digest(*parts: object) -> str:
+    """Return a name for what is made of an element, which is known by these."""
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def prepare_run(run: Iterable[Element], *, work: PrepareBlock) -> Iterator[Any]:
+    """Yield the results of each of some elements."""
+    return itertools.chain.from_iterable(map(work, run))
+
+
+def blocks_in_runs(elements: Iterable[Element], *, job: Job, joined_bytes: int) -> Iterator[list[Element]]:
+    """Yield all elements in lists (`in_runs`), with the blocks of small files joined."""
+    if job.settings.dedup != "near":  # a sketch is of one file
+        apart = {} if job.settings.splits else staged_of(job).splits
+        elements = parallel_files.joined(elements, apart=apart, size=joined_bytes)
+    return in_runs(elements)
+
+
+def in_runs(elements: Iterable[Element]) -> Iterator[list[Element]]:
+    """Yield all elements in order, in lists for one worker each.
+
+    A list has some parts of one row group, or any other element alone, behind the files that are hashed already.
+    """
+    run = list[Element]()
+    for group, some in itertools.groupby(elements, key=_row_group):
+        if group is not None:
+            parts = list(some)
+            most = max(1, min(len(parts) // RUNS_OF_GROUP, MOST_PARTS))
+            yield from (parts[begin : begin + most] for begin in range(0, len(parts), most))
+            continue
+        for element in some:
+            run.append(element)
+            if not isinstance(element, Hashed):
+                yield run
+                run = []
+    if run:
+        yield run
+
+
+def _row_group(element: Element) -> tuple[RawFile, int] | None:
+    """Return the row group that a block is a part of, None for any other element."""
+    return (element.file, element.begin) if isinstance(element, Block) and element.format.kind == "parquet" else None
 
 
 # What a process has loaded, by the work it is for: a worker serves one preparation, a test many. Beam's workers have
@@ -369,15 +385,50 @@ def plan_shards(*, blocks: BlockTotals, count: int | None, drawn: bool) -> list[
     return shards.plan_shards(blocks.records, blocks.record_bytes, shards=count, drawn=drawn)
 
 
+def name_shards(*, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, ShardSpec]]:
+    """Yield each shard under its name, so that it is written even if nothing is in it."""
+    for spec in specs:
+        yield spec.name, spec
+
+
 @dataclasses.dataclass(frozen=True)
 class WriteShard:
-    """Write a shard from its specification, spills, and the rows that repeat another one."""
+    """Write a shard from its specification, its rows, and those that repeat another one.
+
+    Rows that it leaves out wait on disk under `spool` ("": in memory).
+    """
 
     job: Job
     out: str
     range_bytes: int = shards.RANGE_BYTES
+    spool: str = ""
 
-    def __call__(self, spec: ShardSpec, spilled: Sequence[Spill], repeats: Sequence[Repeats]) -> WrittenShard:
+    def __call__(
+        self, group: tuple[str, Iterable[ShardSpec | Piece | Stored[Spill]]], *, spills: Sequence[Spill] = ()
+    ) -> Iterator[ShardTotals | Piece]:
+        """Yield the totals of a shard, and the lines that it leaves out. Raises OutputError if the place cannot be written.
+
+        The group has its ShardSpec, Pieces of Repeats, and Stored rows; `spills` have rows of all shards.
+        """
+        items = list(group[1])
+        (spec,) = [item for item in items if isinstance(item, ShardSpec)]
+        repeats = [Repeats(rows) for item in items if isinstance(item, Piece) for rows in tables(item.read())]
+        with sorting.held([item for item in items if isinstance(item, Stored)]) as parts:
+            written = self.write(spec, [*spills, *parts], repeats)
+        yield written.totals
+        if self.spool and written.totals.duplicates:
+            path = Path(self.spool) / "left-out" / f"{spec.name}.jsonl"
+            with atomic_files.scratch(path) as temporary, open(temporary, "wb") as file:
+                file.writelines(written.rejected)
+            yield Piece((1, spec.name, 0), path=str(path), size=path.stat().st_size)
+        else:
+            yield from (Piece((1, spec.name, number), lines) for number, lines in enumerate(written.rejected))
+
+    def cache_file(self, group: tuple[str, Iterable[Any]]) -> str:
+        """Return the path of the shard of a group."""
+        return paths.at(self.out, group[0])
+
+    def write(self, spec: ShardSpec, spilled: Sequence[Spill], repeats: Sequence[Repeats]) -> WrittenShard:
         """Return the written shard. Raises OutputError if the place cannot be written."""
         settings, staged = self.job.settings, staged_of(self.job)
         task, tokenizer = staged.task, staged.tokenizer
@@ -405,6 +456,11 @@ class EarlierShard(NamedTuple):
     folder: str
     name: str
 
+    @property
+    def digest(self) -> str:
+        """Return a name for what is made of the shard."""
+        return digest(*self)
+
 
 def earlier_shards(job: Job) -> Iterator[EarlierShard]:
     """Yield the shards of the earlier datasets that a job compares with. Raises DatasetError."""
@@ -418,7 +474,6 @@ def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketc
     """Yield the sketches of the records of an earlier dataset's shard, their bytes under `spool` (""). Raises DatasetError."""
     wanted = search.of_settings(job.settings)
     assert wanted is not None
-    prefix = hashlib.blake2b("\0".join(shard).encode(), digest_size=12).hexdigest()
     records = earlier_datasets.records(shard.folder, shard.name, staged_of(job).tokenizer)
     while batch := list(itertools.islice(records, ROWS_OF_SKETCH)):
         hashed = shingles([record.text for record in batch], words=job.settings.near_words)
@@ -433,16 +488,17 @@ def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketc
         table = pa.table([pa.array(column, ROWS.field(name).type) for name, column in columns.items()], schema=ROWS)
         name = f"{shard.folder.rstrip('/')}/{shard.name}"
         made = sketch(table, file=name, first_row=batch[0].number, bands=wanted.bands)
-        yield made.spooled(Path(spool) / "earlier" / f"{prefix}-{batch[0].number}.sketch") if spool else made
+        yield made.spooled(Path(spool) / "earlier" / f"{shard.digest}-{batch[0].number}.sketch") if spool else made
 
 
-def without_bytes(sketch: Sketch) -> Iterator[Sketch]:
-    """Yield a sketch without its bytes."""
-    yield dataclasses.replace(sketch, data=b"")
+def plan_search(*, sketches: Sequence[Sketch | Stored[Sketch]], search: Search) -> Plan:
+    """Return the plan of a search in some sketches; their bytes are not needed."""
+    return search.plan([stored.about if isinstance(stored, Stored) else stored for stored in sketches])
 
 
-def cut_bands(sketch: Sketch, *, plan: Plan) -> Iterator[tuple[int, Piece]]:
-    """Yield the sketch's bands in each range of their values, under the number of the range; its file has them no more."""
+def cut_bands(stored: Sketch | Stored[Sketch], *, plan: Plan) -> Iterator[tuple[int, Piece]]:
+    """Yield a sketch's bands in each range of their values, under the number of the range; its file has them no more."""
+    sketch = loaded(stored)
     for number, entries in plan.cut(sketch):
         yield number, Piece(data=entries)
     sketch.drop_bands()
@@ -474,8 +530,11 @@ def group_rows(group: tuple[int, Iterable[Piece]], *, plan: Plan, spool: str) ->
         yield number, Piece(data=placed.tobytes())
 
 
-def cut_rows(sketch: Sketch, *, plan: Plan, groups: Mapping[int, Iterable[Piece]]) -> Iterator[tuple[int, Piece]]:
-    """Yield the sketch's rows that are to be compared, under the number of their group."""
+def cut_rows(
+    stored: Sketch | Stored[Sketch], *, plan: Plan, groups: Mapping[int, Iterable[Piece | Stored[Piece]]]
+) -> Iterator[tuple[int, Piece]]:
+    """Yield a sketch's rows that are to be compared, under the number of their group."""
+    sketch = loaded(stored)
     placed = np.frombuffer(b"".join(piece.read() for piece in groups[plan.number(sketch)]), search.PLACED)
     placed = placed[np.lexsort((placed["place"], placed["group"]))]
     begins = np.flatnonzero(np.append(True, placed["group"][1:] != placed["group"][:-1])[: len(placed)])
@@ -489,11 +548,17 @@ def find_repeats(group: tuple[int, Iterable[Piece]], *, search: Search, spool: s
     yield repeats.spooled(Path(spool) / "repeats" / f"{group[0]:08d}") if spool else repeats
 
 
-def cut_repeats(part: Repeats, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Repeats]]:
+def cut_repeats(part: Repeats, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Piece]]:
     """Yield the rows that each shard leaves out because they repeat another one, under the shard's name."""
     for split, own in shards.of_splits(specs).items():
         for number, repeats in part.cut(split, len(own)):
-            yield own[number].name, repeats
+            yield own[number].name, Piece(data=to_bytes(repeats.dropped))
+
+
+def remove_pieces(group: tuple[Any, Iterable[Piece]], results: Sequence[Any]) -> None:
+    """Remove the files of a group, which no other stage reads."""
+    for path in {piece.path for piece in group[1] if piece.path}:
+        Path(path).unlink(missing_ok=True)
 
 
 # The files of rejected rows: finished JSON lines, each piece about (0, file, first row) or (1, shard, number).

@@ -75,7 +75,6 @@ class ShardSpec:
 class WrittenShard(NamedTuple):
     """A written shard, what was counted while it was written, and finished JSON lines of duplicates that were left out."""
 
-    spec: ShardSpec
     shard: Shard
     totals: "ShardTotals"
     rejected: Iterable[bytes] = ()
@@ -167,7 +166,7 @@ def write(
     origin = shard_files.compressed(np.concatenate(origins).T) if origins else b""
     kept = {spec.number: Kept(counts.records, total, sha256.digest(), pages, measured, origin)}
     split = SplitTotals(spec.split, spec.shards, spec.every, counts, kept, left.reasons, left.merged)
-    return WrittenShard(spec, shard, ShardTotals({spec.split: split}, left.duplicates), left.lines())
+    return WrittenShard(shard, ShardTotals({spec.split: split}, left.duplicates), left.lines())
 
 
 def _ranges(

@@ -33,7 +33,7 @@ class BlockTotals:
 
     `record_bytes` hold as long as each row makes one record. `reasons` counts rejected rows and `reason_tokens` their tokens,
     `changed` the rows that each filter changed, `split` the rows that became several examples, and those examples. `texts`
-    are the counts of rows that made examples.
+    are the counts of rows that made examples. `found` counts the blocks that an earlier run tokenized.
     """
 
     rows: rejected_rows.Total = dataclasses.field(default_factory=rejected_rows.Total)
@@ -47,12 +47,14 @@ class BlockTotals:
     split: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     references: bool = False
     texts: TextCounts = dataclasses.field(default_factory=TextCounts)
+    found: int = 0
 
     def merge(self, other: "BlockTotals") -> "BlockTotals":
         """Count what others counted."""
         self.rows.merge(other.rows)
         self.read += other.read
         self.blank += other.blank
+        self.found += other.found
         for name in ("records", "record_bytes", "reasons", "reason_tokens", "changed", "split"):
             getattr(self, name).update(getattr(other, name))
         self.references |= other.references
@@ -64,7 +66,7 @@ class BlockTotals:
 class SortedBlock:
     """The result of a block, whose first file and row name it: its spill, its counts, and finished JSON lines of `rejected` rows.
 
-    `found` is true if an earlier run tokenized the block. `sketch` is None unless near-duplicates are looked for.
+    `sketch` is None unless near-duplicates are looked for.
     """
 
     file: str
@@ -72,7 +74,6 @@ class SortedBlock:
     spill: Spill
     totals: BlockTotals
     rejected: bytes = b""
-    found: bool = False
     sketch: Sketch | None = None
 
 

@@ -8,7 +8,6 @@ import bisect
 import contextlib
 import dataclasses
 import itertools
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -176,6 +175,11 @@ class Spill:
         """Return the bytes of all rows, without the index."""
         return sum(self.sizes.values())
 
+    def spooled(self, path: Path) -> "Spill":
+        """Write the bytes to a file that need not outlive the run, and return the spill that reads them there."""
+        atomic_files.write_scratch(path, self.data)
+        return dataclasses.replace(self, data=b"", path=str(path))
+
     def slice(self, split: str, start: int, stop: int, *, most: int = END) -> Rows | None:
         """Return the rows of a split whose positions are in a range, or None if there are none.
 
@@ -297,19 +301,6 @@ def merged_in_memory(spills: Sequence[Spill]) -> Spill:
             rows.append(data.tobytes())
             written += len(data)
     return dataclasses.replace(merged, data=b"".join([*index, *rows]))
-
-
-def save(path: Path, spills: Sequence[Spill]) -> None:
-    """Write where spills are into a scratch file that `load` reads. Raises OutputError."""
-    atomic_files.write_scratch(
-        path, json.dumps([[spill.records, spill.splits, spill.sizes, spill.path] for spill in spills]).encode()
-    )
-
-
-def load(path: Path) -> list[Spill]:
-    """Return the spills that `save` wrote. Raises OutputError if the file is gone."""
-    with atomic_files.open_scratch(path) as file:
-        return [Spill(*fields) for fields in json.loads(file.read())]
 
 
 def _empty(spills: Sequence[Spill]) -> Spill:

@@ -189,7 +189,7 @@ def search(rows: int, *, alike: str) -> None:
 
     import pyarrow as pa
 
-    from pipelines import stages
+    from pipelines import flow, stages
     from pipelines.local import Local
     from t5prep.preparation.near_duplicates import clusters, sketches
 
@@ -218,10 +218,11 @@ def search(rows: int, *, alike: str) -> None:
         most = [0]
         threading.Thread(target=watch_disk, args=(folder, most), daemon=True).start()
         began = time.process_time()
-        made_here = list(made(folder))
+        made_here = flow.Create("Sketches", step=list(made(folder)).copy)
         sketched = time.process_time() - began
         work = SimpleNamespace(job=nothing_earlier, spool=folder)
-        dropped = sum(len(part.read()) for part in stages._repeats(Local("", folder), made_here, settings, work))
+        repeats = flow.ToList("List", (stages.repeats_of(made_here, settings, work),))
+        dropped = sum(len(part.read()) for part in Local("", folder).run(flow.in_order(repeats)))
     took = time.process_time() - began - sketched
     print(
         f"{rows:>12,} rows: {1e6 * sketched / rows:.2f} CPU us a row to sketch, {1e6 * took / rows:.2f} to search; "

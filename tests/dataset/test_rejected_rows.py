@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from preparing import prepared, questions, rejected, write_csv
 
-from pipelines import local
+from pipelines import steps
 from t5prep.dataset import manifest, rejected_rows
 from t5prep.dataset.rejected_rows import RejectedFile, Rows
 from t5prep.dataset.verify import verify
@@ -69,7 +69,7 @@ def test_documents_that_become_rows_are_examples(tmp_path: Path) -> None:
 
 def test_no_manifest_where_rows_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake of ours, planted: the rejected rows of one block are lost on the way."""
-    monkeypatch.setattr(local.Gathering, "_reject", lambda *_: None)
+    monkeypatch.setattr(steps, "cut_lines", lambda *_, **__: ())
     rows = [dict(row, Y="LQ") if n == 3 else row for n, row in enumerate(questions(9))]
     with pytest.raises(BalanceError, match="1 rows made no record, and 0 are written"):
         prepared(write_csv(tmp_path / "rows.csv", rows), tmp_path / "out", tokenizer=SAMPLE)

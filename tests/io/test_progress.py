@@ -8,12 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from pipelines.local import LocalProgress
-from t5prep.dataset.shard_files import Shard
 from t5prep.io import progress
 from t5prep.io.progress import Progress
-from t5prep.preparation.shards import ShardSpec, ShardTotals, WrittenShard
-from t5prep.preparation.sort_blocks import BlockTotals, SortedBlock
-from t5prep.preparation.spills import Spill
+from t5prep.preparation.record_counts import Counts
+from t5prep.preparation.shards import ShardSpec, ShardTotals, SplitTotals
+from t5prep.preparation.sort_blocks import BlockTotals
 from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile
@@ -45,10 +44,11 @@ def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     watch = LocalProgress(SimpleNamespace(kept=""), total=10)  # type: ignore[arg-type]
     block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 40, 0, 10)
     totals = BlockTotals(record_bytes=Counter(train=4_000_000))
-    watch([block], [SortedBlock("a.csv", 1, Spill(40, {"train": (0, 40)}, {}), totals)])
+    watch([block], [totals])
     for number in range(3):
         spec = ShardSpec("train", number, 4, 1_000_000)
-        watch((spec, []), WrittenShard(spec, Shard(spec.name, 10, 9, ""), ShardTotals()))
+        split = SplitTotals("train", 4, 1, Counts(records=10))
+        watch((spec.name, [spec]), [ShardTotals({"train": split})])
         now[0] += 4
     assert terminal.getvalue().endswith("writing shards   67%  20 rows  2 rows/s  0.2 MB/s  4 s left")
     watch.close()

@@ -138,8 +138,8 @@ def test_a_users_filter_travels_to_workers_that_do_not_have_its_file(tmp_path: P
         (block,) = (
             one for one in scan(next(steps.limited_files(job)), job=job, block_bytes=1 << 20) if isinstance(one, Block)
         )
-        spill = PrepareBlock(job)(block)
-        assert spill.totals.reasons["mine.without_seven seven"] == 1
+        done = PrepareBlock(job).sort(block)
+        assert done.totals.reasons["mine.without_seven seven"] == 1
         assert list(Chain(settings.filter).files()) == [str(own), str(words)]
     finally:
         rules.bring({})

@@ -12,15 +12,15 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from preparing import bytes_of, prepared, questions, rejected, write_csv
 
-from pipelines import engines, graph, local
+from pipelines import engines, sorting, steps
 from pipelines import prepare as preparing
-from pipelines.local import Gathering
 from t5prep.dataset import manifest, rejected_rows
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError
-from t5prep.preparation import memory_budget, shards
+from t5prep.preparation import memory_budget, output_folder, shards
 from t5prep.preparation import shards as spill_pieces
 from t5prep.preparation.memory_budget import Budget
+from t5prep.preparation.spills import Spill
 from t5prep.sources import sample
 
 SAMPLE = sample.tokenizer_path()
@@ -72,24 +72,20 @@ def test_runs_that_are_merged_again_and_again_make_the_same_bytes(
     source = corpus(tmp_path / "rows", rows=90)
     prepared(source, tmp_path / "expected", **CHOICES)
     monkeypatch.setattr(memory_budget, "share", lambda memory, *, workers: Budget(workers, 400, 2000))
-    left: list[int] = []
-    levels: list[int] = []
+    left: list[set[Path]] = []
+    write = steps.WriteShard.write
 
-    leave_few = Gathering.leave_few
+    def noted(self: steps.WriteShard, spec: shards.ShardSpec, spilled: list[Spill], repeats: Any) -> Any:
+        left.append({Path(spill.path) for spill in spilled})
+        files = {path for path in (tmp_path / "out" / output_folder.SPOOL).iterdir() if len(path.name) in (31, 32)}
+        assert files == left[-1]  # what was merged is gone
+        return write(self, spec, spilled, repeats)
 
-    def noted(self: Gathering, *, shards: int) -> None:
-        leave_few(self, shards=shards)
-        left.append(sum(map(len, self._levels.values())))
-        there = [path for path in self._folder.rglob("*") if path.is_file()]
-        levels.append(len([path for path in there if path.name.startswith("merged-")]))
-        spills = [path for path in there if len(path.name) == 24]
-        assert len(spills) + levels[-1] == left[-1]  # what was merged is gone
-
-    monkeypatch.setattr(local, "FAN_IN", fan_in)
-    monkeypatch.setattr(Gathering, "leave_few", noted)
+    monkeypatch.setattr(sorting, "FAN_IN", fan_in)
+    monkeypatch.setattr(steps.WriteShard, "write", noted)
     prepared(source, tmp_path / "out", **CHOICES)
-    assert left[0] <= fan_in
-    assert levels[0] >= 1
+    assert all(0 < len(spilled) <= fan_in for spilled in left)
+    assert any(path.name.startswith("merged-") for path in left[0])
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "expected")
 
 
@@ -102,7 +98,7 @@ def test_an_engine_that_cuts_and_merges_in_every_way_makes_the_same_bytes(
     monkeypatch.setattr(spill_pieces, "for_source", lambda _: spill_pieces.MergePlan(groups=4, lanes=3, batches=7))
     for name, value in (("LARGEST_BATCH", 3000), ("SMALLEST_BATCH", 3000), ("PIECE_BYTES", 500)):
         monkeypatch.setattr(spill_pieces, name, value)
-    monkeypatch.setattr(graph, "HELD_BYTES", 1000)
+    monkeypatch.setattr(sorting, "HELD_BYTES", 1000)
     prepared(source, tmp_path / "out", layout=layout, runner="prism", **CHOICES)
     assert spread
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "expected")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from preparing import prepared, questions, write_csv
 
-from pipelines import local
-from pipelines.local import FEW_SPILLS, MOST_SPILLS, SLICE_BYTES
+from pipelines import sorting
+from pipelines.sorting import FEW_SPILLS, MOST_SPILLS, SLICE_BYTES
 from t5prep.preparation import shards
 
 
@@ -21,7 +21,7 @@ from t5prep.preparation import shards
     ],
 )
 def test_a_slice_of_a_spill_is_worth_a_read(size: int, shards: int, fan_in: int, left: int) -> None:
-    assert local.most_spills(size, shards=shards, fan_in=fan_in) == left
+    assert sorting.most_spills(size, shards=shards, fan_in=fan_in) == left
 
 
 def test_shards_are_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,8 @@ from preparing import bytes_of, prepared, questions, write_csv
 
 from pipelines import engines, estimates, pool
 from pipelines import prepare as preparing
-from pipelines.local import LocalProgress, in_runs
+from pipelines.local import LocalProgress
+from pipelines.steps import Hashed, in_runs
 from t5prep.errors import OutputError, T5prepError, UsageError
 from t5prep.preparation import shards
 from t5prep.preparation.shards import ShardSpec
@@ -78,9 +79,7 @@ def two() -> Iterator[pool.Pool]:
 
 
 def through(two: pool.Pool, work: Any, elements: range) -> list[int]:
-    window = pool.Window(two.name, work)
-    results = [result for element in elements for result in window.put(element)]
-    return results + list(window.drain())
+    return list(pool.each(two.name, work, elements))
 
 
 def test_a_worker_that_is_killed_is_replaced_and_its_work_done_again(two: pool.Pool) -> None:
@@ -194,7 +193,7 @@ if __name__ != "__main__":
     threading.Thread.start = fail
 else:
     try:
-        list(pool.Window(pool.Pool(1, warm=print).name, len).put([1]) or ())
+        list(pool.Window(pool.Pool(1, warm=print).name).put(len, [1]) or ())
     except Exception as error:
         print(type(error).__name__)
 """
@@ -224,16 +223,16 @@ def test_a_worker_gets_some_parts_of_one_row_group_at_once(parts: int, run: int)
         Block(file, Format("parquet"), ("a",), parts + 1, 1, 1, 9),
         Block(lines, Format("csv"), ("a",), 1, 9, 0, 9),
     )
-    elements = [file, *of_group, other, lines, rows, rows]
+    elements = [file, *of_group, other, Hashed(lines, ""), lines, rows, rows]
     runs = list(in_runs(iter(elements)))
     assert [element for one in runs for element in one] == elements
     assert [len(one) for one in runs[1:-4]] == [run] * (parts // run) + [parts % run] * (parts % run > 0)
-    assert [len(one) for one in (runs[0], *runs[-4:])] == [1] * 5
+    assert [len(one) for one in (runs[0], *runs[-4:])] == [1, 1, 2, 1, 1]
 
 
 def kind_of(result: Any) -> str:
-    """The name of the class of a result, or of those of a list of blocks."""
-    return type(result[0] if isinstance(result, list) and result else result).__name__
+    """The name of the class of the counts that are among the results of an element."""
+    return next((name for name in (type(part).__name__ for part in result) if name.endswith("Totals")), "")
 
 
 def test_workers_that_are_killed_while_preparing_change_no_byte(
@@ -252,7 +251,7 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
             super().__call__(element, result)
             kind = kind_of(result)
             seen[kind] += 1
-            if (kind, seen[kind]) in (("SortedBlock", 3), ("WrittenShard", 2)):
+            if (kind, seen[kind]) in (("BlockTotals", 3), ("ShardTotals", 2)):
                 (running,) = pool._POOLS.values()
                 os.kill(next(iter(running.executor._processes)), signal.SIGKILL)
                 for _ in range(30_000):
@@ -311,7 +310,7 @@ def test_no_room_to_keep_blocks_is_no_reason_to_stop(small_disk: Path, tmp_path:
     assert not list((small_disk / "kept").rglob("*.arrow"))
 
 
-@pytest.mark.parametrize("when", ["SortedBlock", "WrittenShard"])
+@pytest.mark.parametrize("when", ["BlockTotals", "ShardTotals"])
 def test_a_scratch_folder_that_vanishes_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:

@@ -67,7 +67,7 @@ def test_a_run_that_fails_leaves_the_old_dataset(source: Path, tmp_path: Path, m
         def killed(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr(stages, "run", killed)
+        patch.setattr(stages, "of_job", killed)
         with pytest.raises(KeyboardInterrupt):
             _prepare(source, out, seed=1, overwrite=True)
     assert bytes_of(out) == old

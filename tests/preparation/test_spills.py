@@ -57,14 +57,6 @@ def test_merged_spills_are_one(range_bytes: int, tmp_path: Path) -> None:
     assert dataclasses.replace(merged, path="") == dataclasses.replace(in_memory, data=b"")
 
 
-def test_spills_are_found_again_where_they_were_saved(tmp_path: Path) -> None:
-    runs = [on_disk(spilled(1, 2), tmp_path / "a"), on_disk(spilled(3), tmp_path / "b")]
-    spills.save(tmp_path / "runs", runs)
-    assert [texts(run, "train") for run in spills.load(tmp_path / "runs")] == [["record1", "record2"], ["record3"]]
-    with pytest.raises(OutputError, match="is gone"):
-        spills.load(tmp_path / "nowhere")
-
-
 def test_an_entry_has_the_file_and_row_that_its_row_came_from() -> None:
     parts = [spill_of({"train": [Row(n, f"r{n}")]}, file=file, first_row=n) for n, file in ((9, "f"), (4, "small"))]
     merged = spills.merged_in_memory(parts)

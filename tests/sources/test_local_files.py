@@ -88,7 +88,7 @@ def test_a_source_that_changes_while_it_is_prepared_gives_no_dataset(
     path = write_csv(tmp_path / "rows.csv", questions(900 if moment == "hashed" else 30))
     assert (path.stat().st_size < 64 << 10) == (moment != "hashed")  # a smaller file is read once
     of = {"read": (steps.sources, "content_of_small"), "hashed": (steps.sources, "checksum")}
-    owner, name = of.get(moment, (steps.WriteShard, "__call__"))
+    owner, name = of.get(moment, (steps.WriteShard, "write"))
     function = getattr(owner, name)
 
     def then(*arguments: object) -> object:
