@@ -7,7 +7,6 @@ attribute `request` has the credentials; what sends a request asks for it.
 import hashlib
 import os
 import re
-from typing import Any
 
 from t5prep.io import state_folder
 
@@ -40,7 +39,7 @@ class Address(str):
         address.request = given
         return address
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type["Address"], tuple[str]]:
         return Address, (str(self),)
 
 

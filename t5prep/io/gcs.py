@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 import google_crc32c
@@ -22,6 +22,13 @@ import google_crc32c
 from t5prep.errors import OutputError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.ranges import RangedFile
+
+if TYPE_CHECKING:
+    from google.api_core.page_iterator import HTTPIterator
+    from google.cloud import storage
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 SCHEME = "gs://"
 # The environment variable of Google's libraries for the project that pays for requests.
@@ -65,8 +72,8 @@ def is_gs(place: object) -> bool:
     return str(place).startswith(SCHEME)
 
 
-def listed(uri: str) -> list[Any]:
-    """Return every object (google.cloud.storage.Blob) whose name begins with the name in `uri`.
+def listed(uri: str) -> "list[storage.Blob]":
+    """Return every object whose name begins with the name in `uri`.
 
     Raises OutputError; FileNotFoundError if the bucket does not exist.
     """
@@ -74,7 +81,7 @@ def listed(uri: str) -> list[Any]:
         return list(_listing(uri))
 
 
-def _listing(uri: str) -> Any:
+def _listing(uri: str) -> "HTTPIterator":
     """Return an iterator of the client over the objects whose name begins with the name in `uri`, which asks for a page at a time."""
     bucket, _, prefix = uri.removeprefix(SCHEME).partition("/")
     return client().list_blobs(
@@ -96,13 +103,13 @@ def split(uri: str) -> tuple[str, str]:
     return bucket, name.rstrip("/")
 
 
-def client() -> Any:
-    """Return the process's client (google.cloud.storage.Client), anonymous where there are no credentials."""
+def client() -> "storage.Client":
+    """Return the process's client, anonymous where there are no credentials."""
     return client_of(os.environ.get("STORAGE_EMULATOR_HOST", ""))
 
 
 @functools.cache
-def client_of(emulator: str) -> Any:
+def client_of(emulator: str) -> "storage.Client":
     """Return the client of an emulator, or of Google for ""."""
     from google.auth.exceptions import DefaultCredentialsError
     from google.cloud import storage
@@ -116,7 +123,7 @@ def client_of(emulator: str) -> Any:
         return storage.Client.create_anonymous_client()
 
 
-def bucket_of(name: str) -> Any:
+def bucket_of(name: str) -> "storage.Bucket":
     """Return the client's handle of a bucket, whose requests the project in GOOGLE_CLOUD_QUOTA_PROJECT pays for."""
     return client().bucket(name, user_project=os.environ.get(PAYER) or None)
 
@@ -194,7 +201,7 @@ def speaking(uri: str, *, need: str) -> Iterator[None]:
     _WAITED_FOR.discard(bucket)
 
 
-def retry(uri: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def retry(uri: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     """Return how the client repeats a failed call: as its library does, but it says so, and gives up sooner at first."""
     from google.cloud.storage.retry import DEFAULT_RETRY
 
@@ -221,8 +228,8 @@ def crc32c(file: BinaryIO) -> str:
     return base64.b64encode(crc.to_bytes(4, "big")).decode()
 
 
-def blob(uri: str) -> Any:
-    """Return the client's handle of an object (google.cloud.storage.Blob), without asking the server."""
+def blob(uri: str) -> "storage.Blob":
+    """Return the client's handle of an object, without asking the server."""
     bucket, name = split(uri)
     return bucket_of(bucket).blob(name)
 
@@ -239,7 +246,7 @@ def read_range(uri: str, begin: int, size: int) -> bytes:
     return _range(blob(uri), uri, begin, size)
 
 
-def _range(blob: Any, uri: str, begin: int, size: int) -> bytes:
+def _range(blob: "storage.Blob", uri: str, begin: int, size: int) -> bytes:
     with speaking(uri, need="storage.objects.get"):
         content: bytes = blob.download_as_bytes(
             start=begin,

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from t5prep.errors import UsageError
 from t5prep.io import paths
@@ -115,7 +114,7 @@ def _in_cache(name: str, why: str, error: Exception) -> ModelFiles:
     return in_directory(folder, name=name)
 
 
-def _refused(name: str, error: Any) -> str:
+def _refused(name: str, error: Exception) -> str:
     """Return the sentence that says why the Hub does not give this model to this user."""
     from huggingface_hub import errors
 

@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 
 # A crash is not put off: the thread that crashes says where.
 _OF_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
@@ -110,7 +109,7 @@ def raised_again() -> Iterator[None]:
     """Raise a KeyboardInterrupt again that Python could only ignore or that was put off. In the main thread only."""
     before = sys.unraisablehook
 
-    def hook(about: Any) -> None:
+    def hook(about: "sys.UnraisableHookArgs") -> None:
         if not (_received and issubclass(about.exc_type, KeyboardInterrupt)):
             before(about)
         else:

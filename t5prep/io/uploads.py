@@ -14,13 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from t5prep.errors import OutputError, UsageError
 from t5prep.io import atomic_files, gcs, store
 
 if TYPE_CHECKING:
     import huggingface_hub
+    import requests
 
 # The protocol wants multiples of 256 KiB.
 CHUNK_BYTES = 8 << 20
@@ -139,12 +140,12 @@ class Upload:
         self._session = ""
         self._kept.unlink(missing_ok=True)
 
-    def _ask(self) -> Any:
+    def _ask(self) -> "requests.Response":
         """Ask the server for its offset: it answers 308 with a range, or 200 when it has all bytes."""
         headers = {"Content-Range": f"bytes */{self._size}"}
         return self._http.put(self._session, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
 
-    def _put(self) -> Any:
+    def _put(self) -> "requests.Response":
         with open(self._path, "rb") as file:
             chunk = os.pread(file.fileno(), CHUNK_BYTES, self._offset)
         if not chunk and self._size:
@@ -157,7 +158,7 @@ class Upload:
         self._sent(offset - self._offset)
         self._offset = offset
 
-    def _finish(self, uploaded: dict[str, Any]) -> str | None:
+    def _finish(self, uploaded: dict[str, str]) -> str | None:
         """Return None if the object holds the file's bytes, else remove it and return what is wrong."""
         self._forget()
         if uploaded.get("crc32c") != self._crc32c:
@@ -170,7 +171,7 @@ class Upload:
         self._at(self._size)
         return None
 
-    def _refuse(self, response: Any) -> NoReturn:
+    def _refuse(self, response: "requests.Response") -> NoReturn:
         from google.api_core.exceptions import from_http_response
 
         with gcs.speaking(self._uri, need="storage.objects.create"):
@@ -178,7 +179,7 @@ class Upload:
         raise AssertionError
 
 
-def _received(response: Any) -> int:
+def _received(response: "requests.Response") -> int:
     """Return how many bytes the server has, from its header `Range: bytes=0-LAST` (no header: none)."""
     last = response.headers.get("Range", "").rpartition("-")[2]
     return int(last) + 1 if last else 0

@@ -88,8 +88,8 @@ def advice(block: Block, wanted: Sequence[Column]) -> str:
 
 def _division(block: Block) -> tuple[str, tuple[str, ...]]:
     """Return what divides all the first lines of a text alike, "" if nothing does, and the fields of the first one."""
-    records = (row.record["text"] for row in blocks.read(block) if row.record)
-    lines = list(itertools.islice(records, _LINES))
+    records = (row.record for row in blocks.read(block) if row.record)
+    lines = [rows.text(record, "text") for record in itertools.islice(records, _LINES)]
     for divider in _DIVIDERS if len(lines) >= _FEWEST_LINES else ():
         counts = collections.Counter(line.count(divider) for line in lines)
         if len(counts) == 1 and 0 not in counts:

@@ -16,7 +16,7 @@ from t5prep.options.files import FileOptions
 from t5prep.reading import blocks, column_checks, formats, parquet_rows, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.parquet_rows import Part
-from t5prep.reading.rows import Record, Row, as_text, root
+from t5prep.reading.rows import Record, Row, Value, as_text, root
 from t5prep.sources import Resolved
 
 
@@ -45,7 +45,7 @@ class Columns(NamedTuple):
         return sorted([*made, *self.others], key=lambda row: row.number) if self.others else made
 
 
-class _Partial(dict[str, Any]):
+class _Partial(dict[str, Value]):
     """A record without some columns that its row has: asking for one of these by name is an error, not None."""
 
     def __init__(self, record: Record, unread: frozenset[str]) -> None:

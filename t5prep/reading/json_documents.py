@@ -6,11 +6,12 @@ The rows become JSON lines, so that all that follows reads them as such.
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from t5prep.errors import SourceError, UsageError
+from t5prep.json_values import JSON, JSONObject
 from t5prep.reading.encodings import Readable
+from t5prep.reading.rows import Record
 
 # A document that is read by a path is held in memory whole.
 LARGEST_BYTES = 512 << 20
@@ -52,7 +53,7 @@ def lines_of_document(reader: Readable, *, encoding: str, name: str) -> Iterator
 
     Raises SourceError for a document that is one object, with the path to its rows where it has some.
     """
-    values = _values(reader, encoding=encoding, name=name)
+    values: Sequence[JSON] = _values(reader, encoding=encoding, name=name)
     if len(values) == 1 and isinstance(values[0], dict):
         document = values[0]
         if (rows := rows_of_table(document)) is None:
@@ -64,7 +65,7 @@ def lines_of_document(reader: Readable, *, encoding: str, name: str) -> Iterator
         yield json.dumps(value).encode(encoding) + b"\n"
 
 
-def rows_of_table(document: Mapping[str, Any]) -> list[Any] | None:
+def rows_of_table(document: JSONObject) -> Sequence[JSON] | None:
     """Return the rows of a table that is one object, as DataFrame.to_json and Dataset.to_dict have it; None for another object.
 
     >>> rows_of_table({"text": {"0": "a", "1": "b"}}), rows_of_table({"text": ["a", "b"]})
@@ -72,25 +73,26 @@ def rows_of_table(document: Mapping[str, Any]) -> list[Any] | None:
     >>> rows_of_table({"0": {"text": "a"}}), rows_of_table({"columns": ["text"], "index": [0], "data": [["a"]]})
     ([{'text': 'a'}], [{'text': 'a'}])
     """
-    values = list(document.values())
-    if set(document) == {"schema", "data"} and isinstance(document["data"], list):
-        return document["data"]
-    if {"columns", "data"} <= set(document) <= {"columns", "data", "index"} and all(map(_is_list, values)):
-        names, rows = document["columns"], document["data"]
-        if all(_is_list(row) and len(row) == len(names) for row in rows):
-            return [dict(zip(names, row, strict=True)) for row in rows]
-    if values and all(map(_is_list, values)):
-        equally_long = len(set(map(len, values))) == 1
-        return [dict(zip(document, row, strict=True)) for row in zip(*values, strict=True)] if equally_long else None
-    if not values or not all(isinstance(value, dict) for value in values):
+    lists = [value for value in document.values() if isinstance(value, list)]
+    objects = [value for value in document.values() if isinstance(value, dict)]
+    names, rows = document.get("columns"), document.get("data")
+    if set(document) == {"schema", "data"} and isinstance(rows, list):
+        return rows
+    if lists and len(lists) == len(document):
+        if set(document) <= {"columns", "data", "index"} and isinstance(names, list) and isinstance(rows, list):
+            equally_long = [row for row in rows if isinstance(row, list) and len(row) == len(names)]
+            if len(equally_long) == len(rows):
+                return [dict(zip(map(str, names), row, strict=True)) for row in equally_long]
+        if len(set(map(len, lists))) > 1:
+            return None
+        return [dict(zip(document, row, strict=True)) for row in zip(*lists, strict=True)]
+    if not objects or len(objects) < len(document):
         return None
-    if values[0] and all(value.keys() == values[0].keys() for value in values) and _are_numbers(values[0]):
-        return [{name: column[number] for name, column in document.items()} for number in values[0]]
-    return values if _are_numbers(document) else None
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
+    first = objects[0]
+    if first and all(value.keys() == first.keys() for value in objects) and _are_numbers(first):
+        columns = dict(zip(document, objects, strict=True))
+        return [{name: column[number] for name, column in columns.items()} for number in first]
+    return objects if _are_numbers(document) else None
 
 
 def _are_numbers(names: Iterable[str]) -> bool:
@@ -124,7 +126,7 @@ def lines(reader: Readable, path: str, *, encoding: str, name: str) -> Iterator[
         raise SourceError(f"{name} has no rows at --records {path}.")
 
 
-def suggest(record: Mapping[str, Any]) -> str:
+def suggest(record: Record) -> str:
     """Return the longest path to an array of objects inside of an object, as `data[].paragraphs[].qas[]`, or "".
 
     >>> suggest({"version": "1", "data": [{"title": "a", "paragraphs": [{"qas": [{"question": "b"}], "context": "c"}]}]})
@@ -141,9 +143,7 @@ def suggest(record: Mapping[str, Any]) -> str:
     return best
 
 
-def _walk(
-    value: Any, steps: list[str], around: list[tuple[str, Mapping[str, Any]]], *, name: str = ""
-) -> Iterator[Any]:
+def _walk(value: JSON, steps: list[str], around: list[tuple[str, JSONObject]], *, name: str = "") -> Iterator[JSON]:
     """Yield the rows that the steps lead to. `around` are the objects around `value`, each with the name of its array."""
     if not steps:
         yield _merged(value, around) if isinstance(value, Mapping) else value
@@ -156,12 +156,11 @@ def _walk(
         inner = value[key]
         fields = {field: own for field, own in value.items() if field != key and _is_plain(own)}
         around = [*around, (name, fields)]
-    is_array = steps[0].endswith(_ARRAY) and isinstance(inner, list)
-    for one in inner if is_array else [inner]:
+    for one in inner if steps[0].endswith(_ARRAY) and isinstance(inner, list) else [inner]:
         yield from _walk(one, steps[1:], around, name=key)
 
 
-def _merged(row: Mapping[str, Any], around: list[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+def _merged(row: JSONObject, around: list[tuple[str, JSONObject]]) -> JSONObject:
     """Return a row with the fields of the objects around it, the outermost last."""
     record = dict(row)
     for name, fields in reversed(around):
@@ -180,14 +179,14 @@ def _is_whole(line: bytes) -> bool:
     return True
 
 
-def _is_plain(field: Any) -> bool:
+def _is_plain(field: JSON) -> bool:
     """Check whether a field is a text, a number, or a list of texts."""
     return not isinstance(field, dict | list) or (
         isinstance(field, list) and all(isinstance(one, str) for one in field)
     )
 
 
-def _whole(reader: Readable, *, encoding: str, name: str) -> Any:
+def _whole(reader: Readable, *, encoding: str, name: str) -> JSON:
     """Return the value of a whole document. Raises SourceError."""
     values = _values(reader, encoding=encoding, name=name)
     if len(values) != 1:
@@ -195,7 +194,7 @@ def _whole(reader: Readable, *, encoding: str, name: str) -> Any:
     return values[0]
 
 
-def _values(reader: Readable, *, encoding: str, name: str) -> list[Any]:
+def _values(reader: Readable, *, encoding: str, name: str) -> list[JSON]:
     """Return all values of a file, one after the other; they are held in memory. Raises SourceError."""
     data = bytearray()
     while chunk := reader.read(_CHUNK):
@@ -204,7 +203,7 @@ def _values(reader: Readable, *, encoding: str, name: str) -> list[Any]:
             raise SourceError(
                 f"{name} is one JSON document of more than {LARGEST_BYTES >> 20} MiB. Turn its rows into JSON lines first."
             )
-    text, values = data.decode(encoding, "surrogateescape"), list[Any]()
+    text, values = data.decode(encoding, "surrogateescape"), list[JSON]()
     decode, place = json.JSONDecoder().raw_decode, 0
     try:
         while (place := _after_space(text, place)) < len(text) or not values:

@@ -6,14 +6,14 @@ import hashlib
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 
 from t5prep import sources
 from t5prep.errors import SourceError
 from t5prep.reading import rows
-from t5prep.reading.rows import Record, Row
+from t5prep.reading.rows import Record, Row, Value
 from t5prep.sources import RawFile
 from t5prep.sources.arrow_floats import with_shortest_floats
 
@@ -210,7 +210,7 @@ def _holds_bytes(type: pa.DataType) -> bool:
     return any(_holds_bytes(type.field(i).type) for i in range(type.num_fields))
 
 
-def _text(value: Any) -> Any:
+def _text(value: Value) -> Value:
     """Return a value with its bytes decoded as text. Raises UnicodeDecodeError."""
     if isinstance(value, bytes):
         return value.decode()

@@ -4,15 +4,20 @@ import datetime
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from t5prep.errors import Reject, did_you_mean
 
 if TYPE_CHECKING:  # formats load pyarrow, and every command loads this module
     from t5prep.reading.formats import Format
 
+# A value of a row, as JSON or Arrow gives it.
+Value: TypeAlias = (
+    "Mapping[str, Value] | Sequence[Value] | str | int | float | bool | Decimal | datetime.date | datetime.time"
+    " | datetime.timedelta | bytes | None"
+)
 # One row as in its source: column name → value.
-Record = Mapping[str, Any]
+Record = Mapping[str, Value]
 # A column: its name, or its names in different editions of a corpus, of which the first present one is read; "" at the
 # end means that the column may be missing.
 Column = str | tuple[str, ...]
@@ -112,7 +117,7 @@ def with_paths(record: Record, columns: Sequence[str]) -> Record:
     return whole
 
 
-def _value(value: Any, steps: Sequence[str]) -> Any:
+def _value(value: Value, steps: Sequence[str]) -> Value:
     """Return what steps lead to; of a list, a list of what they lead to in each of its values. Raises KeyError."""
     for place, step in enumerate(steps):
         if isinstance(value, list | tuple):
@@ -131,7 +136,7 @@ def lacks(record: Record, name: str) -> bool:
     >>> lacks(record, "answers.start"), lacks(record, "answers.text"), lacks(record, "context.text"), lacks(record, "id")
     (True, False, False, True)
     """
-    values: list[Any] = [record]
+    values: list[Value] = [record]
     for step in (name,) if name in record else (step.removesuffix("[]") for step in name.split(".")):
         values = [leaf for value in values for leaf in (value if isinstance(value, list | tuple) else [value])]
         values = [value for value in values if value is not None and value != {}]
@@ -211,7 +216,7 @@ def text(record: Record, *names: str) -> str:
     return ""
 
 
-def as_text(value: Any) -> str:
+def as_text(value: Value) -> str:
     """Return the text of a value that is no list and no object: None has none, truth values are written as JSON writes them.
 
     >>> as_text(None), as_text(0.5), as_text(True)
@@ -222,7 +227,7 @@ def as_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _unusable(value: Any) -> str:
+def _unusable(value: Value) -> str:
     """Describe a value that has no text (`as_text`) and is no list or object of values that have one; return "" for others."""
     if not isinstance(value, list | tuple | Mapping):
         return _without_text(value)
@@ -231,7 +236,7 @@ def _unusable(value: Any) -> str:
     return f"{kind} with {wrong} in it" if wrong else ""
 
 
-def _without_text(value: Any) -> str:
+def _without_text(value: Value) -> str:
     """Describe a value that has no text; return "" for one that has."""
     if value is None or isinstance(value, str | bool):
         return ""
@@ -243,7 +248,7 @@ def _without_text(value: Any) -> str:
     return _named(value)
 
 
-def _named(value: Any) -> str:
+def _named(value: Value) -> str:
     """Return the name of a value's type, for use in a sentence."""
     for types, name in ((Mapping, "an object"), ((list, tuple), "a list"), (bytes, "bytes")):
         if isinstance(value, types):
@@ -251,7 +256,7 @@ def _named(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def strings(value: Any) -> Iterator[str]:
+def strings(value: Value) -> Iterator[str]:
     """Yield every string of a JSON value, keys included, in no particular order.
 
     There is no recursion, because a row may be nested to any depth.

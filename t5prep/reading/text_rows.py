@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ import pyarrow.json
 
 from t5prep import _native
 from t5prep._native import plain_json_lines
+from t5prep.json_values import JSON
 from t5prep.reading import rows
 from t5prep.reading.formats import Format
 from t5prep.reading.rows import Record, Row, is_path
@@ -402,7 +403,7 @@ def _check_utf8(data: bytes) -> None:
     pa.Array.from_buffers(pa.large_binary(), 1, [None, edges, pa.py_buffer(data)]).cast(pa.large_string())
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     """Return an object of JSON. Raises ValueError if a name occurs twice, because one value would be lost."""
     fields = dict(pairs)
     if len(fields) != len(pairs):

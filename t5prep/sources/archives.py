@@ -17,9 +17,9 @@ import tempfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.io.ranges import RangedFile
@@ -213,7 +213,7 @@ def _check_content(member: str, packed: int, unpacked: int, *, is_encrypted: boo
 # temporary file, once in each process: its members cannot be reached without everything before them.
 
 _BLOCK = 512
-_UNPACKED: dict[tuple[Any, ...], BinaryIO] = {}
+_UNPACKED: dict[tuple[str | int, ...], BinaryIO] = {}
 _UNPACKING = threading.Lock()
 
 
@@ -275,7 +275,7 @@ def _content_of_tar(archive: BinaryIO, *, path: str, name: str) -> BinaryIO:
         return _UNPACKED[path, size, *stamp]
 
 
-_PACKED_TAR: dict[bytes, Any] = {
+_PACKED_TAR: dict[bytes, Callable[[BinaryIO], BinaryIO | io.BufferedIOBase]] = {
     b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ\0": lzma.LZMAFile,

@@ -8,9 +8,9 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from t5prep.errors import SourceError, did_you_mean
+from t5prep.json_values import JSON, JSONObject
 from t5prep.sources.raw import METADATA, glob_pattern, is_set_aside
 from t5prep.sources.split_names import ADVICE
 
@@ -31,7 +31,7 @@ class Config:
     name: str
     patterns: Mapping[str, Sequence[str]]
     folder: str = ""
-    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    parameters: JSONObject = dataclasses.field(default_factory=dict)
     is_default: bool = False
 
     def files(self, names: Iterable[str], *, source: str) -> dict[str, str]:
@@ -60,7 +60,7 @@ class Config:
         return found
 
 
-def configs(card: Mapping[str, Any], *, source: str) -> dict[str, Config]:
+def configs(card: JSONObject, *, source: str) -> dict[str, Config]:
     """Return the configs of a card by name; none where it has none. Raises SourceError for what `datasets` refuses."""
     found = {}
     for each in _list(card.get("configs") or [], source=source, what="configs"):
@@ -89,7 +89,7 @@ def default_config(known: Mapping[str, Config], *, source: str) -> str:
     return next(iter(defaults), "")
 
 
-def choose(card: Mapping[str, Any], part: str, *, source: str) -> Config | None:
+def choose(card: JSONObject, part: str, *, source: str) -> Config | None:
     """Return the config `part`, or the default; None where the card has no configs. Raises SourceError."""
     known = configs(card, source=source)
     if not known:
@@ -110,9 +110,9 @@ def several(source: str, part: str, names: Sequence[str]) -> SourceError:
     return SourceError(f"{source} has several configs: {some}. Choose one: {source}#{names[0]}")
 
 
-def read(readme: Path | None, standalone: Path | None = None) -> dict[str, Any]:
+def read(readme: Path | None, standalone: Path | None = None) -> JSONObject:
     """Return the metadata of a README.md and of a .huggingface.yaml, whose keys count more. Raises SourceError for bad YAML."""
-    facts: dict[str, Any] = {}
+    facts: dict[str, JSON] = {}
     if readme and (text := _text(readme)).startswith("---") and ("configs" in text or "dataset_info" in text):
         facts |= _parsed(text, readme)
     if standalone and (text := _text(standalone)).strip():
@@ -120,7 +120,7 @@ def read(readme: Path | None, standalone: Path | None = None) -> dict[str, Any]:
     return facts
 
 
-def with_infos(card: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def with_infos(card: JSONObject, path: Path) -> JSONObject:
     """Return a card with what a dataset_infos.json says of classes, where it does not say more itself. Raises SourceError.
 
     As in `datasets`, the only config of such a file is the default one, whatever its name.
@@ -133,18 +133,20 @@ def with_infos(card: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if len(described) == 1:
         described = {"default": next(iter(described.values()))}
     own = _infos(card)
-    infos = [{"config_name": config, "features": each} for config, each in described.items() if config not in own]
+    infos: list[JSONObject] = [
+        {"config_name": config, "features": each} for config, each in described.items() if config not in own
+    ]
     return {**card, "dataset_info": [*infos, *own.values()]}
 
 
-def _infos(card: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _infos(card: JSONObject) -> dict[str, JSONObject]:
     """Return what a card describes in `dataset_info`, by the names of configs."""
     infos = card.get("dataset_info") or []
     infos = infos if isinstance(infos, list) else [infos]
     return {str(info.get("config_name", "default")): info for info in infos if isinstance(info, Mapping)}
 
 
-def classes_of(features: Any, name: str = "") -> dict[str, tuple[str, ...]]:
+def classes_of(features: JSON, name: str = "") -> dict[str, tuple[str, ...]]:
     """Return the names of the classes in features of `datasets`, as it writes them in JSON, by the path of their column.
 
     What stands in a list has the path of the list, and what stands in an object that of the object and its own name.
@@ -166,7 +168,7 @@ def classes_of(features: Any, name: str = "") -> dict[str, tuple[str, ...]]:
     return {name: tuple(map(str, names))} if name and names and kind == "ClassLabel" and isinstance(names, list) else {}
 
 
-def _as_json(feature: Any) -> Any:
+def _as_json(feature: JSON) -> JSON:
     """Return features, or one of them, of a card as `classes_of` wants them; {} for what is described in another way."""
     if isinstance(feature, list):
         return {each["name"]: _as_json(each) for each in feature if isinstance(each, Mapping) and "name" in each}
@@ -187,18 +189,18 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
-def _parsed(text: str, path: Path) -> dict[str, Any]:
+def _parsed(text: str, path: Path) -> dict[str, JSON]:
     from huggingface_hub import DatasetCard
 
     try:
-        facts: dict[str, Any] = DatasetCard(text).data.to_dict()  # type: ignore[no-untyped-call]
+        facts: dict[str, JSON] = DatasetCard(text).data.to_dict()  # type: ignore[no-untyped-call]
         return facts
     except Exception as error:  # PyYAML's errors, and huggingface_hub's own of several kinds
         reason = " ".join(str(error).split())[:120]
         raise SourceError(f"{path}: its metadata cannot be read ({reason}). {ADVICE}") from None
 
 
-def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[str, ...]]:
+def class_names(card: JSONObject, config: str = "") -> dict[str, tuple[str, ...]]:
     """Return the class names of each column that a card describes, for a config: in `dataset_info`, or in the config itself.
 
     >>> feature = {"name": "label", "dtype": {"class_label": {"names": {"0": "neg", "1": "pos"}}}}
@@ -209,31 +211,36 @@ def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[st
     if not config and len(by_config) == 1:
         config = next(iter(by_config))
     info = by_config.get(config or "default", {})
-    listed = [each for each in card.get("configs") or [] if isinstance(each, Mapping) and "features" in each]
+    known = card.get("configs")
+    listed = (
+        [each for each in known if isinstance(each, Mapping) and "features" in each] if isinstance(known, list) else []
+    )
     own = [each["features"] for each in listed if str(each.get("config_name")) == (config or "default")]
     features = (own[0] if own else info.get("features")) or []
     return classes_of(features if isinstance(features, Mapping) else _as_json(features))
 
 
-def _patterns(listed: Any, *, source: str) -> dict[str, list[str]]:
+def _patterns(listed: JSON, *, source: str) -> dict[str, list[str]]:
     """Return the patterns of each split in `data_files`; files without a split are of train."""
     if listed is None:
         return {}
     if isinstance(listed, str):
         return {"train": [listed]}
-    listed = _list(listed, source=source, what="data_files")
-    if all(isinstance(each, str) for each in listed):
-        return {"train": list(listed)} if listed else {}
+    entries = _list(listed, source=source, what="data_files")
+    names = [each for each in entries if isinstance(each, str)]
+    if len(names) == len(entries):
+        return {"train": names} if names else {}
     found: dict[str, list[str]] = {}
-    for each in listed:
-        paths = each.get("path") if isinstance(each, Mapping) else None
-        if not isinstance(paths, str | list) or set(each) != {"split", "path"} or str(each["split"]) in found:
+    for each in entries:
+        entry = each if isinstance(each, Mapping) else {}
+        paths = entry.get("path")
+        if not isinstance(paths, str | list) or set(entry) != {"split", "path"} or str(entry["split"]) in found:
             raise SourceError(f"{source}: an entry of its card's data_files cannot be read: {each!r:.80}. {ADVICE}")
-        found[str(each["split"])] = [paths] if isinstance(paths, str) else [str(path) for path in paths]
+        found[str(entry["split"])] = [paths] if isinstance(paths, str) else [str(path) for path in paths]
     return found
 
 
-def _list(value: Any, *, source: str, what: str) -> list[Any]:
+def _list(value: JSON, *, source: str, what: str) -> list[JSON]:
     if not isinstance(value, list):
         raise SourceError(f"{source}: {what} of its card is not a list: {value!r:.60}. {ADVICE}")
     return value

@@ -5,12 +5,15 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from t5prep.errors import OutputError, SourceError
 from t5prep.io import gcs
 from t5prep.sources import archives, local
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
+
+if TYPE_CHECKING:
+    from google.cloud.storage import Blob
 
 _READ_AHEAD_BYTES = 4 << 20  # one request
 
@@ -27,7 +30,7 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
     prefix = path[: glob.start()] if glob else path
     with _sentences(place.uri):
         blobs = gcs.listed(f"gs://{bucket}/{prefix}")
-    alone: list[Any] = []
+    alone: list[Blob] = []
     if glob:
         root = prefix[: prefix.rfind("/") + 1]
         shape = glob_pattern(path)
@@ -88,7 +91,7 @@ class _Object(gcs.Reader):
             return super().range(begin, size)
 
 
-def _checksum(blob: Any) -> str:
+def _checksum(blob: "Blob") -> str:
     """Return the checksum that the bucket gives, as hex: MD5, or CRC32C for composed objects, which have no MD5."""
     name, expected = ("md5", blob.md5_hash) if blob.md5_hash else ("crc32c", blob.crc32c)
     return f"{name}:{base64.b64decode(expected).hex()}" if expected else ""

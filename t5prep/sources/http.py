@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import requests
 import urllib3
@@ -180,7 +180,7 @@ def get(
         retries.wait(f"the host answers {response.status_code} {response.reason}", headers=response.headers)
 
 
-def get_json(url: str, *, what: str, headers: Mapping[str, str] | None = None) -> dict:
+def get_json(url: str, *, what: str, headers: Mapping[str, str] | None = None) -> Any:
     """Return the JSON object of an API.
 
     Raises Refused, and SourceError when it is no JSON object (a sign-in page, say), or has no end.

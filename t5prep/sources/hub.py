@@ -9,17 +9,21 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 
 import requests
 
 from t5prep.errors import SourceError
 from t5prep.io.ranges import RangedFile
+from t5prep.json_values import JSONObject
 from t5prep.sources import archives, card, local, split_names
 from t5prep.sources.http import STATUSES, Broken, Download, Refused, Retries, connection_errors, digests, fetch, get
 from t5prep.sources.raw import METADATA, Place, RawFile, Resolved, checked, is_set_aside, wanted
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import DatasetInfo, RepoSibling
 
 T = TypeVar("T")
 PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps its Parquet conversions, mainly of script datasets
@@ -49,7 +53,7 @@ class Listed:
     checksum: str
 
     @classmethod
-    def of(cls, sibling: Any) -> "Listed":
+    def of(cls, sibling: "RepoSibling") -> "Listed":
         """Return the file of huggingface_hub's RepoSibling, requested with files_metadata."""
         sha256 = sibling.lfs.sha256 if sibling.lfs else ""
         checksum = f"sha256:{sha256}" if sha256 else f"git:{sibling.blob_id}" if sibling.blob_id else ""
@@ -68,24 +72,24 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None, igno
 
     ignore_card: read no configs of the card, unless the place names one: the user says what is which split
     """
-    info = _info(place, place.revision or None)
-    facts: dict[str, Any] = info.card_data.to_dict() if info.card_data else {}
+    commit = _commit(place, place.revision or None)
+    facts = commit.card
     names = facts.get("license") or ""
     licence = ", ".join(map(str, names)) if isinstance(names, list) else str(names)
-    citation = _citation(info)
+    citation = _citation(commit.info)
     converted = place.revision == PARQUET
     script_name = f"{place.name.partition('/')[2]}.py"  # at its top, as `datasets` before 4.0 ran it
-    if not place.revision and any(file.rfilename == script_name for file in info.siblings):
-        script, info = info, _info(place, PARQUET, absent=info)
-        converted = info is not script
-    every = [Listed.of(file) for file in info.siblings]
-    about = {file.name: file for file in every if file.name in (card.STANDALONE, card.INFOS) and not converted}
+    if not place.revision and any(file.name == script_name for file in commit.files):
+        script, commit = commit, _commit(place, PARQUET, absent=commit)
+        converted = commit is not script
+    about = {file.name: file for file in commit.files if file.name in (card.STANDALONE, card.INFOS) and not converted}
     if card.STANDALONE in about:
-        facts |= card.read(None, _fetch(place, about[card.STANDALONE], info.sha, progress=progress)[0])
+        standalone, _ = _fetch(place, about[card.STANDALONE], commit.sha, progress=progress)
+        facts = {**facts, **card.read(None, standalone)}
     if card.INFOS in about:
-        facts = card.with_infos(facts, _fetch(place, about[card.INFOS], info.sha, progress=progress)[0])
+        facts = card.with_infos(facts, _fetch(place, about[card.INFOS], commit.sha, progress=progress)[0])
     of_main = {} if converted or (ignore_card and not place.part) else facts  # the parquet branch has other files
-    chosen = choose(every, of_main, place=place, converted=converted, named=bool(include) or ignore_card)
+    chosen = choose(commit.files, of_main, place=place, converted=converted, named=bool(include) or ignore_card)
     wanted_files = [file for file in chosen.files if archives.is_archive(file.name) or wanted(file.name, include)]
     far = sum(file.bytes for file in wanted_files) > STREAM_BYTES or len(wanted_files) > STREAM_FILES
     files: list[RawFile] = []
@@ -93,10 +97,10 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None, igno
     for file in wanted_files:
         split = chosen.splits.get(file.name, "")
         if far and not archives.is_archive(file.name):
-            path = f"hf://datasets/{place.name}@{info.sha}/{file.name}"
+            path = f"hf://datasets/{place.name}@{commit.sha}/{file.name}"
             files.append(RawFile(file.name, path, file.bytes, sha256=file.sha256, checksum=file.checksum, split=split))
             continue
-        local_path, sha256 = _fetch(place, file, info.sha, progress=progress)
+        local_path, sha256 = _fetch(place, file, commit.sha, progress=progress)
         some, names = local.expand(local_path, name=file.name, include=include, sha256=sha256, checksum=file.checksum)
         files += [dataclasses.replace(each, split=split) for each in some]
         offered += names
@@ -105,7 +109,7 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None, igno
         print(f"{place.uri}: the Hub converted only a part of it to parquet (partial-...).", file=sys.stderr)
     return Resolved(
         place.uri,
-        info.sha,
+        commit.sha,
         raw_files,
         licence=licence,
         citation=citation,
@@ -115,7 +119,16 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None, igno
     )
 
 
-def _info(place: Place, revision: str | None, *, absent: Any = None) -> Any:
+class _Commit(NamedTuple):
+    """What the Hub says of a dataset at one commit."""
+
+    info: "DatasetInfo"
+    sha: str
+    files: list[Listed]
+    card: JSONObject
+
+
+def _commit(place: Place, revision: str | None, *, absent: _Commit | None = None) -> _Commit:
     """Return the Hub's entry of a dataset at a revision, with sizes and checksums of its files; `absent` if none."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RevisionNotFoundError
@@ -131,7 +144,8 @@ def _info(place: Place, revision: str | None, *, absent: Any = None) -> Any:
         raise SourceError(f"{place.uri}: the Hub does not list its files. Is HF_ENDPOINT a Hub?")
     if info.gated:  # everyone may list the files: check now, not in a worker, whether this user may read them
         _call(lambda: api.auth_check(place.name, repo_type="dataset"), place)
-    return info
+    facts = info.card_data.to_dict() if info.card_data else {}  # type: ignore[no-untyped-call]
+    return _Commit(info, info.sha, [Listed.of(file) for file in info.siblings], facts)
 
 
 def _fetch(place: Place, file: Listed, revision: str, *, progress: bool | None) -> tuple[Path, str]:
@@ -194,7 +208,7 @@ def _advice(status: int) -> str:
     return f"the Hub answers {status}. Run this again later."
 
 
-def _citation(info: Any) -> str:
+def _citation(info: "DatasetInfo") -> str:
     """Return the card's citation, else the dataset's address and the papers that its tags name."""
     address = f"https://huggingface.co/datasets/{info.id}"
     cited = [
@@ -219,7 +233,7 @@ class Chosen(NamedTuple):
 
 def choose(
     files: Sequence[Listed],
-    facts: Mapping[str, Any],
+    facts: JSONObject,
     *,
     place: Place,
     converted: bool = False,

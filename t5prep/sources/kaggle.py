@@ -10,7 +10,7 @@ import dataclasses
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import requests
 
@@ -18,6 +18,10 @@ from t5prep.errors import SourceError
 from t5prep.sources import archives, local
 from t5prep.sources.http import STATUSES, Blob, Broken, Download, Refused, Retries, connection_errors, fetch
 from t5prep.sources.raw import Place, RawFile, Resolved, checked
+
+if TYPE_CHECKING:
+    from kagglesdk.datasets.services.dataset_api_service import DatasetApiClient
+    from kagglesdk.datasets.types.dataset_api_service import ApiDataset
 
 T = TypeVar("T")
 _WHERE = (
@@ -61,12 +65,12 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None) -> R
     )
 
 
-def _with_version(dataset: Any) -> tuple[Any, int]:
+def _with_version(dataset: "ApiDataset") -> tuple["ApiDataset", int]:
     """Return the facts of a dataset and its latest version, 0 if it has none. Raises ValueError or TypeError for another kind."""
     return dataset, int(dataset.current_version_number or 0)
 
 
-def _fetch(client: Any, place: Place, version: int, *, progress: bool | None) -> tuple[Blob, str, str]:
+def _fetch(client: "DatasetApiClient", place: Place, version: int, *, progress: bool | None) -> tuple[Blob, str, str]:
     """Return the cached bytes, the name they came under (`data.csv` or `data.csv.zip`), and the published MD5."""
     from kagglesdk.datasets.types.dataset_api_service import ApiDownloadDatasetRequest
 
@@ -99,7 +103,7 @@ def _fetch(client: Any, place: Place, version: int, *, progress: bool | None) ->
 
 
 @contextlib.contextmanager
-def _client() -> Iterator[Any]:
+def _client() -> Iterator["DatasetApiClient"]:
     """Yield Kaggle's dataset API, with stdout discarded: the client prints to it, in test environments even headers."""
     with contextlib.redirect_stdout(io.StringIO()):
         from kagglehub.clients import build_kaggle_client
@@ -121,7 +125,7 @@ def _call(ask: Callable[[], T], place: Place) -> T:
                 try:
                     return ask()
                 except requests.exceptions.HTTPError as error:
-                    answer: Any = error.response  # the client always gives one
+                    answer = error.response
                 except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
                     if isinstance(error, requests.exceptions.RequestException) and not isinstance(
                         error, requests.exceptions.JSONDecodeError
@@ -133,6 +137,7 @@ def _call(ask: Callable[[], T], place: Place) -> T:
         except Broken as broken:
             retries.wait(str(broken))
             continue
+        assert answer is not None, "the client always gives one"
         if answer.status_code not in STATUSES:
             raise SourceError(f"{place.uri}: {_advice(answer.status_code, place)}") from None
         retries.wait(f"Kaggle answers {answer.status_code}", headers=answer.headers)

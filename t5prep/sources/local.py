@@ -7,10 +7,11 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from t5prep.errors import OutputError, SourceError
 from t5prep.io import atomic_files, paths, store
+from t5prep.json_values import JSONObject
 from t5prep.sources import archives, card
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, is_set_aside, wanted
 
@@ -54,7 +55,7 @@ def resolve(place: Place, *, include: Sequence[str], ignore_card: bool = False) 
     )
 
 
-def _card(folder: Path) -> dict[str, Any]:
+def _card(folder: Path) -> JSONObject:
     """Return the metadata of a folder's card. Raises SourceError."""
     readme, standalone = folder / "README.md", folder / card.STANDALONE
     facts = card.read(readme if readme.is_file() else None, standalone if standalone.is_file() else None)

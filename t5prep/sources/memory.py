@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from uuid import UUID
 
 import numpy as np
 
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files
+from t5prep.json_values import JSON
 from t5prep.sources import RawFile, Resolved, card
 from t5prep.sources.arrow_floats import with_shortest_floats
 
@@ -22,7 +23,7 @@ _KINDS = "a DataFrame, an Arrow table, a dataset of the Hub's datasets, dicts wi
 
 
 @contextlib.contextmanager
-def written(rows: Any, *, name: str, text_column: str) -> Iterator[tuple[Resolved, bool]]:
+def written(rows: object, *, name: str, text_column: str) -> Iterator[tuple[Resolved, bool]]:
     """Yield rows as a source, a JSON lines file of this `name` that is removed afterwards; and whether all are texts.
 
     A text is a row with one column, `text_column`. Raises UsageError for what is no rows, or none.
@@ -44,7 +45,7 @@ def written(rows: Any, *, name: str, text_column: str) -> Iterator[tuple[Resolve
 
 
 @contextlib.contextmanager
-def table(rows: Any) -> Iterator[Resolved]:
+def table(rows: object) -> Iterator[Resolved]:
     """Yield rows with named columns as a source of one file. Raises UsageError for anything else."""
     with written(rows, name="rows.jsonl", text_column="text") as (source, as_texts):
         if as_texts:
@@ -66,13 +67,13 @@ def piped(stream: BinaryIO, *, name: str) -> Iterator[Resolved]:
         yield Resolved(name, "", (raw,), licence="", citation="")
 
 
-def _class_names(rows: Any) -> dict[str, tuple[str, ...]]:
+def _class_names(rows: object) -> dict[str, tuple[str, ...]]:
     """Return the names of the numbered classes in a dataset of the library `datasets`, also of those in lists."""
     features = getattr(rows, "features", None)
     return card.classes_of(features.to_dict()) if features is not None and hasattr(features, "to_dict") else {}
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> JSON:
     """Return a value as JSON has it: bytes as the text that they encode, arrays as lists, sets in order.
 
     Bytes that are not UTF-8 become half surrogate pairs, and what has no text an object with the name of its type: a reader
@@ -97,7 +98,7 @@ def as_json(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal | UUID | PurePath | date | time) else {"type": type(value).__name__}
 
 
-def _without_numpy(value: Any) -> Any:
+def _without_numpy(value: object) -> object:
     """Return an array as a list, and a number or a time of numpy as Python's where it has an equal one."""
     if isinstance(value, np.floating):
         return float(str(value))  # with the digits of its own size: 0.1, and not 0.10000000149011612
@@ -113,7 +114,7 @@ def _without_numpy(value: Any) -> Any:
     return value
 
 
-def _rows(rows: Any) -> Iterator[Any]:
+def _rows(rows: object) -> Iterator[object]:
     """Yield the rows of a table, or the items of something else. Raises UsageError."""
     if hasattr(rows, "__arrow_c_stream__"):  # Arrow, Polars, pandas from 2.2
         import pyarrow as pa

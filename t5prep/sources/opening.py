@@ -10,7 +10,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from t5prep.errors import SourceError
 from t5prep.sources.archives import limits, open_member, open_member_of_tar
@@ -80,13 +80,12 @@ def sha256(file: RawFile) -> str:
     """Return the SHA-256 (hex) of the file's own bytes (packed, for a .gz); for a remote file the known one or ""."""
     if file.sha256 or "://" in file.path:
         return file.sha256
-    whole: Any = _open_path(file)
-    if file.member:
-        whole = _Bounded(_stored(whole, file)[0], whole, name=file.name, packed=file.bytes)
+    whole = _open_path(file)
+    stream = _Bounded(_stored(whole, file)[0], whole, name=file.name, packed=file.bytes) if file.member else whole
     digest = hashlib.sha256()
     try:
-        with whole:
-            while chunk := whole.read(_BUFFER):
+        with stream:
+            while chunk := stream.read(_BUFFER):
                 digest.update(chunk)
     except OSError as error:
         raise SourceError(f"{file.name} cannot be read ({error.strerror}).") from error
@@ -182,7 +181,7 @@ class _Zstandard(io.RawIOBase):
 
         self._raw, self._ended = raw, zstandard.ZstdError
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)
-        self._frame: Any = None
+        self._frame: zstandard.ZstdDecompressionObj | None = None
         self._packed = self._unpacked = b""
 
     def read(self, size: int = -1) -> bytes:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from t5prep.errors import SourceError, did_you_mean
 from t5prep.io import installation
 from t5prep.io.addresses import Address
+from t5prep.json_values import JSONObject
 
 _USERINFO = re.compile(r"(?<=://)[^/\s@\"']+@")
 _QUERY = re.compile(r"(?<=\?)[^\s\"'<>)\]]+")
@@ -174,7 +174,7 @@ class Resolved:
     licence: str
     citation: str
     class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    parameters: JSONObject = dataclasses.field(default_factory=dict)
     base: str = ""
     is_named: bool = False
     origins: Mapping[str, int] = dataclasses.field(default_factory=dict)

@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TypedDict
 from urllib.parse import quote, unquote, urlsplit
 
 import requests
@@ -103,9 +103,36 @@ def resolve_zenodo(place: Place, *, include: Sequence[str], progress: bool | Non
 _WHERE = "For a restricted record put your own token in the environment variable ZENODO_TOKEN."
 
 
-def _record(place: Place) -> dict[str, Any]:
+class _Metadata(TypedDict, total=False):
+    title: str
+    creators: list[dict[str, str]]
+    publication_date: str
+    version: str
+    license: dict[str, str]
+
+
+class _Entry(TypedDict, total=False):
+    key: str
+    filename: str
+    checksum: str
+    size: int
+    filesize: int
+    links: dict[str, str]
+
+
+class _Record(TypedDict, total=False):
+    """Describe a record as Zenodo's API, and older ones, write it."""
+
+    id: int
+    doi: str
+    metadata: _Metadata
+    files: list[_Entry]
+
+
+def _record(place: Place) -> _Record:
     try:
-        return http.get_json(f"{API}/{place.name}", what=f"zenodo:{place.name}", headers=_token())
+        record: _Record = http.get_json(f"{API}/{place.name}", what=f"zenodo:{place.name}", headers=_token())
+        return record
     except http.Refused as refused:
         if refused.status in (404, 410):
             raise SourceError(
@@ -116,7 +143,7 @@ def _record(place: Place) -> dict[str, Any]:
         raise SourceError(str(refused)) from None
 
 
-def _fetch(place: Place, entry: dict[str, Any], *, progress: bool | None) -> tuple[Blob, str]:
+def _fetch(place: Place, entry: _Entry, *, progress: bool | None) -> tuple[Blob, str]:
     key, checksum = _key(entry), str(entry.get("checksum") or "")
     link = (entry.get("links") or {}).get("self") or f"{API}/{place.name}/files/{quote(key)}/content"
     size = entry.get("size", entry.get("filesize"))
@@ -129,7 +156,7 @@ def _fetch(place: Place, entry: dict[str, Any], *, progress: bool | None) -> tup
         raise SourceError(f"{refused} {_WHERE if refused.status in (401, 403) else 'Run this again later.'}") from None
 
 
-def _key(entry: dict[str, Any]) -> str:
+def _key(entry: _Entry) -> str:
     return str(entry.get("key") or entry.get("filename"))
 
 
@@ -138,7 +165,7 @@ def _token() -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _citation(metadata: dict[str, Any], doi: str) -> str:
+def _citation(metadata: _Metadata, doi: str) -> str:
     """Return the citation in Zenodo's own form: creators (year). title (version). Zenodo. DOI."""
     creators = "; ".join(str(creator.get("name", "")) for creator in metadata.get("creators") or [])
     year = str(metadata.get("publication_date") or "")[:4]

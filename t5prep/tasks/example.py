@@ -1,7 +1,7 @@
 """Define a text-to-text example, the parts of its input, and the trace of what preparing does to it."""
 
 import dataclasses
-from typing import Any, Final
+from typing import Final
 
 from t5prep.sources.split_names import is_split_name
 
@@ -65,7 +65,7 @@ def text_of(inputs: str | tuple[Part, ...]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def problem(example: Any) -> str:
+def problem(example: object) -> str:
     """Return what is wrong with the value that a task's to_example returned; "" for an example of texts.
 
     >>> problem(Example(id=7, inputs="a", targets="b"))

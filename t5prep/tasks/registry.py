@@ -15,7 +15,6 @@ import traceback
 import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from t5prep.errors import TaskError, UsageError, did_you_mean
 from t5prep.tasks import corpora, task
@@ -106,7 +105,7 @@ class Definition:
         """Return the checksum (hex) of the source that defines the task."""
         return hashlib.sha256(self.code).hexdigest()
 
-    def choose(self, given: Mapping[str, Any]) -> ChosenTask:
+    def choose(self, given: Mapping[str, object]) -> ChosenTask:
         """Return the task with the given options. Raises UsageError."""
         return task.choose(self.name, self.task, given)
 
@@ -182,7 +181,7 @@ def _offered() -> dict[str, str]:
     return {entry.name: entry.module for entry in importlib.metadata.entry_points(group=GROUP)}
 
 
-def _summary(module: Any) -> str:
+def _summary(module: types.ModuleType) -> str:
     """Return the first line of a task's module: one sentence on what the task does."""
     text = (module.__doc__ or "").strip()
     return text.splitlines()[0] if text else ""

@@ -79,7 +79,7 @@ class Columns:
         return next(iter(rows.names_of([self.id])), "")
 
 
-def _is_texts(value: Any) -> bool:
+def _is_texts(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
 
 
@@ -299,16 +299,16 @@ class Task:
                 )
 
 
-def _is_function(value: Any) -> bool:
+def _is_function(value: object) -> bool:
     return value is None or callable(value)
 
 
-def _is_length(value: Any) -> bool:
+def _is_length(value: object) -> bool:
     return type(value) is int and value > 0
 
 
 # Field of a Task → whether a value is one of its kind, and what to write.
-_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+_FIELDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "to_example": (callable, "name a function of a record and options"),
     "columns": (lambda value: isinstance(value, Columns) or callable(value), "write columns=Columns(inputs=[...])"),
     "template": (_is_function, "name a function of options"),
@@ -392,6 +392,6 @@ class ChosenTask:
         return ""
 
 
-def choose(name: str, task: Task, given: Mapping[str, Any]) -> ChosenTask:
+def choose(name: str, task: Task, given: Mapping[str, object]) -> ChosenTask:
     """Return a task with the given options; those not given have their defaults. Raises UsageError."""
     return ChosenTask(name, task, task_options.build(task.options, given))

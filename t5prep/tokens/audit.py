@@ -10,9 +10,9 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from t5prep.io.progress import number_of
+from t5prep.json_values import JSON
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer, failures, read_fast
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -100,7 +100,7 @@ class Report:
         """Count how many of these characters were lost; with `becomes`, only those that became this."""
         return sum(lost.count for lost in self.lost if lost.character in characters and becomes in lost.becomes)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JSON]:
         """Return all fields with the rates and the advice, as JSON values."""
         rates = {"unk_rate": self.unk_rate, "tokens_per_word": self.tokens_per_word, "lost_share": self.lost_share}
         lost = [{"name": lost.name, **dataclasses.asdict(lost)} for lost in self.lost]

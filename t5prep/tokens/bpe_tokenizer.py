@@ -6,8 +6,7 @@ spells a special token is plain text.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
@@ -16,6 +15,7 @@ from t5prep.tokens.encoder_tokenizer import SPACE, Cutting, Described, EncoderTo
 from t5prep.tokens.ragged import Frame
 from t5prep.tokens.special_tokens import CONFIG, ENDS, GEMMA_SPECIAL
 from t5prep.tokens.tokenizer import SENTINEL_TEXTS, UNUSED, run_of, sentinel_run
+from t5prep.tokens.tokenizer_document import Document, SmallFile
 
 PADS, UNKNOWNS = ("<pad>",), ("<unk>",)
 
@@ -28,7 +28,7 @@ def is_written(content: bytes) -> bool:
         return False  # whoever reads it says what is wrong
 
 
-def writes_texts(whole: Mapping[str, Any]) -> bool:
+def writes_texts(whole: Document) -> bool:
     """Check whether a tokenizer.json is of a model that writes texts, and has a BPE or a Unigram model.
 
     An encoder's puts tokens before and after a text, or has no EOS of these (EuroBERT's), and has no sentinels.
@@ -42,12 +42,12 @@ def writes_texts(whole: Mapping[str, Any]) -> bool:
         return False  # whoever reads it says what is wrong
 
 
-def begins_texts(whole: Mapping[str, Any]) -> bool:
+def begins_texts(whole: Document) -> bool:
     """Check whether a tokenizer.json is of a model that writes texts, and puts tokens before them."""
     return writes_texts(whole) and bool(encoder_tokenizer.around(whole).first)
 
 
-def puts_space(whole: Mapping[str, Any]) -> bool:
+def puts_space(whole: Document) -> bool:
     """Check whether a tokenizer.json is of a BPE model that writes texts, and puts a space before them (Llama's).
 
     >>> puts_space({})
@@ -63,7 +63,7 @@ def puts_space(whole: Mapping[str, Any]) -> bool:
 def of_pairs(files: ModelFiles) -> bytes:
     """Return the tokenizer.json of a CodeT5's `vocab.json`, `merges.txt` and `added_tokens.json`. Raises TokenizerError."""
     try:
-        config = json.loads(files.read(CONFIG)) if CONFIG in files.names else {}
+        config: SmallFile = json.loads(files.read(CONFIG)) if CONFIG in files.names else {}
         return encoder_tokenizer.of_pairs(files, config)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
@@ -95,7 +95,7 @@ class BpeTokenizer(EncoderTokenizer):
         """Return the id of `<extra_id_number>`, or of the piece that stands for it; -1 where the vocabulary has none."""
         return self._first_sentinel - number if number < self.sentinels else -1
 
-    def _describe(self, whole: Mapping[str, Any]) -> Described:
+    def _describe(self, whole: Document) -> Described:
         """Return the special tokens that stand for no text: those around texts, padding, unknown ones and sentinels."""
         ids = {str(one["content"]): int(one["id"]) for one in whole["added_tokens"]}
         found = [[ids[text] for text in texts if text in ids] for texts in (ENDS, PADS, UNKNOWNS)]
@@ -111,7 +111,7 @@ class BpeTokenizer(EncoderTokenizer):
         special = {id: text for text, id in ids.items() if special_tokens.has_role(text) or id in frame.first}
         return Described(Frame(frame.first, (end,), (end,)), pad, unknown, special)
 
-    def _cuts(self, whole: Mapping[str, Any]) -> Cutting | None:
+    def _cuts(self, whole: Document) -> Cutting | None:
         """Return how words are encoded apart, also by Gemma's model, which writes each space as `▁` and splits at none."""
         model, normalizer, splitter = whole["model"], whole.get("normalizer") or {}, whole.get("pre_tokenizer") or {}
         if model.get("ignore_merges"):

@@ -13,17 +13,17 @@ SentencePiece's ids, which T5 was trained with and t5prep gives; for these they 
 - ALBERT: transformers 5 has no piece for a space at the end of a text.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from t5prep.tokens import encoder_tokenizer, huggingface_files
 from t5prep.tokens.encoder_tokenizer import SPACE
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.tokenizer_document import AddedToken, Document, Model, SmallFile, Step
 
-_STRIP_RIGHT = {"type": "Strip", "strip_left": False, "strip_right": True}
+_STRIP_RIGHT: Step = {"type": "Strip", "strip_left": False, "strip_right": True}
 
 
-def rebuilt(document: Mapping[str, Any], config: Mapping[str, Any], named: str) -> dict[str, Any] | None:
+def rebuilt(document: Document, config: SmallFile, named: str) -> Document | None:
     """Return a `tokenizer.json` as transformers 5 uses it; None if it has the steps of the file, or the class is not known.
 
     config: its tokenizer_config.json; named: its class, as `folder_checks.class_of` says it
@@ -32,9 +32,9 @@ def rebuilt(document: Mapping[str, Any], config: Mapping[str, Any], named: str) 
     if steps is None or document["model"].get("type", "Unigram") != "Unigram":
         return None
     normalizers, splitters = steps(_maps(document), config)
-    of_file = (document.get("normalizer"), "normalizers"), (document.get("pre_tokenizer"), "pretokenizers")
-    same = [encoder_tokenizer.steps(*part) for part in of_file] == [normalizers, splitters]
-    if same and not document["model"].get("byte_fallback"):
+    same_normalizers = encoder_tokenizer.steps(document.get("normalizer"), "normalizers") == normalizers
+    same_splitters = encoder_tokenizer.steps(document.get("pre_tokenizer"), "pretokenizers") == splitters
+    if same_normalizers and same_splitters and not document["model"].get("byte_fallback"):
         return None
     return {
         **document,
@@ -44,17 +44,17 @@ def rebuilt(document: Mapping[str, Any], config: Mapping[str, Any], named: str) 
     }
 
 
-def converted(tokenizer: Tokenizer) -> dict[str, Any]:
+def converted(tokenizer: Tokenizer) -> Document:
     """Return the `tokenizer.json` that transformers 4 makes of a T5's SentencePiece model, which spells no character in bytes."""
     document = huggingface_files.tokenizer_json(tokenizer)
     if document["model"]["type"] != "Unigram":
         return document
-    squeeze = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": SPACE}
-    normalizer = {"type": "Sequence", "normalizers": [*_maps(document), _STRIP_RIGHT, squeeze]}
+    squeeze: Step = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": SPACE}
+    normalizer: Step = {"type": "Sequence", "normalizers": [*_maps(document), _STRIP_RIGHT, squeeze]}
     return {**document, "normalizer": normalizer, "model": {**document["model"], "byte_fallback": False}}
 
 
-def splits_alike(document: Mapping[str, Any], other: Mapping[str, Any], *, name: str) -> bool:
+def splits_alike(document: Document, other: Document, *, name: str) -> bool:
     """Check whether two files with the same vocabulary split ordinary texts alike: letters and spaces, with added tokens or without.
 
     No text that is tried ends in a space (ALBERT's). The files get a vocabulary of the characters of these texts, so this takes
@@ -67,55 +67,60 @@ def splits_alike(document: Mapping[str, Any], other: Mapping[str, Any], *, name:
     return first == second
 
 
-def _tried(document: Mapping[str, Any], tokens: Sequence[str], texts: Sequence[str], *, name: str) -> list[list[int]]:
+def _tried(document: Document, tokens: Sequence[str], texts: Sequence[str], *, name: str) -> list[list[int]]:
     characters = sorted({*"".join(texts), SPACE, *map(chr, range(0x21, 0x7F))} - {" "})
     vocabulary = ["<unk>", *characters]
     users = encoder_tokenizer.users(document)
-    added = [{**token, "id": len(vocabulary) + place} for place, token in enumerate(users)]
-    model = {"type": "Unigram", "unk_id": 0, "vocab": [[text, -1.0] for text in vocabulary], "byte_fallback": False}
-    plain = {**document, "added_tokens": added, "model": model, "post_processor": None}
+    added: list[AddedToken] = [{**token, "id": len(vocabulary) + place} for place, token in enumerate(users)]
+    model: Model = {
+        "type": "Unigram",
+        "unk_id": 0,
+        "vocab": [(text, -1.0) for text in vocabulary],
+        "byte_fallback": False,
+    }
+    plain: Document = {**document, "added_tokens": added, "model": model, "post_processor": None}
     fast = encoder_tokenizer.read_fast(plain, name=name)
     with encoder_tokenizer.failures(name):
         return [fast.encode(text).ids for text in texts]
 
 
-def _maps(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _maps(document: Document) -> list[Step]:
     """Return the step of a file that maps characters, the only one that a class of transformers 5 keeps, if there is one."""
     steps = encoder_tokenizer.steps(document.get("normalizer"), "normalizers")
-    return [dict(step) for step in steps if step["type"] == "Precompiled"][:1]
+    return [step for step in steps if step["type"] == "Precompiled"][:1]
 
 
-def _metaspace(scheme: str) -> dict[str, Any]:
+def _metaspace(scheme: str) -> Step:
     return {**encoder_tokenizer.SPACES, "prepend_scheme": scheme}
 
 
-Steps = tuple[list[dict[str, Any]], list[dict[str, Any]]]  # normalizers, pre-tokenizers
+Steps = tuple[list[Step], list[Step]]  # normalizers, pre-tokenizers
 
 
-def _t5(maps: list[dict[str, Any]], config: Mapping[str, Any]) -> Steps:
+def _t5(maps: list[Step], config: SmallFile) -> Steps:
     return maps, [{"type": "WhitespaceSplit"}, _metaspace("always")]
 
 
-def _xlm_roberta(maps: list[dict[str, Any]], config: Mapping[str, Any]) -> Steps:
+def _xlm_roberta(maps: list[Step], config: SmallFile) -> Steps:
     scheme = "always" if config.get("add_prefix_space", True) else "never"
     return maps, [{"type": "WhitespaceSplit"}, _metaspace(scheme)]
 
 
-def _albert(maps: list[dict[str, Any]], config: Mapping[str, Any]) -> Steps:
-    quotes = [{"type": "Replace", "pattern": {"String": text}, "content": '"'} for text in ("``", "''")]
-    accents = [] if config.get("keep_accents", False) else [{"type": "NFKD"}, {"type": "StripAccents"}]
+def _albert(maps: list[Step], config: SmallFile) -> Steps:
+    quotes: list[Step] = [{"type": "Replace", "pattern": {"String": text}, "content": '"'} for text in ("``", "''")]
+    accents: list[Step] = [] if config.get("keep_accents", False) else [{"type": "NFKD"}, {"type": "StripAccents"}]
     return [*quotes, *accents, *encoder_tokenizer.lowercase(config, default=True), *maps], _xlm_roberta(maps, config)[1]
 
 
-def _deberta(maps: list[dict[str, Any]], config: Mapping[str, Any]) -> Steps:
+def _deberta(maps: list[Step], config: SmallFile) -> Steps:
     letters = encoder_tokenizer.lowercase(config, default=False)
-    blanks = {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "}
+    blanks: Step = {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "}
     scheme = "always" if config.get("add_prefix_space", True) else "first"
     splitters = [*encoder_tokenizer.punctuation(config), _metaspace(scheme)]
     return [*letters, blanks, {"type": "NFC"}, _STRIP_RIGHT], splitters
 
 
-_STEPS: dict[str, Callable[[list[dict[str, Any]], Mapping[str, Any]], Steps]] = {
+_STEPS: dict[str, Callable[[list[Step], SmallFile], Steps]] = {
     "t5tokenizer": _t5,
     "xlmrobertatokenizer": _xlm_roberta,
     "camemberttokenizer": _xlm_roberta,

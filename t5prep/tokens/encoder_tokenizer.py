@@ -13,8 +13,8 @@ import os
 import re
 import string
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,14 @@ from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import model_proto, ragged, special_tokens, words
 from t5prep.tokens.ragged import Frame, Ragged
-from t5prep.tokens.special_tokens import BERT_SPECIAL, MASKS, PADS, ROBERTA_SPECIAL, UNKNOWNS, added
+from t5prep.tokens.special_tokens import BERT_SPECIAL, MASKS, PADS, ROBERTA_SPECIAL, UNKNOWNS, added, unigram_pieces
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.tokenizer_document import AddedToken, Document, Model, SmallFile, Step, TemplatePart, TemplateToken
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as FastTokenizer
+
+Sequences = Literal["normalizers", "pretokenizers", "processors", "decoders"]  # the entries that hold several steps
 Cutting = Callable[[pa.LargeStringArray, words.Encode], Ragged]  # one of `words`
 MOST_AROUND = 8  # tokens around a text, or a pair of them
 
@@ -63,7 +68,7 @@ class Template(NamedTuple):
         return "pair" if any(self.single) else "single"
 
 
-def described(whole: Mapping[str, Any]) -> Described:
+def described(whole: Document) -> Described:
     """Return the special tokens of a `tokenizer.json`. Raises Missing, or others if it is damaged."""
     frame = frame_of(whole, ends=False)
     if frame is None:
@@ -78,7 +83,7 @@ def described(whole: Mapping[str, Any]) -> Described:
     return Described(frame, pads[0], unknowns[0], special)
 
 
-def frame_of(whole: Mapping[str, Any], *, ends: bool = True) -> Frame | None:
+def frame_of(whole: Document, *, ends: bool = True) -> Frame | None:
     """Return the special tokens around texts; None if none stands before a text, as in T5's tokenizers.
 
     ends: also None if there is none after a text, as in Gemma's and Llama's.
@@ -87,12 +92,12 @@ def frame_of(whole: Mapping[str, Any], *, ends: bool = True) -> Frame | None:
     return frame if frame.first and (frame.last or (frame.between and not ends)) else None
 
 
-def around(whole: Mapping[str, Any]) -> Frame:
+def around(whole: Document) -> Frame:
     """Return the special tokens that a `tokenizer.json` puts around texts, perhaps none."""
     return template_of(whole).frame
 
 
-def template_of(whole: Mapping[str, Any]) -> Template:
+def template_of(whole: Document) -> Template:
     """Return the special tokens that a `tokenizer.json` puts around one text and around two, perhaps none."""
     for step in steps(whole.get("post_processor"), "processors"):
         kind = step.get("type")
@@ -101,23 +106,23 @@ def template_of(whole: Mapping[str, Any]) -> Template:
             between = (last,) * (1 if kind == "BertProcessing" else 2)
             return Template(Frame((first,), (), (last,)), Frame((first,), between, (last,)))
         if kind == "TemplateProcessing":
-            (before, after), pair = (_groups(step, key) for key in ("single", "pair"))
+            (before, after), pair = (_groups(parts, step["special_tokens"]) for parts in (step["single"], step["pair"]))
             return Template(Frame(before, (), after), Frame(*pair))
     return Template(Frame((), (), ()), Frame((), (), ()))
 
 
-def _groups(step: Mapping[str, Any], key: str) -> list[tuple[int, ...]]:
+def _groups(parts: Iterable[TemplatePart], tokens: Mapping[str, TemplateToken]) -> list[tuple[int, ...]]:
     """Return the ids of the special tokens of a template before its first text, after it, and after the second one."""
     groups: list[tuple[int, ...]] = [()]
-    for part in step[key]:
+    for part in parts:
         if "Sequence" in part:
             groups.append(())
         else:
-            groups[-1] += tuple(step["special_tokens"][part["SpecialToken"]["id"]]["ids"])
+            groups[-1] += tuple(tokens[part["SpecialToken"]["id"]]["ids"])
     return groups
 
 
-def controls(whole: Mapping[str, Any]) -> dict[int, str]:
+def controls(whole: Document) -> dict[int, str]:
     """Return the tokens of a `tokenizer.json` that have a role in the model, so that no text becomes one: id → spelling."""
     mine = {int(token["id"]) for token in users(whole)}
     return {
@@ -127,14 +132,14 @@ def controls(whole: Mapping[str, Any]) -> dict[int, str]:
     }
 
 
-def users(whole: Mapping[str, Any]) -> list[dict[str, Any]]:
+def users(whole: Document) -> list[AddedToken]:
     """Return the tokens that are tokens wherever a text has them."""
     template = template_of(whole)
     frame_ids = [id for frame in template for group in frame for id in group]
     return special_tokens.added_by_users(whole, frame_ids=frame_ids)
 
 
-def steps(section: Any, key: str) -> list[Mapping[str, Any]]:
+def steps(section: Step | None, key: Sequences) -> list[Step]:
     """Return the steps of a part of a `tokenizer.json`: those of a sequence, in its `key`, a single one, or none."""
     if not section:
         return []
@@ -144,13 +149,15 @@ def steps(section: Any, key: str) -> list[Mapping[str, Any]]:
 # Parts of a `tokenizer.json` that is written.
 
 SPACE = "▁"
-SPACES = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
+SPACES: Step = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
 
 
-def template(first: Mapping[str, int], last: Mapping[str, int]) -> dict[str, Any]:
+def template(first: Mapping[str, int], last: Mapping[str, int]) -> Step:
     """Return the part that puts special tokens before a text, and after each of a pair: how they are written → their ids."""
-    before, after = ([{"SpecialToken": {"id": text, "type_id": 0}} for text in some] for some in (first, last))
-    one, two = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    before, after = (
+        [TemplatePart(SpecialToken={"id": text, "type_id": 0}) for text in texts] for texts in (first, last)
+    )
+    one, two = (TemplatePart(Sequence={"id": name, "type_id": 0}) for name in "AB")
     return {
         "type": "TemplateProcessing",
         "single": [*before, one, *after],
@@ -159,47 +166,47 @@ def template(first: Mapping[str, int], last: Mapping[str, int]) -> dict[str, Any
     }
 
 
-def normalizer(model: bytes) -> dict[str, Any]:
+def normalizer(model: bytes) -> Step:
     """Return the part that does what a SentencePiece model does to a text: its character map, and runs of spaces made one."""
     charsmap = base64.b64encode(model_proto.charsmap(model)).decode()
-    mapped = [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []
-    strip = {"type": "Strip", "strip_left": True, "strip_right": True}
-    squeeze = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    mapped: list[Step] = [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []
+    strip: Step = {"type": "Strip", "strip_left": True, "strip_right": True}
+    squeeze: Step = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
     return {"type": "Sequence", "normalizers": [*mapped, strip, squeeze]}
 
 
-def lowercase(config: Mapping[str, Any], *, default: bool) -> list[dict[str, Any]]:
+def lowercase(config: SmallFile, *, default: bool) -> list[Step]:
     """Return the normalizer of `do_lower_case` in a tokenizer_config.json, if there is one."""
     return [{"type": "Lowercase"}] if config.get("do_lower_case", default) else []
 
 
-def punctuation(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def punctuation(config: SmallFile) -> list[Step]:
     """Return the pre-tokenizer of `split_by_punct` in a DeBERTa's tokenizer_config.json, if there is one."""
     return [{"type": "Punctuation", "behavior": "Isolated"}] if config.get("split_by_punct", False) else []
 
 
-def word_pieces(vocabulary: Sequence[str], config: Mapping[str, Any]) -> bytes:
+def word_pieces(vocabulary: Sequence[str], config: SmallFile) -> bytes:
     """Return the `tokenizer.json` of a BERT's `vocab.txt`, given by its lines.
 
     config: `do_lower_case`, `strip_accents` and `tokenize_chinese_chars` of its tokenizer_config.json, with
     BertTokenizer's defaults. Raises KeyError if a special token is not in the vocabulary.
     """
     ids = {piece: id for id, piece in enumerate(vocabulary)}
-    normalized = {
+    normalized: Step = {
         "type": "BertNormalizer",
         "clean_text": True,
         "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
         "strip_accents": config.get("strip_accents"),
         "lowercase": config.get("do_lower_case", True),
     }
-    model = {
+    model: Model = {
         "type": "WordPiece",
         "unk_token": "[UNK]",
         "continuing_subword_prefix": "##",
         "max_input_chars_per_word": 100,
         "vocab": ids,
     }
-    ends = {"type": "BertProcessing", "sep": ["[SEP]", ids["[SEP]"]], "cls": ["[CLS]", ids["[CLS]"]]}
+    ends: Step = {"type": "BertProcessing", "sep": ("[SEP]", ids["[SEP]"]), "cls": ("[CLS]", ids["[CLS]"])}
     return _dumped(
         model,
         special={text: ids[text] for text in BERT_SPECIAL},
@@ -210,20 +217,20 @@ def word_pieces(vocabulary: Sequence[str], config: Mapping[str, Any]) -> bytes:
     )
 
 
-def byte_pairs(ids: Mapping[str, int], merges: Sequence[str], config: Mapping[str, Any]) -> bytes:
+def byte_pairs(ids: Mapping[str, int], merges: Sequence[str], config: SmallFile) -> bytes:
     """Return the `tokenizer.json` of a RoBERTa's `vocab.json` and `merges.txt`, given by its lines.
 
     config: `add_prefix_space` of its tokenizer_config.json. Raises KeyError if a special token is not there.
     """
-    byte_level = {
+    byte_level: Step = {
         "type": "ByteLevel",
         "add_prefix_space": config.get("add_prefix_space", False),
         "trim_offsets": True,
         "use_regex": True,
     }
     rules = [line.split(" ") for line in merges if line and not line.startswith("#version")]
-    model = {"type": "BPE", "dropout": None, "unk_token": None, "vocab": dict(ids), "merges": rules}
-    ends = {"type": "RobertaProcessing", "sep": ["</s>", ids["</s>"]], "cls": ["<s>", ids["<s>"]]}
+    model: Model = {"type": "BPE", "dropout": None, "unk_token": None, "vocab": dict(ids), "merges": rules}
+    ends: Step = {"type": "RobertaProcessing", "sep": ("</s>", ids["</s>"]), "cls": ("<s>", ids["<s>"])}
     return _dumped(
         {**model, "continuing_subword_prefix": "", "end_of_word_suffix": "", "fuse_unk": False},
         special={text: ids[text] for text in ROBERTA_SPECIAL},
@@ -234,7 +241,7 @@ def byte_pairs(ids: Mapping[str, int], merges: Sequence[str], config: Mapping[st
     )
 
 
-def sentence_pieces(content: bytes, config: Mapping[str, Any]) -> bytes:
+def sentence_pieces(content: bytes, config: SmallFile) -> bytes:
     """Return the `tokenizer.json` of a DeBERTa-v3's SentencePiece model, which has all special tokens but [MASK].
 
     config: `do_lower_case` and `split_by_punct` of its tokenizer_config.json. Texts become small letters, and the spaces at their
@@ -247,13 +254,13 @@ def sentence_pieces(content: bytes, config: Mapping[str, Any]) -> bytes:
         model = sentencepiece.SentencePieceProcessor(model_proto=content)
     except RuntimeError as error:
         raise ValueError(error) from error
-    pieces = [[model.id_to_piece(id), model.get_score(id)] for id in range(model.get_piece_size())]
+    pieces = [(model.id_to_piece(id), model.get_score(id)) for id in range(model.get_piece_size())]
     ids = {str(piece): id for id, (piece, _) in enumerate(pieces)}
     normalizers, borders = normalizer(content), punctuation(config)
     in_order = sorted(normalizers["normalizers"], key=lambda step: step["type"] != "Strip")
     if "[MASK]" not in ids:
         ids["[MASK]"] = len(pieces)
-        pieces.append(["[MASK]", 0.0])
+        pieces.append(("[MASK]", 0.0))
     return _dumped(
         {"type": "Unigram", "unk_id": ids["[UNK]"], "vocab": pieces, "byte_fallback": False},
         special={text: ids[text] for text in BERT_SPECIAL},
@@ -264,11 +271,11 @@ def sentence_pieces(content: bytes, config: Mapping[str, Any]) -> bytes:
     )
 
 
-def _dumped(model: Mapping[str, Any], *, special: Mapping[str, int], **parts: Any) -> bytes:
+def _dumped(model: Model, *, special: Mapping[str, int], **steps: Step | None) -> bytes:
     """Return a tokenizer.json, the same bytes for the same vocabulary."""
     in_order = sorted(special.items(), key=lambda item: item[1])
     tokens = [{**added(id, text), "lstrip": text == "<mask>"} for text, id in in_order]
-    whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens, **parts, "model": model}
+    whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens, **steps, "model": model}
     return json.dumps(whole, ensure_ascii=False).encode()
 
 
@@ -321,7 +328,7 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
     return None
 
 
-def of_pairs(files: ModelFiles, config: Mapping[str, Any]) -> bytes:
+def of_pairs(files: ModelFiles, config: SmallFile) -> bytes:
     """Return the tokenizer of a `vocab.json` and a `merges.txt`. Raises ValueError, TypeError, KeyError or AttributeError."""
     merges = files.read(MERGES).decode().split("\n")
     return _complete(byte_pairs(json.loads(files.read(PAIRS)), merges, config), files)
@@ -331,7 +338,7 @@ def _complete(content: bytes, files: ModelFiles) -> bytes:
     return with_added(content, json.loads(content), files)[0]
 
 
-def with_added(content: bytes, document: dict[str, Any], files: ModelFiles) -> tuple[bytes, dict[str, Any]]:
+def with_added(content: bytes, document: Document, files: ModelFiles) -> tuple[bytes, Document]:
     """Return a `tokenizer.json`, as bytes and parsed, with the tokens that the small files beside it add.
 
     Raises TokenizerError if they disagree.
@@ -347,30 +354,35 @@ def with_added(content: bytes, document: dict[str, Any], files: ModelFiles) -> t
 # differs: text that spells a special token, such as `[SEP]`, is plain text here.
 
 
-def cutting(whole: Mapping[str, Any]) -> Cutting | None:
+def cutting(whole: Document) -> Cutting | None:
     """Return how the words of a `tokenizer.json` are encoded apart; None if a piece may go across two of them."""
     if users(whole):
         return None  # a token of the user may have spaces inside
-    steps = [(whole.get(part) or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
+    normalizer, splitter = whole.get("normalizer") or {}, whole.get("pre_tokenizer") or {}
+    steps = [normalizer.get("type"), splitter.get("type"), whole["model"].get("type")]
     if steps == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]:
         return words.at_spaces
-    if steps == [None, "ByteLevel", "BPE"] and whole["pre_tokenizer"].get("use_regex", True):
+    if steps == [None, "ByteLevel", "BPE"] and splitter.get("use_regex", True):
         return functools.partial(words.before_spaces, odd=words.ODD_SPACE)
     return None
 
 
-def without_controls(whole: dict[str, Any], controls: Mapping[int, str]) -> dict[str, Any]:
+def without_controls(whole: Document, controls: Mapping[int, str]) -> Document:
     """Return a `tokenizer.json`, changed so that no text becomes one of these tokens, and each text of a user's token does.
 
     The library leaves the spelling of a special token in a text alone (`encode_special_tokens`), and finds all others. A
     Unigram model also takes `</s>` in a text for its piece of that name. The spaces of a text are replaced before the
     model sees it, so it never finds a piece with a space in its name.
     """
-    tokens = [{**token, "special": int(token["id"]) in controls} for token in whole["added_tokens"]]
-    document = {**whole, "added_tokens": tokens, "post_processor": None}  # t5prep places the tokens around a text
+    tokens: list[AddedToken] = [{**token, "special": int(token["id"]) in controls} for token in whole["added_tokens"]]
+    document: Document = {
+        **whole,
+        "added_tokens": tokens,
+        "post_processor": None,
+    }  # t5prep places the tokens around a text
     if whole["model"].get("type") == "Unigram":
         renamed = {text: f" {text}" for text in controls.values()}
-        vocabulary = [[renamed.get(text, text), score] for text, score in whole["model"]["vocab"]]
+        vocabulary = [(renamed.get(text, text), score) for text, score in unigram_pieces(whole["model"])]
         document["model"] = {**whole["model"], "vocab": vocabulary}
         for token in tokens:
             token["content"] = renamed.get(token["content"], token["content"])
@@ -398,10 +410,14 @@ _PROBE = [*(f"{character * 64}!" for character in string.printable), "naïve 中
 MOST_GROWTH, MOST_STEPS = 10_000, 1000
 
 
-def check_growth(document: Mapping[str, Any]) -> None:
+def check_growth(document: Document) -> None:
     """Raise ValueError if the steps of a `tokenizer.json` make so much of a short text that it fills memory."""
-    for part, key in (("normalizer", "normalizers"), ("decoder", "decoders")):
-        growth, sequence = 1, steps(document.get(part), key)
+    parts = {
+        "normalizer": steps(document.get("normalizer"), "normalizers"),
+        "decoder": steps(document.get("decoder"), "decoders"),
+    }
+    for part, sequence in parts.items():
+        growth = 1
         for step in sequence[:MOST_STEPS]:
             growth *= max(1, len(str(step.get("content") or "").encode(errors="replace")))
             growth += len(str(step.get("prepend") or ""))
@@ -412,7 +428,7 @@ def check_growth(document: Mapping[str, Any]) -> None:
             raise ValueError(f"its {part} has {len(sequence):,} steps")
 
 
-def read_fast(file: bytes | Mapping[str, Any], *, name: str) -> Any:
+def read_fast(file: bytes | Document, *, name: str) -> "FastTokenizer":
     """Return the library's own tokenizer of a `tokenizer.json`, which has been tried on texts. Raises TokenizerError for damage.
 
     file: its bytes, or its content where it is made here
@@ -499,10 +515,10 @@ class EncoderTokenizer(Tokenizer):
         # The id of what stands in place of a hidden token; None if the vocabulary has none.
         self.mask_id = next((id for id, text in around.special.items() if text in MASKS), None)
 
-    def _describe(self, whole: Mapping[str, Any]) -> Described:
+    def _describe(self, whole: Document) -> Described:
         return described(whole)
 
-    def _cuts(self, whole: Mapping[str, Any]) -> Cutting | None:
+    def _cuts(self, whole: Document) -> Cutting | None:
         return cutting(whole)
 
     def sentinel(self, number: int) -> int:

@@ -2,8 +2,6 @@
 
 import base64
 import json
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +11,7 @@ from t5prep.tokens import class_steps, encoder_tokenizer, model_proto, sentencep
 from t5prep.tokens.encoder_tokenizer import JSON
 from t5prep.tokens.special_tokens import CONFIG, SENTINEL
 from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
+from t5prep.tokens.tokenizer_document import Document, SmallFile
 
 # transformers 5 keeps the vocabulary of these classes' tokenizer.json and builds all steps anew; names without "Fast".
 BERT_CLASSES = ("berttokenizer", "distilberttokenizer", "electratokenizer")
@@ -35,15 +34,17 @@ _BERT_OPTIONS = (
 _SCORE_TOLERANCE = 1e-4
 
 
-def parse(content: bytes, *, name: str) -> dict[str, Any]:
+def parse(content: bytes, *, name: str) -> Document:
     """Return the content of a `tokenizer.json`. Raises TokenizerError if it is damaged."""
     try:
-        document = json.loads(content)
+        document: Document = json.loads(content)
         vocabulary = special_tokens.vocabulary(document)
-        document["added_tokens"] = [dict(token) for token in document.get("added_tokens") or []]
+        document["added_tokens"] = list(document.get("added_tokens") or [])
         if not vocabulary or not all({"id", "content"} <= token.keys() for token in document["added_tokens"]):
             raise ValueError("it has no vocabulary")
-        return dict(document)
+        if document["model"].get("type", "Unigram") == "Unigram":
+            special_tokens.unigram_pieces(document["model"])
+        return document
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
         raise TokenizerError(f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.") from error
 
@@ -119,7 +120,7 @@ def sentinels_of(files: ModelFiles, tokenizer: Tokenizer) -> int | None:
     return count if count != SENTINELS else None
 
 
-def check_same(tokenizer: Tokenizer, document: Mapping[str, Any], *, file: str) -> None:
+def check_same(tokenizer: Tokenizer, document: Document, *, file: str) -> None:
     """Raise TokenizerError if a SentencePiece model and the `tokenizer.json` beside it give other ids."""
     if difference := _difference(tokenizer, document):
         raise TokenizerError(
@@ -128,7 +129,7 @@ def check_same(tokenizer: Tokenizer, document: Mapping[str, Any], *, file: str) 
         )
 
 
-def _difference(tokenizer: Tokenizer, document: Mapping[str, Any]) -> str:
+def _difference(tokenizer: Tokenizer, document: Document) -> str:
     """Return where a `tokenizer.json` differs from a SentencePiece model; "" if nowhere."""
     processor, size = tokenizer.processor, tokenizer.processor.get_piece_size()
     ids = [*range(size)]
@@ -146,14 +147,14 @@ def _difference(tokenizer: Tokenizer, document: Mapping[str, Any]) -> str:
     if tokenizer.facts.model_type != model_proto.UNIGRAM:
         return "the one is of another kind than the other"
     scores = np.array(processor.get_score(ids), np.float64)
-    others = np.array([score for _, score in document["model"]["vocab"][:size]], np.float64)
+    others = np.array([score for _, score in special_tokens.unigram_pieces(document["model"])[:size]], np.float64)
     plain = ~np.array(processor.is_control(ids)) & ~np.array(processor.is_unknown(ids))
     if not np.allclose(scores[plain], others[plain], rtol=_SCORE_TOLERANCE, atol=_SCORE_TOLERANCE):
         return "their pieces have other scores"
     return _other_steps(tokenizer.facts.charsmap, document)
 
 
-def _other_steps(charsmap: bytes, document: Mapping[str, Any]) -> str:
+def _other_steps(charsmap: bytes, document: Document) -> str:
     """Return how a Unigram `tokenizer.json` changes or splits texts otherwise than a SentencePiece model with this map.
 
     "" if it does not.
@@ -168,7 +169,7 @@ def _other_steps(charsmap: bytes, document: Mapping[str, Any]) -> str:
     return ""
 
 
-def check_small_files(files: ModelFiles, document: Mapping[str, Any]) -> None:
+def check_small_files(files: ModelFiles, document: Document) -> None:
     """Raise TokenizerError if the small files say otherwise than `tokenizer.json` how a text is split or what stands around it.
 
     transformers 4 and 5 follow the one or the other, by their classes.
@@ -182,7 +183,7 @@ def check_small_files(files: ModelFiles, document: Mapping[str, Any]) -> None:
     _check_class_steps(config, document, named, name=files.name)
 
 
-def _check_ends(config: Mapping[str, Any], document: Mapping[str, Any], *, name: str) -> None:
+def _check_ends(config: SmallFile, document: Document, *, name: str) -> None:
     template = encoder_tokenizer.template_of(document)
     is_text_model = not encoder_tokenizer.frame_of(document)  # its texts end in EOS, whatever the file says
     for option, ids in (("add_bos_token", template.single.first), ("add_eos_token", template.single.last)):
@@ -196,7 +197,7 @@ def _check_ends(config: Mapping[str, Any], document: Mapping[str, Any], *, name:
             )
 
 
-def _check_prefix_space(config: Mapping[str, Any], document: Mapping[str, Any], *, name: str, is_known: bool) -> None:
+def _check_prefix_space(config: SmallFile, document: Document, *, name: str, is_known: bool) -> None:
     splitter = document.get("pre_tokenizer") or {}
     if splitter.get("type") != "ByteLevel" or not is_known:
         return
@@ -208,7 +209,7 @@ def _check_prefix_space(config: Mapping[str, Any], document: Mapping[str, Any], 
         )
 
 
-def _check_bert(config: Mapping[str, Any], document: Mapping[str, Any], named: str, *, name: str) -> None:
+def _check_bert(config: SmallFile, document: Document, named: str, *, name: str) -> None:
     normalizers = encoder_tokenizer.steps(document.get("normalizer"), "normalizers")
     splitters = encoder_tokenizer.steps(document.get("pre_tokenizer"), "pretokenizers")
     types = [[str(step["type"]) for step in steps] for steps in (normalizers, splitters)]
@@ -231,7 +232,7 @@ def _check_bert(config: Mapping[str, Any], document: Mapping[str, Any], named: s
             )
 
 
-def _check_llama(config: Mapping[str, Any], document: Mapping[str, Any], named: str, *, name: str) -> None:
+def _check_llama(config: SmallFile, document: Document, named: str, *, name: str) -> None:
     if named not in LLAMA_CLASSES:
         return
     splitter = document.get("pre_tokenizer") or {}
@@ -241,7 +242,7 @@ def _check_llama(config: Mapping[str, Any], document: Mapping[str, Any], named: 
         raise _replaced("writes spaces by steps", config, name=name)
 
 
-def _check_class_steps(config: Mapping[str, Any], document: Mapping[str, Any], named: str, *, name: str) -> None:
+def _check_class_steps(config: SmallFile, document: Document, named: str, *, name: str) -> None:
     """Raise TokenizerError if the steps that transformers 5 builds for a class split ordinary texts otherwise than the file.
 
     Where only odd characters make the difference, `tokenizer check` says the share of texts.
@@ -251,7 +252,7 @@ def _check_class_steps(config: Mapping[str, Any], document: Mapping[str, Any], n
         raise _replaced("splits texts by steps", config, name=name)
 
 
-def _replaced(what: str, config: Mapping[str, Any], *, name: str) -> TokenizerError:
+def _replaced(what: str, config: SmallFile, *, name: str) -> TokenizerError:
     """Return the error of a file whose steps transformers 4 takes, and transformers 5 does not."""
     return TokenizerError(
         f"{name}: tokenizer.json {what} that transformers 5 replaces by those of {config.get('tokenizer_class', 'its class')}."
@@ -259,14 +260,18 @@ def _replaced(what: str, config: Mapping[str, Any], *, name: str) -> TokenizerEr
     )
 
 
-def _check_added(document: Mapping[str, Any], *, name: str) -> None:
+def _check_added(document: Document, *, name: str) -> None:
     """Raise TokenizerError for an added token that is normalized to nothing, which transformers finds between all letters."""
     tokens = [token for token in encoder_tokenizer.users(document) if token.get("normalized")]
     if not tokens:
         return
-    parts: dict[str, Any] = {"version": "1.0", "added_tokens": [], "normalizer": document.get("normalizer")}
-    model = {"type": "WordLevel", "vocab": {"<unk>": 0}, "unk_token": "<unk>"}
-    normalizer = encoder_tokenizer.read_fast({**parts, "model": model}, name=name).normalizer
+    alone: Document = {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": document.get("normalizer"),
+        "model": {"type": "WordLevel", "vocab": {"<unk>": 0}, "unk_token": "<unk>"},
+    }
+    normalizer = encoder_tokenizer.read_fast(alone, name=name).normalizer
     with encoder_tokenizer.failures(name):
         for token in tokens:
             text = str(token["content"])

@@ -6,15 +6,15 @@ and one EOS after each text. It names `PreTrainedTokenizerFast`, not `T5Tokenize
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from t5prep.io import atomic_files
+from t5prep.json_values import JSON, JSONObject
 from t5prep.tokens import model_proto
 from t5prep.tokens.encoder_tokenizer import SPACES, EncoderTokenizer, normalizer, template
 from t5prep.tokens.special_tokens import added
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.tokenizer_document import Document, Step
 
 MODEL_NAME = "spiece.model"
 NAMES = (MODEL_NAME, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
@@ -22,18 +22,18 @@ NAMES = (MODEL_NAME, "tokenizer.json", "tokenizer_config.json", "special_tokens_
 MODEL_MAX_LENGTH = 512
 
 
-def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None:
+def write(out: Path, tokenizer: Tokenizer, *, config: JSONObject) -> None:
     """Write the model, tokenizer.json, its two small companions and a model's `config.json`. Raises OutputError.
 
     `config` gets this tokenizer's padded vocabulary size and special ids.
     """
     special = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
     texts = _sentinel_texts(tokenizer)
-    sentinels: dict[str, Any] = {"additional_special_tokens": texts} if texts else {}
+    sentinels: JSONObject = {"additional_special_tokens": texts} if texts else {}
     if _is_bpe(tokenizer):
         pieces = (tokenizer.eos_id, tokenizer.pad_id, tokenizer.unk_id)
         special = dict(zip(special, map(tokenizer.processor.id_to_piece, pieces), strict=True))
-    described = {
+    described: dict[str, JSON] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": MODEL_MAX_LENGTH,
         "clean_up_tokenization_spaces": False,
@@ -65,7 +65,7 @@ def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None
         atomic_files.write_whole(out / name, data)
 
 
-def write_encoders(out: Path, tokenizer: EncoderTokenizer, *, config: Mapping[str, Any]) -> None:
+def write_encoders(out: Path, tokenizer: EncoderTokenizer, *, config: JSONObject) -> None:
     """Write a tokenizer.json and the file from which AutoTokenizer learns its special tokens.
 
     config: the model's, which tells whether a pair's texts have embeddings of their own. Raises OutputError.
@@ -78,8 +78,8 @@ def write_encoders(out: Path, tokenizer: EncoderTokenizer, *, config: Mapping[st
         "pad_token": tokenizer.piece(tokenizer.pad_id),
         "unk_token": tokenizer.piece(tokenizer.unk_id),
     }
-    segments = ["token_type_ids"] if config.get("type_vocab_size", 0) > 1 else []
-    described = {
+    segments = ["token_type_ids"] if config.get("type_vocab_size") not in (None, 0, 1) else []
+    described: dict[str, JSON] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": config["max_position_embeddings"],
         "model_input_names": ["input_ids", *segments, "attention_mask"],
@@ -91,11 +91,11 @@ def write_encoders(out: Path, tokenizer: EncoderTokenizer, *, config: Mapping[st
 
 def _write_texts(out: Path, tokenizer: EncoderTokenizer) -> None:
     """Write the tokenizer.json of a model that writes texts, which puts around a text what training had there."""
-    whole = json.loads(tokenizer.model)
+    whole: Document = json.loads(tokenizer.model)
     first, (eos,) = tokenizer.frame.first, tokenizer.frame.last
     around = template({tokenizer.piece(id): id for id in first}, {tokenizer.piece(eos): eos})
     kinds = {"eos_token": eos, "pad_token": tokenizer.pad_id, "unk_token": tokenizer.unk_id}
-    described = {
+    described: dict[str, JSON] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": MODEL_MAX_LENGTH,
         "clean_up_tokenization_spaces": False,
@@ -105,7 +105,7 @@ def _write_texts(out: Path, tokenizer: EncoderTokenizer) -> None:
     atomic_files.write_whole(out / NAMES[2], _dumped(described))
 
 
-def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
+def tokenizer_json(tokenizer: Tokenizer) -> Document:
     """Return the content of `tokenizer.json`, as the `tokenizers` library reads it."""
     if _is_bpe(tokenizer):
         return _of_bpe(tokenizer)
@@ -115,7 +115,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     tokens = [(id, model.id_to_piece(id)) for id in controls]
     above = [f"<extra_id_{number}>" for number in reversed(range(tokenizer.size - tokenizer.vocab_size))]
     tokens += list(enumerate(above, start=tokenizer.vocab_size))
-    pieces = [[model.id_to_piece(id), model.get_score(id)] for id in range(tokenizer.vocab_size)]
+    pieces = [(model.id_to_piece(id), model.get_score(id)) for id in range(tokenizer.vocab_size)]
     return {
         "version": "1.0",
         "truncation": None,
@@ -128,7 +128,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
         "model": {
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
-            "vocab": [*pieces, *([sentinel, 0.0] for sentinel in above)],
+            "vocab": [*pieces, *((sentinel, 0.0) for sentinel in above)],
             "byte_fallback": tokenizer.facts.byte_fallback,
         },
     }
@@ -146,7 +146,7 @@ def _is_bpe(tokenizer: Tokenizer) -> bool:
     return tokenizer.facts.model_type == model_proto.BPE
 
 
-def _of_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
+def _of_bpe(tokenizer: Tokenizer) -> Document:
     """Return the tokenizer.json of a BPE model that changes no character but spaces, in the form of Gemma's own.
 
     SentencePiece keeps no merges: two pieces become one where theirs is a piece too, that of the highest score first. Pieces
@@ -188,9 +188,9 @@ def _of_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _bytes_decoder() -> dict[str, Any]:
+def _bytes_decoder() -> Step:
     """Return a decoder that joins bytes into characters, then joins pieces, and drops the leading space."""
-    steps = [
+    steps: list[Step] = [
         {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
         {"type": "ByteFallback"},
         {"type": "Fuse"},
@@ -199,5 +199,5 @@ def _bytes_decoder() -> dict[str, Any]:
     return {"type": "Sequence", "decoders": steps}
 
 
-def _dumped(value: Mapping[str, Any]) -> bytes:
+def _dumped(value: JSONObject | Document) -> bytes:
     return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()

@@ -8,9 +8,7 @@ a text, by its version or by which file it reads, the directory is refused (`fol
 import difflib
 import functools
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from t5prep.errors import TokenizerError, UsageError
 from t5prep.io import model_files, paths
@@ -28,6 +26,7 @@ from t5prep.tokens.bpe_tokenizer import BpeTokenizer
 from t5prep.tokens.encoder_tokenizer import JSON, EncoderTokenizer
 from t5prep.tokens.special_tokens import CONFIG
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.tokenizer_document import Document
 
 # The file names of a SentencePiece model in directories of Hugging Face layout.
 MODEL_NAMES = ("spiece.model", "sentencepiece.model", "tokenizer.model", "sentencepiece.bpe.model")
@@ -95,7 +94,7 @@ def _of_encoder(files: ModelFiles) -> bytes | None:
     return content
 
 
-def _of_sentencepiece(files: ModelFiles, file: str, written: bytes, document: dict[str, Any]) -> Tokenizer:
+def _of_sentencepiece(files: ModelFiles, file: str, written: bytes, document: Document) -> Tokenizer:
     """Return the tokenizer of a SentencePiece model, with the sentinels and added tokens of the files beside it.
 
     written, document: the tokenizer.json beside it, as bytes and parsed; both empty if there is none
@@ -138,7 +137,7 @@ def _of_bytes(files: ModelFiles) -> Tokenizer:
     return Tokenizer(model_proto.model(), name=files.name)
 
 
-def _of_json(content: bytes, document: Mapping[str, Any], *, name: str) -> bytes:
+def _of_json(content: bytes, document: Document, *, name: str) -> bytes:
     """Return the content that a run keeps for a `tokenizer.json` of a model that writes texts. Raises TokenizerError."""
     writes_texts = bpe_tokenizer.writes_texts(document)
     if writes_texts and document["model"].get("type") == "BPE":
@@ -211,7 +210,7 @@ def as_in_transformers(name: str, tokenizer: Tokenizer) -> dict[str, bytes]:
     return documents
 
 
-def _file_of(files: ModelFiles, document: Mapping[str, Any]) -> str:
+def _file_of(files: ModelFiles, document: Document) -> str:
     """Return the name of the file from which a tokenizer is made. Raises TokenizerError if there is none.
 
     document: the tokenizer.json among the files, parsed; empty if there is none

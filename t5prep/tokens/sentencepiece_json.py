@@ -9,17 +9,17 @@ import base64
 import functools
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import sentencepiece
 
 from t5prep.errors import TokenizerError
-from t5prep.tokens import encoder_tokenizer, model_proto
+from t5prep.tokens import encoder_tokenizer, model_proto, special_tokens
 from t5prep.tokens.encoder_tokenizer import SPACE
 from t5prep.tokens.model_proto import BYTE, CONTROL, NORMAL, UNKNOWN, Normalization, Piece, build
 from t5prep.tokens.special_tokens import SENTINEL
 from t5prep.tokens.tokenizer import SENTINELS, descending_run
+from t5prep.tokens.tokenizer_document import AddedToken, Document, Model, Step
 
 _RUNS_OF_SPACES = ({"Regex": " {2,}"}, {"String": "  "})
 
@@ -28,7 +28,7 @@ class _Unlike(Exception):  # noqa: N818 - its message is the end of a TokenizerE
     """Name the part of a file that SentencePiece does not do in the same way."""
 
 
-def convert(document: Mapping[str, Any], *, name: str) -> bytes:
+def convert(document: Document, *, name: str) -> bytes:
     """Return a serialized SentencePiece model for a tokenizer.json.
 
     Raises TokenizerError, naming `name`, when it is damaged or no SentencePiece model gives the same ids.
@@ -46,13 +46,13 @@ def convert(document: Mapping[str, Any], *, name: str) -> bytes:
         raise TokenizerError(f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.") from error
 
 
-def check_steps(document: Mapping[str, Any], *, name: str) -> None:
+def check_steps(document: Document, *, name: str) -> None:
     """Raise TokenizerError if a tokenizer.json normalizes or splits texts otherwise than transformers 5 does for a T5."""
     if reason := unlike_steps(document):
         raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {reason}.")
 
 
-def unlike_steps(document: Mapping[str, Any]) -> str:
+def unlike_steps(document: Document) -> str:
     """Return how a tokenizer.json normalizes or splits texts otherwise than transformers 5 does for a T5; "" if it does not."""
     try:
         _check_borders(document.get("pre_tokenizer"), [])
@@ -62,16 +62,18 @@ def unlike_steps(document: Mapping[str, Any]) -> str:
     return ""
 
 
-def _pieces(model: Mapping[str, Any], added: Iterable[Mapping[str, Any]]) -> list[Piece]:
+def _pieces(model: Model, added: Iterable[AddedToken]) -> list[Piece]:
     """Return the pieces in the order of their ids, without T5's 100 sentinels where these come last."""
-    if model.get("unk_id") is None:
+    if (unknown := model.get("unk_id")) is None:
         raise _Unlike("it has no unknown token")
-    by_id = {place: Piece(str(text), float(score)) for place, (text, score) in enumerate(model["vocab"])}
+    by_id = {
+        place: Piece(str(text), float(score))
+        for place, (text, score) in enumerate(special_tokens.unigram_pieces(model))
+    }
     if model.get("byte_fallback"):
         by_id |= {i: Piece(p.text, p.score, BYTE) for i, p in by_id.items() if re.fullmatch("<0x[0-9A-F]{2}>", p.text)}
     for token in added:
         by_id[int(token["id"])] = Piece(str(token["content"]), kind=CONTROL)
-    unknown = int(model["unk_id"])
     by_id[unknown] = Piece(by_id[unknown].text, kind=UNKNOWN)
     if by_id[unknown].text != "<unk>" or sorted(by_id) != list(range(len(by_id))):
         raise _Unlike("its ids are not those of a T5")
@@ -85,7 +87,7 @@ def _pieces(model: Mapping[str, Any], added: Iterable[Mapping[str, Any]]) -> lis
     return [Piece(piece.text, kind=CONTROL) if piece.text in places else piece for piece in pieces]
 
 
-def _normalization(normalizer: Any, splitter: Any) -> Normalization:
+def _normalization(normalizer: Step | None, splitter: Step | None) -> Normalization:
     """Return the normalization that SentencePiece has to do. Raises _Unlike for a step that it does not have."""
     charsmap, rules = b"", []
     for step in encoder_tokenizer.steps(normalizer, "normalizers"):
@@ -118,9 +120,9 @@ def rule(name: str) -> bytes:
     return model_proto.charsmap(spec)
 
 
-def _check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:
+def _check_borders(splitter: Step | None, pieces: Iterable[Piece]) -> None:
     """Raise _Unlike if the way to split texts would change the ids that the pieces alone give."""
-    crossed: dict[str, Any] = {
+    crossed: dict[str, Callable[[str], bool]] = {
         "Digits": lambda character: character.isnumeric(),
         "Punctuation": lambda character: (
             (character.isascii() and not character.isalnum() and character.isprintable())

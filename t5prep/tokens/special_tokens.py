@@ -6,11 +6,12 @@ A special token (`</s>`, `[SEP]`, `<extra_id_0>`) has a role, and a text that sp
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
+from t5prep.tokens.tokenizer_document import AddedToken, Document, Model, SmallFile
 
 # EuroBERT, with Llama 3's tokenizer, has the token after a document as padding (tokenization of its authors' own conversion).
 PADS, UNKNOWNS, MASKS = ("[PAD]", "<pad>", "<|end_of_text|>"), ("[UNK]", "<unk>"), ("[MASK]", "<mask>")
@@ -37,13 +38,20 @@ def has_role(text: str) -> bool:
     return text in _ROLES or _NUMBERED.fullmatch(text) is not None
 
 
-def vocabulary(document: Mapping[str, Any]) -> dict[str, int]:
+def vocabulary(document: Document) -> dict[str, int]:
     """Return the pieces of a `tokenizer.json` and their ids, without its added tokens."""
     pieces = document["model"]["vocab"]
-    return dict(pieces) if isinstance(pieces, Mapping) else {text: id for id, (text, *_) in enumerate(pieces)}
+    return dict(pieces) if isinstance(pieces, dict) else {text: id for id, (text, *_) in enumerate(pieces)}
 
 
-def added_by_users(document: Mapping[str, Any], *, frame_ids: Iterable[int] = ()) -> list[dict[str, Any]]:
+def unigram_pieces(model: Model) -> list[tuple[str, float]]:
+    """Return the pieces of a Unigram model and their scores. Raises ValueError for a vocabulary of another model."""
+    if isinstance(model["vocab"], dict):
+        raise ValueError("its pieces have no scores")
+    return model["vocab"]
+
+
+def added_by_users(document: Document, *, frame_ids: Iterable[int] = ()) -> list[AddedToken]:
     """Return the added tokens of a `tokenizer.json` that have no role in the model; `frame_ids` are those around texts."""
     ids = {*frame_ids}
     return [
@@ -53,8 +61,13 @@ def added_by_users(document: Mapping[str, Any], *, frame_ids: Iterable[int] = ()
     ]
 
 
-def read_object(files: ModelFiles, name: str) -> dict[str, Any]:
-    """Return the content of a JSON file; an empty dict if the file is missing or damaged."""
+def read_object(files: ModelFiles, name: str) -> SmallFile:
+    """Return the content of one of the small files; an empty dict if the file is missing or damaged."""
+    content: SmallFile = _parsed(files, name)
+    return content
+
+
+def _parsed(files: ModelFiles, name: str) -> Any:
     if name not in files.names:
         return {}
     try:
@@ -63,17 +76,19 @@ def read_object(files: ModelFiles, name: str) -> dict[str, Any]:
         return {}
 
 
-def in_small_files(files: ModelFiles) -> list[dict[str, Any]]:
+def in_small_files(files: ModelFiles) -> list[AddedToken]:
     """Return the tokens of `tokenizer_config.json` and `added_tokens.json`, with and without a role, sorted by their ids.
 
     A token of `added_tokens.json` alone has the flags that transformers gives to it.
     """
     config = read_object(files, CONFIG)
-    tokens = {int(id): {**flags, "id": int(id)} for id, flags in (config.get("added_tokens_decoder") or {}).items()}
+    decoder = config.get("added_tokens_decoder") or {}
+    tokens = {int(id): AddedToken(**{**flags, "id": int(id)}) for id, flags in decoder.items()}
     special = set(special_texts(files))
-    for text, id in read_object(files, ADDED).items():
+    ids: dict[str, int] = _parsed(files, ADDED)
+    for text, id in ids.items():
         if int(id) not in tokens:
-            tokens[int(id)] = added(int(id), str(text), special=text in special, normalized=text not in special)
+            tokens[int(id)] = added(int(id), text, special=text in special, normalized=text not in special)
     return [tokens[id] for id in sorted(tokens)]
 
 
@@ -82,10 +97,9 @@ def special_texts(files: ModelFiles) -> list[str]:
     found: dict[str, None] = {}
     for name in (CONFIG, SPECIAL_MAP):
         content = read_object(files, name)
-        for key in ("additional_special_tokens", "extra_special_tokens"):
-            listed = content.get(key) or []
-            for token in listed.values() if isinstance(listed, Mapping) else listed:
-                found[str(token["content"] if isinstance(token, Mapping) else token)] = None
+        for listed in (content.get("additional_special_tokens"), content.get("extra_special_tokens")):
+            for token in listed.values() if isinstance(listed, dict) else listed or []:
+                found[token if isinstance(token, str) else token["content"]] = None
     return [*found]
 
 
@@ -96,13 +110,20 @@ def save_command(name: str) -> str:
     )
 
 
-def added(id: int, content: str, *, special: bool = True, normalized: bool = False) -> dict[str, Any]:
+def added(id: int, content: str, *, special: bool = True, normalized: bool = False) -> AddedToken:
     """Return an entry of `added_tokens` in a `tokenizer.json`: a token that is looked for before the model."""
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": normalized, "special": special}
-    return {"id": id, "content": content, **flags}
+    return {
+        "id": id,
+        "content": content,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": normalized,
+        "special": special,
+    }
 
 
-def merge_added(document: dict[str, Any], tokens: Iterable[Mapping[str, Any]], *, name: str) -> dict[str, Any]:
+def merge_added(document: Document, tokens: Iterable[AddedToken], *, name: str) -> Document:
     """Return a `tokenizer.json` that also has these tokens of the small files. Raises TokenizerError where they disagree.
 
     transformers adds a missing token behind the last id, so its id in the small files must be that one.
@@ -136,4 +157,9 @@ def merge_added(document: dict[str, Any], tokens: Iterable[Mapping[str, Any]], *
     return {**document, "added_tokens": sorted(listed, key=lambda token: int(token["id"]))}
 
 
-_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
+_FLAGS: tuple[Literal["single_word", "lstrip", "rstrip", "normalized"], ...] = (
+    "single_word",
+    "lstrip",
+    "rstrip",
+    "normalized",
+)

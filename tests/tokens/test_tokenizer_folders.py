@@ -264,7 +264,10 @@ def test_files_that_contradict_each_other_are_refused(
             lambda whole: whole["model"]["vocab"].__setitem__(40, ["zz", -3.0]),
             r"the token 40 is .* in the one and 'zz'",
         ),
-        (lambda whole: whole["model"]["vocab"][40].__setitem__(1, -1.0), "their pieces have other scores"),
+        (
+            lambda whole: whole["model"]["vocab"].__setitem__(40, [whole["model"]["vocab"][40][0], -1.0]),
+            "their pieces have other scores",
+        ),
         (lambda whole: whole["normalizer"]["normalizers"].append({"type": "Lowercase"}), "normalizer Lowercase"),
         (lambda whole: whole["normalizer"]["normalizers"].pop(0), "they map other characters"),
         (lambda whole: whole["pre_tokenizer"].update(prepend_scheme="never"), "it puts no space before a text"),

@@ -10,9 +10,9 @@ are the references of one example, whose id is the concept set.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from t5prep.errors import Reject
+from t5prep.reading import rows
 from t5prep.reading.rows import Record
 from t5prep.tasks.example import Example
 from t5prep.tasks.task import Columns, Corpus, NoOptions, Task
@@ -42,7 +42,7 @@ def to_example(record: Record, options: NoOptions) -> Example:
     )
 
 
-def _texts(value: Any, *, apart: str | None = None) -> list[str]:
+def _texts(value: rows.Value, *, apart: str | None = None) -> list[str]:
     """Return the texts of a list, or of one text: itself, or its parts separated by `apart`."""
     if isinstance(value, Mapping):
         raise Reject("not text: an object where concepts or sentences are expected")

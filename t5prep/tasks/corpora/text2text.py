@@ -8,7 +8,6 @@ Example  t5prep prepare text2text --source mine.csv --inputs-column question --t
 import dataclasses
 import functools
 import string
-from typing import Any
 
 from t5prep.errors import Reject, UsageError
 from t5prep.options.fields import option
@@ -109,12 +108,13 @@ def _names(record: Record, options: Options, kind: str, words: dict[str, str]) -
     """Return the tags or the labels of a row as the text of a target. Raises Reject for an unknown one."""
     flags = flag_columns(options)
     column = options.tags_column or options.labels_column
-    value: Any = [] if flags else record.get(column)
+    named: list[str] = []
     for flag in flags:
         text = rows.text(record, flag, "").strip().lower()
         if text not in FLAGS:
             raise Reject(f"neither 0 nor 1: {text!r} in {flag}")
-        value += [flag] if FLAGS[text] else []
+        named += [flag] if FLAGS[text] else []
+    value = named if flags else record.get(column)
     if not isinstance(value, list | tuple):
         text = rows.text(record, column, "")
         value = text.split(options.label_separator if kind == "labels" else None)

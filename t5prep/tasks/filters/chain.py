@@ -1,16 +1,19 @@
 """Read what `--filter` says, load a filter from a file of the user's, try filters on texts, and apply them to examples."""
 
+import contextlib
 import dataclasses
 import hashlib
+import math
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from t5prep.errors import Reject, T5prepError, UsageError, did_you_mean
+from t5prep.json_values import JSON
 from t5prep.tasks import example_table
 from t5prep.tasks.example import Example, Part, Protected, Trace, text_of
 from t5prep.tasks.filters import rules
@@ -93,7 +96,7 @@ def parse(text: str) -> tuple[str, Filter]:
         return f"{Path(name).stem}.{given}", load(name, given)
     kind = cls(name)
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    values: dict[str, Any] = {}
+    values: dict[str, str | int | float] = {}
     for part in re.split(rf",(?=(?:{'|'.join(fields)})=)", given) if given else []:
         key, equals, value = part.partition("=")
         if key not in fields or not equals:
@@ -105,20 +108,20 @@ def parse(text: str) -> tuple[str, Filter]:
     return name, kind(**values)
 
 
-def _value(field: dataclasses.Field, value: str, *, text: str) -> Any:
+def _value(field: dataclasses.Field, value: str, *, text: str) -> str | int | float:
     """Return a setting's value from its text. Raises UsageError."""
     choices = field.metadata["choices"]
     if choices and value not in choices:
         raise UsageError(f'--filter "{text}": {field.name} is one of {", ".join(choices)}')
-    kind: type = type(field.default)
-    try:
-        number = kind(value)
-    except ValueError:
-        number = None
-    if number is None or (kind is not str and not 0 <= number < float("inf")):
-        what = "a whole number" if kind is int else "a number"
-        raise UsageError(f'--filter "{text}": {field.name} is {what} from 0 on, not "{value}"')
-    return number
+    kind = type(field.default)
+    if kind is str:
+        return value
+    with contextlib.suppress(ValueError):
+        number = int(value) if kind is int else float(value)
+        if 0 <= number < math.inf:
+            return number
+    what = "a whole number" if kind is int else "a number"
+    raise UsageError(f'--filter "{text}": {field.name} is {what} from 0 on, not "{value}"')
 
 
 def changes_texts(text: str) -> bool:
@@ -172,7 +175,7 @@ class Trial:
     kept_words: int
     outcomes: list[Outcome]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JSON]:
         """Return all of it as JSON has it."""
         return dataclasses.asdict(self)
 

@@ -14,12 +14,15 @@ import os
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from t5prep.errors import Reject, UsageError, did_you_mean
 from t5prep.io import paths
 from t5prep.io.installation import install_command
 from t5prep.options.fields import option
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
 
 # Path, as the user named it → content, on a worker of another machine.
 _BROUGHT: dict[str, bytes] = {}
@@ -342,7 +345,7 @@ class Language:
 
 
 @functools.cache
-def _identifier() -> Any:
+def _identifier() -> "LanguageIdentifier":
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:

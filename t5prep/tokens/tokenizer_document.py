@@ -1,0 +1,131 @@
+"""Describe the files of a tokenizer's folder as `tokenizers` and `transformers` write them; any entry may be missing."""
+
+from typing import TypedDict
+
+
+class Pattern(TypedDict, total=False):
+    """What a step looks for: one of both."""
+
+    String: str
+    Regex: str
+
+
+class TemplateToken(TypedDict):
+    """A special token of a template: its text, and the ids that it becomes."""
+
+    id: str
+    ids: list[int]
+    tokens: list[str]
+
+
+class TemplateName(TypedDict):
+    """A special token of a template by its text, or one of the texts, "A" or "B"."""
+
+    id: str
+    type_id: int
+
+
+class TemplatePart(TypedDict, total=False):
+    """A part of a template: one of both."""
+
+    Sequence: TemplateName
+    SpecialToken: TemplateName
+
+
+class Step(TypedDict, total=False):
+    """A normalizer, pre-tokenizer, post-processor or decoder: its `type` says which of the other entries it has."""
+
+    type: str
+    normalizers: "list[Step]"
+    pretokenizers: "list[Step]"
+    processors: "list[Step]"
+    decoders: "list[Step]"
+    precompiled_charsmap: str | None
+    pattern: Pattern
+    content: str
+    prepend: str
+    behavior: str
+    replacement: str
+    prepend_scheme: str
+    split: bool
+    add_prefix_space: bool | None
+    use_regex: bool
+    trim_offsets: bool
+    individual_digits: bool
+    strip_left: bool
+    strip_right: bool
+    start: int
+    stop: int
+    clean_text: bool
+    handle_chinese_chars: bool
+    strip_accents: bool | None
+    lowercase: bool
+    prefix: str
+    cleanup: bool
+    cls: tuple[str, int]
+    sep: tuple[str, int]
+    single: list[TemplatePart]
+    pair: list[TemplatePart]
+    special_tokens: dict[str, TemplateToken]
+
+
+class AddedToken(TypedDict, total=False):
+    """A token that is looked for before the model, and how."""
+
+    id: int
+    content: str
+    single_word: bool
+    lstrip: bool
+    rstrip: bool
+    normalized: bool
+    special: bool
+
+
+class Model(TypedDict, total=False):
+    """The vocabulary: pieces with scores of a Unigram model, or pieces with ids of the other types."""
+
+    type: str
+    unk_id: int | None
+    unk_token: str | None
+    dropout: float | None
+    fuse_unk: bool
+    byte_fallback: bool
+    ignore_merges: bool
+    continuing_subword_prefix: str
+    end_of_word_suffix: str
+    max_input_chars_per_word: int
+    vocab: dict[str, int] | list[tuple[str, float]]
+    merges: list[list[str]]
+
+
+class Document(TypedDict, total=False):
+    """The content of a `tokenizer.json`."""
+
+    version: str
+    truncation: None
+    padding: None
+    added_tokens: list[AddedToken]
+    normalizer: Step | None
+    pre_tokenizer: Step | None
+    post_processor: Step | None
+    decoder: Step | None
+    model: Model
+
+
+class SmallFile(TypedDict, total=False):
+    """What is read of `tokenizer_config.json`, `special_tokens_map.json`, and a model's `config.json`."""
+
+    model_type: str
+    tokenizer_class: str
+    added_tokens_decoder: dict[str, AddedToken]
+    additional_special_tokens: list[str | AddedToken]
+    extra_special_tokens: list[str | AddedToken] | dict[str, str | AddedToken]
+    extra_ids: int
+    add_bos_token: bool
+    add_eos_token: bool
+    add_prefix_space: bool | None
+    do_lower_case: bool
+    strip_accents: bool | None
+    tokenize_chinese_chars: bool
+    split_by_punct: bool
+    keep_accents: bool
