@@ -1,7 +1,5 @@
 """Define the type of options and arguments that take an address or a path, so that no credential in one is shown."""
 
-from typing import Any
-
 import click
 
 from t5prep.io.addresses import Address
@@ -10,7 +8,7 @@ from t5prep.io.addresses import Address
 class _AddressType(click.ParamType):
     name = "text"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Address:
         return Address(value)
 
 

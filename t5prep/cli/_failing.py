@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 import sys
-from typing import Any
+from typing import IO
 
 import click
 
@@ -38,7 +38,7 @@ _TENSORFLOW = (
 class EndsAtOnceError(click.ClickException):
     """Say what is wrong, and end the process at once: libraries may crash while Python takes them down."""
 
-    def show(self, file: Any = None) -> None:
+    def show(self, file: IO[str] | None = None) -> None:
         super().show(file)
         with contextlib.suppress(OSError, ValueError):
             if sys.stderr.fileno() == 2:  # not where a caller in this process reads it

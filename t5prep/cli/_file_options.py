@@ -1,7 +1,6 @@
 """Take the options of commands that read a user's files as they are: format, encoding, delimiter, and which split."""
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,11 +8,6 @@ from t5prep.options.files import FileOptions
 
 if TYPE_CHECKING:
     from t5prep.sources import Resolved
-
-
-def taken(given: dict[str, Any]) -> FileOptions:
-    """Take the options of files out of those of a command, and return them."""
-    return FileOptions(**{field.name: given.pop(field.name) for field in dataclasses.fields(FileOptions)})
 
 
 split = click.option(

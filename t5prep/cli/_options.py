@@ -4,14 +4,14 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from t5prep.cli._addresses import ADDRESS
 from t5prep.options.fields import flag, leaves, sentence
 
-_Command = Callable[..., Any]
+_Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def options(cls: type, *, only: Sequence[str] = (), **attributes: Mapping[str, Any]) -> Callable[[_Command], _Command]:
@@ -52,7 +52,7 @@ class SectionCommand(click.Command):
                 formatter.write_dl(records)
 
 
-def from_field(field: dataclasses.Field[Any], *, default: Any, section: str = "") -> SectionOption:
+def from_field(field: "dataclasses.Field[object]", *, default: object, section: str = "") -> SectionOption:
     """Return the command-line option that a field declares, in the field's section or in `section`."""
     return SectionOption([flag(field.name)], section=section or field.metadata["section"], **_declared(field, default))
 
@@ -62,7 +62,7 @@ def option(name: str, help: str, *, section: str, **how: Any) -> SectionOption:
     return SectionOption([flag(name)], section=section, help=help, show_default=_has_default(**how), **how)
 
 
-def _declared(field: dataclasses.Field[Any], default: Any) -> dict[str, Any]:
+def _declared(field: "dataclasses.Field[object]", default: object) -> dict[str, Any]:
     """Return what click takes for a field."""
     rules, kind = field.metadata, str if field.metadata["parse"] else _kind(field.type)
     how: dict[str, Any] = {"type": click.Choice(rules["choices"]) if rules["choices"] else kind}
@@ -82,11 +82,11 @@ def _declared(field: dataclasses.Field[Any], default: Any) -> dict[str, Any]:
     return {"help": sentence(field), "show_default": _has_default(**how), **how}
 
 
-def _has_default(*, default: Any = None, is_flag: bool = False, **_: Any) -> bool:
+def _has_default(*, default: object = None, is_flag: bool = False, **_: object) -> bool:
     return default not in (None, "", ()) and not is_flag
 
 
-def _kind(annotation: Any) -> type:
+def _kind(annotation: object) -> type:
     """Return the type of one value: `int` of `int | None`, `str` of `tuple[str, ...]`."""
     if isinstance(annotation, types.UnionType):
         annotation = typing.get_args(annotation)[0]

@@ -6,11 +6,14 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from t5prep.cli import _terminal
+
+if TYPE_CHECKING:
+    from t5prep.training.evaluate.evaluator import Prediction
 
 
 def say(text: str) -> None:
@@ -24,20 +27,23 @@ def print_next(command: str) -> None:
     click.echo(f"next: {shlex.quote(program)} {command}")
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print one JSON object on stdout."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def show(value: Any, text: str, *, as_json: bool) -> None:
+def show(value: object, text: str, *, as_json: bool) -> None:
     """Print a result on stdout: the value as one JSON object, or the text."""
     print_json(value) if as_json else click.echo(text)
 
 
-def colour(text: str, **style: Any) -> str:
+def colour(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
     """Return styled text where stdout is a terminal and NO_COLOR is not set, else the text unchanged."""
-    style = {name: value for name, value in style.items() if value}  # click writes an escape for False too
-    return _terminal.styled(text, **style) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+    return (
+        _terminal.styled(text, fg=fg, bold=bold, dim=dim)
+        if sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        else text
+    )
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
@@ -64,7 +70,7 @@ def print_metrics(metrics: Mapping[str, Any]) -> None:
             click.echo(label.ljust(width) + "".join(f"{number:,}".rjust(width) for number in row))
 
 
-def print_predictions(predictions: Sequence[Mapping[str, Any]]) -> None:
+def print_predictions(predictions: Sequence["Prediction"]) -> None:
     """Print a table: right or wrong, id, prediction, target."""
     if not predictions:
         return

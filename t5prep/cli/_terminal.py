@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
@@ -37,9 +37,10 @@ def visible(text: str) -> str:
     return _PIECES.sub(lambda match: "\x1b[" if match[1] else _escaped(match[2]), text)
 
 
-def styled(text: str, **style: Any) -> str:
+def styled(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
     """Return a text in a colour or weight, which `visible` lets through; one that stands in the text itself is escaped."""
-    begin, end = click.style("\0", **style).replace("\x1b[", _OURS).split("\0")
+    # click writes an escape for False, too.
+    begin, end = click.style("\0", fg=fg, bold=bold or None, dim=dim or None).replace("\x1b[", _OURS).split("\0")
     return begin + text + end
 
 
@@ -61,7 +62,7 @@ class _Visible:
         self._stream.write(start + visible(text[len(start) :]))
         return len(text)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
 

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,9 @@ from t5prep.cli._addresses import ADDRESS
 from t5prep.io import byte_sizes
 from t5prep.io.progress import Progress
 from t5prep.options.models import RowOptions
+
+if TYPE_CHECKING:
+    from t5prep.dataset.diff import Difference
 
 
 @click.command("verify")
@@ -101,7 +104,17 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
 @click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
 @_options.options(RowOptions, only=("trust_code",))
 @_output.as_json
-def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
+def table_command(
+    data: str,
+    out: str,
+    splits: tuple[str, ...],
+    rejected: bool,
+    predictions: str | None,
+    source: str,
+    tokenizer: str | None,
+    trust_code: bool,
+    as_json: bool,
+) -> None:
     """Write DATA as one table of texts.
 
     Each record is a row, for DuckDB, pandas, polars, the Hub's viewer or a spreadsheet.
@@ -114,15 +127,24 @@ def table_command(data: str, out: str, as_json: bool, **given: Any) -> None:
     from t5prep.dataset import manifest, table
     from t5prep.errors import UsageError
 
-    source, place = manifest.load(data).source, Path(out)
+    made_of, place = manifest.load(data).source, Path(out)
     if place.is_file():
-        size, whole = place.stat().st_size, Path(source.uri)
-        alike = {file.sha256 for file in source.files if file.bytes == size}
+        size, whole = place.stat().st_size, Path(made_of.uri)
+        alike = {file.sha256 for file in made_of.files if file.bytes == size}
         with place.open("rb") as there:
             known = alike and hashlib.file_digest(there, "sha256").hexdigest() in alike
         if known or (whole.exists() and place.samefile(whole)):
             raise UsageError(f"{out} is the source of {data}, which the table would replace. Name another file.")
-    rows = table.write(t5prep.table(data, **given), out)
+    texts = t5prep.table(
+        data,
+        splits=splits,
+        rejected=rejected,
+        predictions=predictions,
+        source=source,
+        tokenizer=tokenizer,
+        trust_code=trust_code,
+    )
+    rows = table.write(texts, out)
     _output.show({"out": out, "rows": rows}, f"{out}: {rows:,} rows", as_json=as_json)
 
 
@@ -165,7 +187,9 @@ _LONGEST = 2_000  # characters of one text; --json has all
 @click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
 @_options.options(RowOptions, only=("trust_code",))
 @_output.as_json
-def why_command(id: str, as_json: bool, **given: Any) -> None:
+def why_command(
+    id: str, data: str, run: str, source: str, tokenizer: str | None, trust_code: bool, as_json: bool
+) -> None:
     """Trace one row from the source to its record.
 
     ID is that of a record or of a rejected row, or FILE:ROW of the source.
@@ -181,7 +205,7 @@ def why_command(id: str, as_json: bool, **given: Any) -> None:
     import t5prep
     from t5prep.report.why import formatted
 
-    trace = t5prep.why(id, **given)
+    trace = t5prep.why(id, data, run=run, source=source, tokenizer=tokenizer, trust_code=trust_code)
     if as_json:
         _output.print_json(trace)
         return
@@ -215,7 +239,9 @@ def _wrapped(line: str) -> str:
 @click.option("--source", type=ADDRESS, default="", help="Current location of the source, if it was moved.")
 @click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
 @_options.options(RowOptions, only=("trust_code",))
-def explore_command(data: str, run: str, predictions: str | None, port: int, **given: Any) -> None:
+def explore_command(
+    data: str, run: str, predictions: str | None, port: int, source: str, tokenizer: str | None, trust_code: bool
+) -> None:
     """Search and filter DATA in a browser.
 
     Records and rejected rows can be searched, filtered and sorted. Each one has a page with its tokens and its trace.
@@ -229,7 +255,12 @@ def explore_command(data: str, run: str, predictions: str | None, port: int, **g
 
     with Progress("making the table") as line:
         explorer = Explorer(
-            data, predictions=answers_of(run, predictions), made=lambda rows: line.add(bytes=0, rows=rows), **given
+            data,
+            predictions=answers_of(run, predictions),
+            source=source,
+            tokenizer=tokenizer,
+            trust_code=trust_code,
+            made=lambda rows: line.add(bytes=0, rows=rows),
         )
     server = Server(explorer, port=port, run=run)
     _output.say(f"{data} is shown at {server.url}. Ctrl-C stops it.")
@@ -261,7 +292,7 @@ def diff_command(data_a: str, data_b: str, as_json: bool) -> None:
     sys.exit(0 if difference.equal else 1)
 
 
-def _tell(difference: Any) -> None:
+def _tell(difference: "Difference") -> None:
     from t5prep.dataset import diff
 
     for change in difference.manifest:
@@ -284,7 +315,7 @@ def _short(value: object) -> str:
 @click.option("--delete-stale", is_flag=True, help="Delete shards under the prefix that the manifest does not list.")
 @click.option("--overwrite", is_flag=True, help="Replace a different dataset at the destination.")
 @_output.as_json
-def upload_command(data: str, to: str, as_json: bool, **given: Any) -> None:
+def upload_command(data: str, to: str, workers: int, delete_stale: bool, overwrite: bool, as_json: bool) -> None:
     """Verify DATA and upload it to a bucket.
 
     Checksums are compared after the transfer, and the manifest is written last. After an interruption, the same command
@@ -297,7 +328,15 @@ def upload_command(data: str, to: str, as_json: bool, **given: Any) -> None:
     from t5prep.dataset.upload import upload
 
     with Progress("uploading") as line:
-        done = upload(data, to, **given, started=line.expect, progress=line.read)
+        done = upload(
+            data,
+            to,
+            workers=workers,
+            delete_stale=delete_stale,
+            overwrite=overwrite,
+            started=line.expect,
+            progress=line.read,
+        )
     if as_json:
         _output.print_json(dataclasses.asdict(done))
         return

@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-from typing import Any
 
 import click
 
@@ -20,7 +19,7 @@ from t5prep.options.models import EmbedOptions
 )
 @_options.options(EmbedOptions)
 @_output.as_json
-def embed_command(model: str, data: str, out: str, as_json: bool, **given: Any) -> None:
+def embed_command(model: str, data: str, out: str, as_json: bool, **given: object) -> None:
     """Write encoder embeddings of the texts in DATA.
 
     DATA is a table, lines of text, or any source that `prepare` reads.

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,7 @@ from t5prep.options.models import EvaluateOptions, PredictOptions
 
 if TYPE_CHECKING:
     from t5prep.training.evaluate.evaluator import Wrong
+    from t5prep.training.predict.predictor import Answer
 
 
 @click.command("predict")
@@ -31,7 +32,17 @@ if TYPE_CHECKING:
 @_options.options(PredictOptions)
 @_output.as_json
 def predict_command(
-    file: str, model: str, out: Path | None, to: str, fresh: bool, jsonl: bool, as_json: bool, **given: Any
+    file: str,
+    model: str,
+    out: Path | None,
+    to: str,
+    fresh: bool,
+    jsonl: bool,
+    format: str,
+    answers: int,
+    scores: bool,
+    as_json: bool,
+    **given: object,
 ) -> None:
     """Answer the rows of FILE with a model.
 
@@ -55,24 +66,27 @@ def predict_command(
         to = "json"
     kind = to or files.of_name(out.name if out else "")
     files.Writer(kind)  # refused before a model is opened
-    if given["scores"] and kind == "text":
+    if scores and kind == "text":
         raise UsageError("--scores: lines of text hold answers alone. Say --to jsonl (or csv, tsv, json).")
-    if given["answers"] > 1 and kind not in ("jsonl", "json"):
-        raise UsageError(
-            f"--answers {given['answers']}: {kind} holds one answer of each row. Say --to jsonl (or json)."
-        )
-    given["format"] = given["format"] or ("jsonl" if jsonl else "")
-    given["scores"] |= given["answers"] > 1
+    if answers > 1 and kind not in ("jsonl", "json"):
+        raise UsageError(f"--answers {answers}: {kind} holds one answer of each row. Say --to jsonl (or json).")
     if file == "-" and sys.stdin is None:
         raise UsageError("Standard input is closed, so no rows can be read from it. Name a file of them.")
     if file == "-" and sys.stdin.isatty():
         _output.say("Type the inputs, one a line, and end with Ctrl-D; or name a file of them.")
-    predictions = t5prep.predict(model, sys.stdin.buffer if file == "-" else file, **given)
+    predictions = t5prep.predict(
+        model,
+        sys.stdin.buffer if file == "-" else file,
+        format=format or ("jsonl" if jsonl else ""),
+        answers=answers,
+        scores=scores or answers > 1,
+        **given,
+    )
     if predictions.note:
         _output.say(predictions.note)
     with Progress("answered", total=predictions.bytes) as progress:
 
-        def watch(some: list[Any]) -> None:
+        def watch(some: list["Answer"]) -> None:
             progress.add(bytes=sum(len(one.input) for one in some), rows=len(some))
 
         if out:
@@ -109,7 +123,7 @@ class _MetricOption(click.Option):
     "--predictions", "file", type=ADDRESS, help="File for the metrics, predictions and worst examples, as JSON."
 )
 @_output.as_json
-def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **given: Any) -> None:
+def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **given: object) -> None:
     """Score a model on a split of a dataset.
 
     Classes have accuracy and a confusion matrix; generated answers have the task's metrics.
@@ -142,7 +156,7 @@ def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **gi
 
 def _one_of_each(sample: Sequence["Wrong"]) -> list["Wrong"]:
     """Return the first drawn answer to each class, and of few classes more, at most WORST_PRINTED."""
-    of_class = collections.defaultdict[str, list[Any]](list)
+    of_class = collections.defaultdict[str, list["Wrong"]](list)
     for wrong in sample:
         of_class[wrong.target].append(wrong)
     in_turn = itertools.chain.from_iterable(itertools.zip_longest(*of_class.values()))

@@ -4,8 +4,8 @@ import dataclasses
 import os
 import shlex
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from t5prep.dataset.settings import Settings
 from t5prep.io import byte_sizes, progress
 from t5prep.preparation import memory_budget
 from t5prep.tasks.task import Task
+
+if TYPE_CHECKING:
+    from t5prep.dataset.manifest import Manifest
 
 
 class _Tasks(click.Group):
@@ -81,10 +84,20 @@ class _TaskCommand(_options.SectionCommand):
         return super().parse_args(ctx, args)
 
 
-def _callback(name: str) -> Any:
-    def run(as_json: bool, dry_run: bool, **given: Any) -> None:
-        if len(given["source"]) == 1:
-            (given["source"],) = given["source"]
+def _callback(name: str) -> Callable[..., None]:
+    def run(
+        source: tuple[str, ...],
+        tokenizer: str,
+        out: str,
+        beam_options: tuple[str, ...],
+        as_json: bool,
+        dry_run: bool,
+        runner: str,
+        workers: int | None,
+        **given: object,
+    ) -> None:
+        given |= {"runner": runner, "workers": workers}
+        uri = source[0] if len(source) == 1 else source
         memory_budget.check_limit()
         if dry_run and as_json:
             raise click.UsageError(
@@ -93,33 +106,30 @@ def _callback(name: str) -> Any:
         if dry_run:
             from pipelines.prepare import forecast
 
-            click.echo(f"{name}, and nothing is written:\n{forecast(name, **given)}")
+            told = forecast(name, source=uri, tokenizer=tokenizer, out=out, beam_options=beam_options, **given)
+            click.echo(f"{name}, and nothing is written:\n{told}")
             click.echo("next: the same command without --dry-run")
             return
-        if given["runner"] == "local" and (
-            given["workers"] or (given["workers"] is None and not _is_small(given["source"]))
-        ):
+        if runner == "local" and (workers or (workers is None and not all(map(_is_small, source)))):
             from pipelines import pool
 
-            pool.begin_loading(given["tokenizer"] if os.path.exists(given["tokenizer"]) else "")
+            pool.begin_loading(tokenizer if os.path.exists(tokenizer) else "")
         began = time.monotonic()
-        manifest = t5prep.prepare(name, **given)
+        manifest = t5prep.prepare(name, source=uri, tokenizer=tokenizer, out=out, beam_options=beam_options, **given)
         if as_json:
-            _output.print_json({"out": given["out"], **_facts(manifest)})
+            _output.print_json({"out": out, **_facts(manifest)})
         else:
-            _tell(manifest, out=given["out"], seconds=time.monotonic() - began)
+            _tell(manifest, out=out, seconds=time.monotonic() - began)
 
     return run
 
 
-def _is_small(path: str | tuple[str, ...]) -> bool:
+def _is_small(path: str) -> bool:
     """Check whether a source is one that this process prepares sooner than others start."""
-    if not isinstance(path, str):
-        return all(map(_is_small, path))
     return path == "sample:" or (os.path.isfile(path) and os.path.getsize(path) < memory_budget.SMALL)
 
 
-def _facts(manifest: Any) -> dict[str, Any]:
+def _facts(manifest: "Manifest") -> dict[str, object]:
     return {
         "digest": manifest.digest,
         "splits": {
@@ -137,7 +147,7 @@ def _facts(manifest: Any) -> dict[str, Any]:
     }
 
 
-def _tell(manifest: Any, *, out: str, seconds: float) -> None:
+def _tell(manifest: "Manifest", *, out: str, seconds: float) -> None:
     """Print the summary of a prepared dataset: where it is, what was lost, and the next command."""
     ledger = manifest.ledger
     cut, targets = ledger["inputs"], ledger["targets"]
@@ -187,9 +197,11 @@ def _tell(manifest: Any, *, out: str, seconds: float) -> None:
 _CHARACTERS = 8
 
 
-def _of_texts(manifest: Any) -> Iterator[str]:
+def _of_texts(manifest: "Manifest") -> Iterator[str]:
     """Yield a line for each thing that people overlook: unknown characters, repeated rows, HTML."""
     texts = manifest.texts
+    if texts is None:
+        return
     if texts.inputs_unknown or texts.targets_unknown:
         shown = ", ".join(f"{_printable(text)} {count:,}" for text, count in texts.characters[:_CHARACTERS])
         tokens = sum(split.tokens["inputs"] for split in manifest.splits.values())
@@ -217,7 +229,7 @@ def _printable(character: str) -> str:
 _BECAME = ("read", "examples", "rejected", "duplicates", "blank")
 
 
-def _balance(manifest: Any) -> str:
+def _balance(manifest: "Manifest") -> str:
     """Return how many rows were read, and how many of them became examples, were rejected, and so on."""
     totals = {field: sum(getattr(rows, field) for rows in manifest.rows.values()) for field in _BECAME}
     became = " + ".join(f"{number:,} {field}" for field, number in totals.items() if number and field != "read")

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from typing import Any
 
 import click
 
@@ -17,7 +16,7 @@ from t5prep.options.models import ExportOptions
 @click.option("--out", type=ADDRESS, required=True, help="Output directory.")
 @_options.options(ExportOptions)
 @_output.as_json
-def export_command(model: str, out: str, as_json: bool, **given: Any) -> None:
+def export_command(model: str, out: str, as_json: bool, **given: object) -> None:
     """Export the best checkpoint of a run.
 
     The output is a Hugging Face directory for PyTorch, or a SavedModel for TensorFlow.
@@ -58,7 +57,9 @@ def export_command(model: str, out: str, as_json: bool, **given: Any) -> None:
     "--tokenizer", type=ADDRESS, help="Tokenizer of the dataset, if the one named in the manifest cannot be found."
 )
 @_output.as_json
-def push_command(model: str | None, data: str | None, as_json: bool, **given: Any) -> None:
+def push_command(
+    model: str | None, data: str | None, repo: str, private: bool, logs: bool, tokenizer: str | None, as_json: bool
+) -> None:
     """Upload a model or a dataset to the Hugging Face Hub.
 
     Log in first: `hf auth login`. A dataset is uploaded with a table of its texts, which the Hub's viewer shows.
@@ -69,7 +70,6 @@ def push_command(model: str | None, data: str | None, as_json: bool, **given: An
     Example:
       t5prep push --model models/sample --repo me/question-quality
     """
-    logs, tokenizer = given.pop("logs"), given.pop("tokenizer")
     if bool(model) == bool(data) or (data and logs) or (model and tokenizer):
         raise click.UsageError(
             "Name what is published: --model FOLDER (with --logs for a run), or --data FOLDER (with --tokenizer)."
@@ -77,16 +77,16 @@ def push_command(model: str | None, data: str | None, as_json: bool, **given: An
     if data:
         from t5prep.dataset import upload
 
-        address = upload.push(data, **given, tokenizer=tokenizer)
+        address = upload.push(data, repo=repo, private=private, tokenizer=tokenizer)
     elif os.path.isfile(os.path.join(model or "", "train.json")) or "://" in (model or ""):
         _model_options.need_tensorflow()
         from t5prep.training.publish.pushes import push_best
 
-        address = push_best(model or "", **given, logs=logs)
+        address = push_best(model or "", repo=repo, private=private, logs=logs)
     elif logs:
         raise click.UsageError(f"{model} is not a run, and --logs are those of a run: leave --logs out.")
     else:
         from t5prep.training.publish.push import push
 
-        address = push(model or "", **given)
+        address = push(model or "", repo=repo, private=private)
     _output.show({"address": address}, address, as_json=as_json)

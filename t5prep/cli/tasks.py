@@ -1,13 +1,16 @@
 """Define `t5prep tasks` and `filter`, which list what `prepare` can do."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from t5prep.cli import _file_options, _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.options.files import FileOptions
+
+if TYPE_CHECKING:
+    from t5prep.tasks.filters.chain import Trial
 
 
 @click.command("tasks")
@@ -65,7 +68,7 @@ def filter_command(
     limit: int,
     split: str,
     as_json: bool,
-    **given: Any,
+    **files: str,
 ) -> None:
     """List the filters of `prepare --filter`, or try them.
 
@@ -84,7 +87,7 @@ def filter_command(
         return
     if not filters:
         raise UsageError(f"--try {source}: say which filters to try, as in t5prep filter gopher --try {source}")
-    options = FileOptions(**given)
+    options = FileOptions(**files)
     selected = _file_options.selected(source, split, options=options)
     done = chain.attempt(columns.texts(selected, columns=column, limit=limit, options=options), filters)
     if as_json:
@@ -118,7 +121,7 @@ def _list(names: list[str], *, as_json: bool) -> None:
     )
 
 
-def _tell(done: Any) -> None:
+def _tell(done: "Trial") -> None:
     """Print the result of each filter, with its reasons and some of the texts."""
     for outcome in done.outcomes:
         share = f"{outcome.rejected / max(1, outcome.texts):.1%}"

@@ -4,13 +4,19 @@ import importlib.util
 import logging
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from t5prep.cli import _file_options, _options, _output
 from t5prep.cli._addresses import ADDRESS
+from t5prep.json_values import JSONObject
 from t5prep.options.files import FileOptions
+
+if TYPE_CHECKING:
+    from pipelines.train_tokenizer import Trained
+    from t5prep.tokens.audit import Report
+    from t5prep.training.model.architecture import ModelConfig
 
 # d_model, d_ff, layers of each stack, heads: the sizes of T5 1.1 (google/t5-v1_1-*), and a tiny one for trials.
 SIZES = {
@@ -93,7 +99,13 @@ def train(
     lowercase: bool,
     split: str,
     column: tuple[str, ...],
-    **given: Any,
+    vocab_size: int,
+    byte_fallback: bool,
+    split_digits: bool,
+    character_coverage: float,
+    lines: int,
+    seed: int,
+    **files: str,
 ) -> None:
     """Train a SentencePiece unigram model with T5's conventions, and write what AutoTokenizer loads.
 
@@ -109,7 +121,15 @@ def train(
             raise click.UsageError("--lowercase does not go with --normalization identity, which changes no character")
         normalization += "_cf"
     settings = train_tokenizer.TrainingSettings(
-        normalization=normalization, columns=column, files=_file_options.taken(given), **given
+        columns=column,
+        vocab_size=vocab_size,
+        byte_fallback=byte_fallback,
+        split_digits=split_digits,
+        character_coverage=character_coverage,
+        normalization=normalization,
+        lines=lines,
+        seed=seed,
+        files=FileOptions(**files),
     )
     config = _model_shape(size).to_json()
     trained = train_tokenizer.train(
@@ -126,7 +146,7 @@ def train(
         _tell_trained(trained, out, source=source, columns=settings.columns)
 
 
-def _model_shape(size: str) -> Any:
+def _model_shape(size: str) -> "ModelConfig":
     """Return the ModelConfig of T5 1.1 in one of SIZES, for the config.json beside the tokenizer."""
     from t5prep.training.model.architecture import ModelConfig
 
@@ -144,7 +164,7 @@ def _model_shape(size: str) -> Any:
     )
 
 
-def _facts(trained: Any, out: str) -> dict[str, Any]:
+def _facts(trained: "Trained", out: str) -> JSONObject:
     """Return what --json prints of a trained tokenizer."""
     tokenizer = trained.tokenizer
     return {
@@ -159,7 +179,7 @@ def _facts(trained: Any, out: str) -> dict[str, Any]:
     }
 
 
-def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ...]) -> None:
+def _tell_trained(trained: "Trained", out: str, *, source: str, columns: tuple[str, ...]) -> None:
     """Print what a tokenizer was trained on, and the command that looks at it."""
     tokenizer = trained.tokenizer
     click.echo(
@@ -183,7 +203,7 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
 @_options.options(FileOptions)
 @_output.as_json
 def check(
-    tokenizer: str, source: str, column: tuple[str, ...], limit: int, split: str, as_json: bool, **given: Any
+    tokenizer: str, source: str, column: tuple[str, ...], limit: int, split: str, as_json: bool, **files: str
 ) -> None:
     """See what a tokenizer does to a corpus: unknown tokens, lost characters, texts that change.
 
@@ -199,7 +219,7 @@ def check(
     from t5prep.tokens import audit, loading
 
     loaded = loading.load(tokenizer)
-    options = FileOptions(**given)
+    options = FileOptions(**files)
     selected = _file_options.selected(source, split, options=options)
     texts = text_columns.texts(selected, columns=column, limit=limit, options=options)
     documents = loading.as_in_transformers(tokenizer, loaded) if importlib.util.find_spec("tokenizers") else {}
@@ -211,7 +231,7 @@ def check(
         _tell(report)
 
 
-def _tell(report: Any) -> None:
+def _tell(report: "Report") -> None:
     from t5prep.tokens import audit
 
     rows = [

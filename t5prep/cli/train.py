@@ -43,7 +43,7 @@ def _list_settings(*, recipe: str, settings: Sequence[str]) -> None:
         click.echo(f"  {name:<16} {description}")
 
 
-def _choices(field: dataclasses.Field[Any]) -> str:
+def _choices(field: "dataclasses.Field[object]") -> str:
     """Return the names that a setting can have, where its help does not say them all."""
     choices = [str(choice) for choice in field.metadata.get("choices") or ()]
     return f"  [{', '.join(choices)}]" if any(choice not in field.metadata["help"] for choice in choices) else ""
@@ -123,23 +123,28 @@ def train_command(
     from t5prep.training import api
     from t5prep.training.settings import config as configs
 
-    chosen: dict[str, Any] = {
-        "data": data,
-        "out": out,
-        "model": model,
-        "recipe": recipe,
-        "tokenizer": tokenizer,
-        "settings": configs.read_settings(settings),
-    }
+    changes = configs.read_settings(settings)
+    config = api.configuration(data=data, out=out, model=model, recipe=recipe, tokenizer=tokenizer, settings=changes)
     if dry_run:
-        plan.print_one(plan.options_of(api.configuration(**chosen), tpu=tpu), as_json=as_json)
+        plan.print_one(plan.options_of(config, tpu=tpu), as_json=as_json)
         return
     if check_step:
-        _check_step(api.configuration(**chosen), tpu=tpu, gpus=gpus, replicas=replicas, as_json=as_json)
+        _check_step(config, tpu=tpu, gpus=gpus, replicas=replicas, as_json=as_json)
         return
     if tpu is not None:
-        plan.warn(api.configuration(**chosen), tpu=tpu)
-    result = t5prep.train(**chosen, tpu=tpu, gpus=gpus, replicas=replicas, profile=profile)
+        plan.warn(config, tpu=tpu)
+    result = t5prep.train(
+        data=data,
+        out=out,
+        model=model,
+        recipe=recipe,
+        tokenizer=tokenizer,
+        settings=changes,
+        tpu=tpu,
+        gpus=gpus,
+        replicas=replicas,
+        profile=profile,
+    )
     from t5prep.training.evaluate.metrics import of_answers
     from t5prep.training.run import run
     from t5prep.training.runtime import hosts

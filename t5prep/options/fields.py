@@ -9,22 +9,26 @@ import shlex
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from t5prep.errors import UsageError, did_you_mean
+from t5prep.json_values import JSON
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_Options = TypeVar("_Options")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+_Options = TypeVar("_Options", bound="DataclassInstance")
 
 
 def option(
-    default: Any = dataclasses.MISSING,
+    default: object = dataclasses.MISSING,
     help: str = "",
     *,
     choices: Sequence[str] = (),
     least: float | None = None,
     most: float | None = None,
-    parse: Callable[[str], Any] | None = None,
+    parse: Callable[[str], object] | None = None,
     shown: str = "",
     changes_tokens: bool = False,
     removes_markup: str = "",
@@ -68,7 +72,7 @@ def group(cls: type, *, without: Sequence[str] = ()) -> Any:
     return dataclasses.field(default_factory=cls, metadata={"group": cls, "without": tuple(without)})
 
 
-def leaves(cls: Any) -> Iterator[dataclasses.Field[Any]]:
+def leaves(cls: "type[DataclassInstance]") -> Iterator[dataclasses.Field[object]]:
     """Yield the fields of a dataclass in order, and those of its groups in their places."""
     for field in dataclasses.fields(cls):
         if inner := field.metadata.get("group"):
@@ -77,6 +81,7 @@ def leaves(cls: Any) -> Iterator[dataclasses.Field[Any]]:
             yield field
 
 
+@dataclasses.dataclass(frozen=True)
 class Options:
     """Check the values of a dataclass of options when it is made. Raises UsageError."""
 
@@ -93,7 +98,7 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def spelled(name: str, value: Any) -> str:
+def spelled(name: str, value: object) -> str:
     """Return a field and its value as the user would type them.
 
     >>> spelled("masks", True), spelled("limit", None), spelled("protect", ["question", "choices"])
@@ -109,12 +114,12 @@ def spelled(name: str, value: Any) -> str:
     return " ".join(f"{flag(name)} {shlex.quote(str(one))}" for one in values)
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """Return a value as it is typed: `train=0.9,validation=0.1` for a dict."""
     return ",".join(f"{name}={part}" for name, part in value.items()) if isinstance(value, Mapping) else str(value)
 
 
-def changed(chosen: Any, *names: str) -> list[str]:
+def changed(chosen: "DataclassInstance", *names: str) -> list[str]:
     """Return the options that differ from their defaults, as they are typed: of all fields, or of those named."""
     differing = [
         field
@@ -126,7 +131,7 @@ def changed(chosen: Any, *names: str) -> list[str]:
     ]
 
 
-def typed(field: dataclasses.Field, value: Any) -> Any:
+def typed(field: "dataclasses.Field[object]", value: object) -> object:
     """Return what a program gives for a field, as the field's type has it: one value alone is a tuple of it.
 
     Raises UsageError for a value of another type.
@@ -151,7 +156,7 @@ def typed(field: dataclasses.Field, value: Any) -> Any:
     return tuple(_typed(field.name, one, of, given=value, plural=_PLURALS[of]) for one in several)
 
 
-def _typed(name: str, value: Any, kind: Any, *, given: Any = None, plural: str = "") -> Any:
+def _typed(name: str, value: object, kind: type, *, given: object = None, plural: str = "") -> object:
     """Return one value as its type has it. Raises UsageError, which names the `given` list if there is one."""
     if kind not in _KINDS:
         return value
@@ -164,7 +169,7 @@ def _typed(name: str, value: Any, kind: Any, *, given: Any = None, plural: str =
 
 
 # What a program may give for a field of each type, and how that is said.
-_KINDS: dict[Any, tuple[Any, str]] = {
+_KINDS: dict[type, tuple[type, str]] = {
     int: (numbers.Integral, "a whole number"),
     float: (numbers.Real, "a number"),
     bool: (bool, "True or False"),
@@ -173,7 +178,7 @@ _KINDS: dict[Any, tuple[Any, str]] = {
 _PLURALS = {str: ", or a list of texts", int: ", or a list of whole numbers", float: ", or a list of numbers"}
 
 
-def check(chosen: Any) -> None:
+def check(chosen: "DataclassInstance") -> None:
     """Raise UsageError for a field whose value is not among its choices, is out of its bounds, or is not finite."""
     for field in dataclasses.fields(chosen):
         value, rules = getattr(chosen, field.name), field.metadata
@@ -189,7 +194,7 @@ def check(chosen: Any) -> None:
                 raise UsageError(f"{flag(field.name)} {one}: it is at most {rules['most']}")
 
 
-def build(cls: type[_Options], given: Mapping[str, Any], *, owner: str = "this task") -> _Options:
+def build(cls: type[_Options], given: Mapping[str, object], *, owner: str = "this task") -> _Options:
     """Return a dataclass of options, groups among them, with the given values; the others have their defaults.
 
     `owner` is what has the options, for the error. Raises UsageError.
@@ -201,7 +206,7 @@ def build(cls: type[_Options], given: Mapping[str, Any], *, owner: str = "this t
     return _built(cls, {name: typed(known[name], value) for name, value in given.items()})
 
 
-def _built(cls: Any, values: Mapping[str, Any]) -> Any:
+def _built(cls: type[_Options], values: Mapping[str, object]) -> _Options:
     parts = {
         field.name: _built(field.metadata["group"], values) if "group" in field.metadata else values[field.name]
         for field in dataclasses.fields(cls)
@@ -212,13 +217,13 @@ def _built(cls: Any, values: Mapping[str, Any]) -> Any:
     return chosen
 
 
-def sentence(field: dataclasses.Field[Any]) -> str:
+def sentence(field: "dataclasses.Field[object]") -> str:
     """Return the help of an option as a sentence."""
     help = field.metadata["help"]
     return f"{help[:1].upper()}{help[1:]}."
 
 
-def accepts(cls: type) -> Callable[[_Function], _Function]:
+def accepts(cls: "type[DataclassInstance]") -> Callable[[_Function], _Function]:
     """Return a decorator for a function whose `**options` are those of a dataclass: its signature and docstring list each.
 
     Other keywords that its docstring describes stay in the signature.
@@ -241,7 +246,7 @@ def accepts(cls: type) -> Callable[[_Function], _Function]:
     return complete
 
 
-def plain(chosen: Any) -> dict[str, Any]:
+def plain(chosen: "DataclassInstance") -> dict[str, JSON]:
     """Return all options by name as JSON values: after writing and reading they are equal."""
     values = dataclasses.asdict(chosen)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

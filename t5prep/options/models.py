@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.json_values import JSON
 from t5prep.options.fields import Options, changed, group, option
 from t5prep.options.files import RowFileOptions
 from t5prep.options.generation import Generation
@@ -34,7 +34,7 @@ class RowOptions(Options):
         "execute the Python file of a task that came with the model or the data. Read the file first",
     )
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, JSON]:
         """Return the options that decide which rows there are."""
         return {name: value for name, value in dataclasses.asdict(self).items() if name != "trust_code"}
 
@@ -55,7 +55,7 @@ class PlanOptions(Options):
     batch: tuple[int, ...] = option((), "rows of a step, over all devices", least=1)
     tpu: tuple[str, ...] = option((), "TPU type: v2-8, v3-8, v5e-4, v6e-8, ... [default: v5e-8]")
     recipe: str | None = option(None, "recipe of `t5prep train`")
-    settings: Mapping[str, Any] | None = option(
+    settings: Mapping[str, JSON] | None = option(
         None, "single settings over the recipe's, such as `{'remat': True}`", python_only=True
     )
     packed: bool = option(False, "plan packed rows, with several examples each")

@@ -17,7 +17,7 @@ from t5prep.errors import T5prepError, UsageError
 from t5prep.io import atomic_files, byte_sizes
 from t5prep.io.installation import install_command
 from t5prep.planning.chips import GIB, Chip
-from t5prep.planning.compiler import ENVIRONMENT
+from t5prep.planning.compiler import ENVIRONMENT, Request, Step
 
 _OUT_OF_MEMORY = re.compile(r"total memory required for HLO temporaries \(([\d.]+)([KMGT]?)\)")
 
@@ -71,7 +71,7 @@ def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Co
     return compile_for({"module": base64.b64encode(module).decode(), "keep": str(keep or "")}, chip=chip, devices=1)
 
 
-def planned_memory(step: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
+def planned_memory(step: Step, *, chip: Chip, devices: int) -> Compiled:
     """Plan the memory of a step of `train` without generating its code, which takes nearly all of a compilation's time.
 
     Of the figures `fits` and `temp_bytes` are right; if it does not fit, `hbm_bytes`. Raises as `compile_module`.
@@ -80,11 +80,11 @@ def planned_memory(step: dict[str, Any], *, chip: Chip, devices: int) -> Compile
         return compile_for({"step": step, "dump": dump}, chip=chip, devices=devices)
 
 
-def compile_for(asked: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
+def compile_for(asked: Request, *, chip: Chip, devices: int) -> Compiled:
     """Compile what is `asked` (see `compiler`) for all devices of a TPU. Raises as `compile_module`."""
     made_by, topology = versions(), topology_of(chip, devices=devices)
     answer = _run(asked, topology=topology, devices=devices)
-    return _read(answer | {"versions": made_by}, chip=chip, topology=topology)
+    return dataclasses.replace(_read(answer, chip=chip, topology=topology), versions=made_by)
 
 
 def topology_of(chip: Chip, *, devices: int) -> str:
@@ -112,7 +112,7 @@ def versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in ("jax", "libtpu")}
 
 
-def _run(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any]:
+def _run(asked: Request, *, topology: str, devices: int) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "t5prep.planning.compiler", topology, str(devices)]
     home = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))

@@ -27,7 +27,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from t5prep.json_values import JSONObject
+
+if TYPE_CHECKING:
+    import jax
+
+    from t5prep.training.runtime.programs import Program
 
 # A line of XLA's buffer assignment: the temporaries of the whole program in HBM. Other memories have a `color`.
 _TEMPORARIES = re.compile(r"allocation \d+: size (\d+), page \d+, preallocated-temp:")
@@ -59,18 +66,63 @@ ENVIRONMENT = {
 }
 
 
-def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any]:
+class Step(TypedDict):
+    """A step of `train`, or with `embed` of `t5prep embed`: its model and settings are the fields of their dataclasses."""
+
+    shape: JSONObject
+    settings: dict[str, Any]
+    padding: dict[str, Any]
+    input_length: int
+    target_length: int
+    packed: bool
+    shard: int
+    embed: bool
+
+
+class Request(TypedDict, total=False):
+    """What is asked: see the module."""
+
+    step: Step
+    module: str
+    keep: str
+    save: str
+    dump: str
+
+
+class Figures(TypedDict, total=False):
+    """What the compiler answers: see `compiled.Compiled`."""
+
+    error: str
+    weight_bytes: int
+    slot_bytes: int
+    argument_bytes: int
+    output_bytes: int
+    alias_bytes: int
+    temp_bytes: int
+    program_bytes: int
+    flops: int
+    accessed_bytes: int
+    estimated_cycles: int
+    unread: str
+    exchanged_bytes: int
+    loops: bool
+    by_operation: dict[str, int]
+    saved: str
+    digest: str
+
+
+def compile_here(asked: Request, *, topology: str, devices: int) -> Figures:
     """Compile in this process, whose environment must hold ENVIRONMENT, and return the compiler's answer."""
     from jax.experimental import topologies
 
-    state: dict[str, int] = {}
+    state: Figures = {}
     try:
         described = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:devices]
         program, state = step_of(asked["step"], described) if "step" in asked else module_of(asked["module"], described)
         executable = program.lowered.compile()
     except Exception as error:  # jaxlib raises several classes, its own and MLIR's; only the message matters
-        return state | {"error": str(error)}
-    said = state | read(executable)
+        return {**state, "error": str(error)}
+    said: Figures = {**state, **read(executable)}
     if keep := asked.get("keep"):
         Path(keep).write_text(executable.as_text())
     if save := asked.get("save"):
@@ -81,11 +133,10 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
     return said
 
 
-def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, int]]:
-    """Return the program of a training step, and the bytes of weights (with copies) and of slots on a device.
+def step_of(asked: Step, devices: list["jax.Device"]) -> tuple["Program", Figures]:
+    """Return the program of a step, and the bytes of weights (with copies) and of slots on a device.
 
-    asked: `shape`, `settings` and `padding` as dicts, `input_length`, `target_length`, `packed`, `shard`. With `embed` the
-    program is that of `t5prep embed`, which has no slots.
+    The program of `t5prep embed` has no slots.
     """
     from t5prep.options.models import VectorOptions
     from t5prep.training.embed import vectors
@@ -115,7 +166,7 @@ def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, i
     return made.program, {"weight_bytes": _on_a_device((weights, copies)), "slot_bytes": _on_a_device(slots)}
 
 
-def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:
+def module_of(encoded: str, devices: list["jax.Device"]) -> tuple["Program", Figures]:
     """Return a serialized HloModuleProto, base64, as a program for the first device."""
     import jax
 
@@ -128,7 +179,7 @@ def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:
     return Program("module", layout, program.call, tuple(shapes), layout.everywhere), {}
 
 
-def read(executable: Any) -> dict[str, Any]:
+def read(executable: "jax.stages.Compiled") -> Figures:
     """Return the figures of a compiled program."""
     text, memory, cost = executable.as_text(), executable.memory_analysis(), executable.cost_analysis()
     cycles = estimated_cycles(text)
@@ -148,7 +199,7 @@ def read(executable: Any) -> dict[str, Any]:
     }
 
 
-def _on_a_device(arguments: Any) -> int:
+def _on_a_device(arguments: "jax.ArrayTree") -> int:
     import jax
 
     return sum(
@@ -283,7 +334,7 @@ def main() -> None:
     """Read the request from stdin, and write the answer to stdout."""
     os.environ.update(ENVIRONMENT)
     topology, devices = sys.argv[1:]
-    asked = json.load(sys.stdin)
+    asked: Request = json.load(sys.stdin)
     out = os.dup(1)
     os.dup2(2, 1)  # libraries print to stdout, which is for the answer only: send theirs to stderr
     if dump := asked.get("dump"):

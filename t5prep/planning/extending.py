@@ -165,7 +165,7 @@ def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
     }
     kinds = [one.by_operation for one in (few, more, of_longer)]
     cycles = {kind: grown(*(one.get(kind, 0) for one in kinds)) for kind in {**kinds[0], **kinds[1], **kinds[2]}}
-    figures["by_operation"] = {kind: number for kind, number in cycles.items() if number > 0}
+    executed = {kind: number for kind, number in cycles.items() if number > 0}
     planned = answers[layers].compiled
     if not all(answer.fits for answer in answers.values()):
         # Fewer layers do not fit, or all do not. Of such a step the compiler says only the bytes.
@@ -176,4 +176,4 @@ def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
     figures["hbm_bytes"] += planned.temp_bytes - figures["temp_bytes"]
     figures["temp_bytes"] = planned.temp_bytes
     fits = figures["hbm_bytes"] <= question.tpu.chip.hbm_bytes
-    return Answer(question, Compiled(fits=fits, loops=few.loops, **figures), extended=True)
+    return Answer(question, Compiled(fits=fits, loops=few.loops, by_operation=executed, **figures), extended=True)

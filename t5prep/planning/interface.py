@@ -6,10 +6,10 @@ A plan grows stage by stage: the answer to the user's question, the largest batc
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from t5prep.dataset.prepared import Dataset, DatasetSplit
 from t5prep.errors import UsageError
+from t5prep.json_values import JSON
 from t5prep.options.fields import accepts, build, changed
 from t5prep.options.models import PlanOptions
 from t5prep.planning import extending, planner, report
@@ -58,7 +58,7 @@ class Plan:
         """Return the compiler's estimate of a step, in seconds. It is not a measurement."""
         return self.answer.step_seconds
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JSON]:
         """Return what `t5prep plan --json` prints."""
         shown = report.as_json(self.answer)
         if self.epoch:
@@ -94,7 +94,7 @@ def _only_question(options: PlanOptions) -> tuple[Question, DatasetSplit | None]
     return question, prepared
 
 
-def _chosen(given: Mapping[str, Any], *, kind: str, without: Sequence[str]) -> PlanOptions:
+def _chosen(given: Mapping[str, object], *, kind: str, without: Sequence[str]) -> PlanOptions:
     """Return the options of a function whose plans have no use for some of them. Raises UsageError for one of these."""
     options = build(PlanOptions, given, owner="plan")
     if useless := changed(options, *without):
@@ -160,7 +160,7 @@ def _largest_extended(question: Question) -> Answer | None:
 
 
 @accepts(PlanOptions)
-def plan(*, watch: Callable[[Plan], None] | None = None, say: Say | None = None, **options: Any) -> Plan:
+def plan(*, watch: Callable[[Plan], None] | None = None, say: Say | None = None, **options: object) -> Plan:
     """Say whether a training fits a TPU and about how fast it is, before anything is paid for.
 
     The step that `t5prep.train` would run is compiled by Google's TPU compiler on this machine, which needs no TPU. The
@@ -202,7 +202,7 @@ def plan(*, watch: Callable[[Plan], None] | None = None, say: Say | None = None,
 
 
 @accepts(PlanOptions)
-def plan_sweep(*, say: Say | None = None, **options: Any) -> Iterator[Plan]:
+def plan_sweep(*, say: Say | None = None, **options: object) -> Iterator[Plan]:
     """Yield a Plan for each TPU with each batch, each as soon as it is compiled; nothing is searched.
 
     All combinations are checked before the first is compiled. Without `tpu`, they are those of one host of each kind.
@@ -233,7 +233,7 @@ def plan_sweep(*, say: Say | None = None, **options: Any) -> Iterator[Plan]:
 
 
 @accepts(PlanOptions)
-def plan_lengths(*, say: Say | None = None, **options: Any) -> list[tuple[Choice, list[Answer]]]:
+def plan_lengths(*, say: Say | None = None, **options: object) -> list[tuple[Choice, list[Answer]]]:
     """Return the ways to lay out a dataset (shorter, in buckets, packed), with the compiler's answer for each shape.
 
     Its lengths are counted in its manifest.

@@ -8,9 +8,7 @@ T5X's configurations (t5x/examples/t5) have the same.
 
 import dataclasses
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import model_files
@@ -22,30 +20,22 @@ from t5prep.training.model.t5gemma import T5GemmaConfig
 
 # d_model, d_ff, layers, heads
 _BASE, _LARGE = (768, 3072, 12, 12), (1024, 4096, 24, 16)
-_ROBERTA: dict[str, Any] = {
-    "model_type": "roberta",
-    "vocab_size": 50265,
-    "max_positions": 514,
-    "segments": 1,
-    "pad_token_id": 1,
-    "layer_norm_epsilon": 1e-5,
-}
-_ALBERT: dict[str, Any] = {
-    "model_type": "albert",
-    "vocab_size": 30000,
-    "embedding_size": 128,
-    "activation": "gelu_new",
-}
+_BERT = EncoderConfig()
+_ROBERTA = EncoderConfig(
+    model_type="roberta", vocab_size=50265, max_positions=514, segments=1, pad_token_id=1, layer_norm_epsilon=1e-5
+)
+_ALBERT = EncoderConfig(model_type="albert", vocab_size=30000, embedding_size=128, activation="gelu_new")
+_DISTILBERT = EncoderConfig(model_type="distilbert", segments=0)
+_ELECTRA = EncoderConfig(model_type="electra")
 
 
-def _shaped(
-    sizes: tuple[int, int, int, int], kind: type[EncoderConfig] = EncoderConfig, **fields: Any
-) -> EncoderConfig:
+def _shaped(like: EncoderConfig, sizes: tuple[int, int, int, int]) -> EncoderConfig:
     width, hidden, layers, heads = sizes
-    return kind(d_model=width, d_ff=hidden, num_layers=layers, num_heads=heads, **fields)
+    return dataclasses.replace(like, d_model=width, d_ff=hidden, num_layers=layers, num_heads=heads)
 
 
-_ETTIN: dict[str, Any] = {"max_positions": 7999, "local_theta": 160_000.0}
+_ETTIN = ModernBertConfig(max_positions=7999, local_theta=160_000.0)
+_MMBERT = ModernBertConfig(vocab_size=256000, local_theta=160_000.0, pad_token_id=0)
 _ETTINS = {
     "17m": (256, 384, 7, 4),
     "32m": (384, 576, 10, 6),
@@ -56,35 +46,35 @@ _ETTINS = {
 }
 CASED = 28996  # pieces of the cased vocabularies
 ENCODERS = {
-    "bert-base-uncased": _shaped(_BASE),
-    "bert-base-cased": _shaped(_BASE, vocab_size=CASED),
-    "bert-large-uncased": _shaped(_LARGE),
-    "bert-large-cased": _shaped(_LARGE, vocab_size=CASED),
-    "distilbert-base-uncased": _shaped((768, 3072, 6, 12), model_type="distilbert", segments=0),
-    "distilbert-base-cased": _shaped((768, 3072, 6, 12), model_type="distilbert", segments=0, vocab_size=CASED),
-    "roberta-base": _shaped(_BASE, **_ROBERTA),
-    "roberta-large": _shaped(_LARGE, **_ROBERTA),
-    "albert-base-v2": _shaped(_BASE, **_ALBERT),
-    "albert-large-v2": _shaped(_LARGE, **_ALBERT),
-    "electra-small-discriminator": _shaped((256, 1024, 12, 4), model_type="electra", embedding_size=128),
-    "electra-base-discriminator": _shaped(_BASE, model_type="electra"),
-    "electra-large-discriminator": _shaped(_LARGE, model_type="electra"),
+    "bert-base-uncased": _shaped(_BERT, _BASE),
+    "bert-base-cased": dataclasses.replace(_shaped(_BERT, _BASE), vocab_size=CASED),
+    "bert-large-uncased": _shaped(_BERT, _LARGE),
+    "bert-large-cased": dataclasses.replace(_shaped(_BERT, _LARGE), vocab_size=CASED),
+    "distilbert-base-uncased": _shaped(_DISTILBERT, (768, 3072, 6, 12)),
+    "distilbert-base-cased": dataclasses.replace(_shaped(_DISTILBERT, (768, 3072, 6, 12)), vocab_size=CASED),
+    "roberta-base": _shaped(_ROBERTA, _BASE),
+    "roberta-large": _shaped(_ROBERTA, _LARGE),
+    "albert-base-v2": _shaped(_ALBERT, _BASE),
+    "albert-large-v2": _shaped(_ALBERT, _LARGE),
+    "electra-small-discriminator": dataclasses.replace(_shaped(_ELECTRA, (256, 1024, 12, 4)), embedding_size=128),
+    "electra-base-discriminator": _shaped(_ELECTRA, _BASE),
+    "electra-large-discriminator": _shaped(_ELECTRA, _LARGE),
     **{
-        f"modernbert-{size}": _shaped(sizes, ModernBertConfig)
+        f"modernbert-{size}": _shaped(ModernBertConfig(), sizes)
         for size, sizes in (("base", (768, 1152, 22, 12)), ("large", (1024, 2624, 28, 16)))
     },
-    **{f"ettin-encoder-{size}": _shaped(sizes, ModernBertConfig, **_ETTIN) for size, sizes in _ETTINS.items()},
+    **{f"ettin-encoder-{size}": _shaped(_ETTIN, sizes) for size, sizes in _ETTINS.items()},
     **{
-        f"mmbert-{size}": _shaped(sizes, ModernBertConfig, vocab_size=256000, local_theta=160_000.0, pad_token_id=0)
+        f"mmbert-{size}": _shaped(_MMBERT, sizes)
         for size, sizes in (("small", (384, 1152, 22, 6)), ("base", (768, 1152, 22, 12)))
     },
     **{
-        f"deberta-v3-{size}": _shaped(sizes, DebertaConfig)
+        f"deberta-v3-{size}": _shaped(DebertaConfig(), sizes)
         for size, sizes in (("small", (768, 3072, 6, 12)), ("base", _BASE), ("large", _LARGE))
     },
-    "mdeberta-v3-base": _shaped(_BASE, DebertaConfig, vocab_size=251000),
+    "mdeberta-v3-base": _shaped(DebertaConfig(vocab_size=251000), _BASE),
     **{
-        f"eurobert-{size}": _shaped(sizes, EuroBertConfig, key_heads=keys)
+        f"eurobert-{size}": _shaped(EuroBertConfig(key_heads=keys), sizes)
         for size, sizes, keys in (
             ("210m", _BASE, 12),
             ("610m", (1152, 4096, 26, 18), 6),
@@ -127,11 +117,18 @@ def _models() -> dict[str, ModelConfig]:
         ("mt5-", _V1_1, dataclasses.replace(gated, vocab_size=250112, model_type="mt5")),
         ("byt5-", _BYT5, dataclasses.replace(gated, vocab_size=384)),
     )
-    names = ("d_model", "d_ff", "num_layers", "num_decoder_layers", "num_heads", "d_kv")
 
-    def shaped(like: ModelConfig, numbers: Sequence[int]) -> ModelConfig:
-        fields: dict[str, Any] = dict(zip(names, numbers, strict=True))
-        return dataclasses.replace(like, **fields)
+    def shaped(like: ModelConfig, sizes: tuple[int, int, int, int, int, int]) -> ModelConfig:
+        width, hidden, layers, decoder_layers, heads, key_width = sizes
+        return dataclasses.replace(
+            like,
+            d_model=width,
+            d_ff=hidden,
+            num_layers=layers,
+            num_decoder_layers=decoder_layers,
+            num_heads=heads,
+            d_kv=key_width,
+        )
 
     return {prefix + size: shaped(like, numbers) for prefix, sizes, like in families for size, numbers in sizes.items()}
 

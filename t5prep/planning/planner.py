@@ -1,11 +1,11 @@
 """Turn a user's options into questions to the compiler, and compare ways to lay out a dataset by its answers."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from t5prep.dataset.prepared import DatasetSplit
 from t5prep.errors import DatasetError, UsageError
+from t5prep.json_values import JSONObject
 from t5prep.planning import lengths as planner
 from t5prep.planning.chips import parse
 from t5prep.planning.extending import Ask
@@ -28,7 +28,7 @@ def questions(
     data: DatasetSplit | None = None,
     lengths: tuple[int | None, int | None] = (None, None),
     packed: bool = False,
-    settings: Sequence[Mapping[str, Any]] = (),
+    settings: Sequence[JSONObject] = (),
 ) -> list[Question]:
     """Return a question for each TPU with each batch (by default the recipe's or trainer's). Raises UsageError."""
     config = configs.build(*settings)

@@ -13,7 +13,8 @@ from typing import Any
 from t5prep.errors import UsageError
 from t5prep.io import byte_sizes, store
 from t5prep.io.installation import install_command
-from t5prep.planning import compiled
+from t5prep.json_values import JSONObject
+from t5prep.planning import compiled, compiler
 from t5prep.planning.chips import Tpu
 from t5prep.planning.compiled import Compiled
 from t5prep.training.model.architecture import Config, training_flops, with_classes
@@ -143,7 +144,7 @@ def ask(question: Question, *, save: str = "") -> Answer:
         return answer
     if not save and (kept := recall(question)):
         return kept
-    step = {
+    step: compiler.Step = {
         "shape": dataclasses.asdict(question.shape),
         "settings": dataclasses.asdict(question.settings),
         "input_length": question.input_length,
@@ -156,7 +157,7 @@ def ask(question: Question, *, save: str = "") -> Answer:
     if question.memory_alone:
         said = compiled.planned_memory(step, chip=question.tpu.chip, devices=question.tpu.devices)
     else:
-        asked = {"step": step, "save": save}
+        asked: compiler.Request = {"step": step, "save": save}
         said = compiled.compile_for(asked, chip=question.tpu.chip, devices=question.tpu.devices)
     text = json.dumps(dataclasses.asdict(dataclasses.replace(said, saved="")))
     _answers().put(_name(question), text.encode())
@@ -226,7 +227,7 @@ def _name(question: Question) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def _computes(question: Question) -> dict[str, Any]:
+def _computes(question: Question) -> JSONObject:
     """Return the part of a question that decides the program: not where the data is, nor how often to save."""
     settings = dataclasses.asdict(question.settings)
     return {

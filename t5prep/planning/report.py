@@ -3,9 +3,9 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from t5prep.io import byte_sizes
+from t5prep.json_values import JSON
 from t5prep.planning.chips import GIB
 from t5prep.planning.compiled import room_of, time_of
 from t5prep.planning.lengths import Choice
@@ -40,7 +40,7 @@ def epoch(answer: Answer, *, rows: int, price: float | None) -> Epoch:
     return Epoch(rows, steps, hours, None if price is None else hours * question.tpu.chips * price)
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
+def as_json(answer: Answer) -> dict[str, JSON]:
     """Return the answer as a dict: first the keys that other programs rely on, then the rest."""
     question, compiled = answer.question, answer.compiled
     return {
