@@ -20,8 +20,8 @@ class Change(NamedTuple):
     """One field of the manifests, as a path, and what each says (None: nothing)."""
 
     field: str
-    a: Any
-    b: Any
+    a: object
+    b: object
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ def _changes(a: Manifest, b: Manifest) -> Iterator[Change]:
             yield Change(field, one, other)
 
 
-def _flat(value: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(value: dict[str, Any], path: str = "") -> Iterator[tuple[str, object]]:
     """Yield each field by its path; of shards, how many there are, and one checksum of all of theirs."""
     for name, item in value.items():
         field = f"{path}{name}"

@@ -25,6 +25,7 @@ from t5prep.version import __version__
 
 if TYPE_CHECKING:  # only what reads a manifest needs it: workers read none
     import cattrs
+    from _typeshed import DataclassInstance
 
 # 2: the settings as they were given, in one place; the task's metrics and classes.
 SCHEMA = 2
@@ -316,12 +317,12 @@ def _altered(content: bytes, sha256: str, *, path: str, original: str) -> str:
     return f"{path} is altered: it has the SHA-256 {found[:12]}…, and the file {original} had {sha256[:12]}…. Put that one there"
 
 
-def fields_of(described: Any) -> dict[str, Any]:
+def fields_of(described: "DataclassInstance") -> dict[str, Any]:
     """Return the fields of a dataclass by name, their values as they are."""
     return {field.name: getattr(described, field.name) for field in dataclasses.fields(described)}
 
 
-def json_pieces(facts: Any, **how: Any) -> Iterator[bytes]:
+def json_pieces(facts: object, **how: Any) -> Iterator[bytes]:
     """Yield the JSON of `facts` in UTF-8, some tens of kilobytes at a time.
 
     Of a dataclass, its fields. `how` are options of json.dumps.
@@ -437,7 +438,7 @@ def converter() -> "cattrs.Converter":
     return strict
 
 
-def _plain(value: Any, kind: type) -> Any:
+def _plain(value: Any, kind: type) -> object:
     """Return a value that is of the kind: a finite number that 64 bits hold, or a text that can be written. Raises ValueError."""
     number = kind in (int, float) and isinstance(value, int | kind) and not isinstance(value, bool)
     if not (-(1 << 63) <= value < 1 << 63 if number else type(value) is kind):  # no NaN is

@@ -50,46 +50,46 @@ def parse(content: str | bytes) -> dict[str, Any]:
 def stop_at_the_first_error(converter: "cattrs.Converter") -> None:
     """Make a converter stop at the first wrong element of a list or dict: it would else keep an exception for each of them."""
 
-    def is_tuple(kind: Any) -> bool:
+    def is_tuple(kind: object) -> bool:
         return typing.get_origin(kind) is tuple and Ellipsis not in typing.get_args(kind)
 
-    def is_list(kind: Any) -> bool:
+    def is_list(kind: object) -> bool:
         return kind is list or (typing.get_origin(kind) in (list, tuple) and not is_tuple(kind))
 
-    def is_dict(kind: Any) -> bool:
-        origin: Any = typing.get_origin(kind)
-        return origin is dict
+    def is_dict(kind: object) -> bool:
+        return typing.get_origin(kind) is dict
 
     converter.register_structure_hook_factory(is_list, lambda kind: _elements(converter, kind))
     converter.register_structure_hook_factory(is_tuple, lambda kind: _fixed_elements(converter, kind))
     converter.register_structure_hook_factory(is_dict, lambda kind: _items(converter, kind))
 
 
-def _elements(converter: "cattrs.Converter", kind: Any) -> Callable[[Any, Any], Any]:
+def _elements(converter: "cattrs.Converter", kind: type) -> Callable[[object, type], object]:
     element = typing.get_args(kind)[0]
 
-    def structure(value: Any, _: Any) -> Any:
+    def structure(value: object, _: type) -> object:
         made = (_at(converter, index, one, element) for index, one in enumerate(_of_kind(value, list)))
         return tuple(made) if typing.get_origin(kind) is tuple else list(made)
 
     return structure
 
 
-def _fixed_elements(converter: "cattrs.Converter", kind: Any) -> Callable[[Any, Any], Any]:
+def _fixed_elements(converter: "cattrs.Converter", kind: type) -> Callable[[object, type], object]:
     elements = typing.get_args(kind)
 
-    def structure(value: Any, _: Any) -> Any:
-        if len(_of_kind(value, list)) != len(elements):
-            raise ValueError(f"it has {len(value)} values and not {len(elements)}")
-        return tuple(_at(converter, index, one, elements[index]) for index, one in enumerate(value))
+    def structure(value: object, _: type) -> object:
+        values = _of_kind(value, list)
+        if len(values) != len(elements):
+            raise ValueError(f"it has {len(values)} values and not {len(elements)}")
+        return tuple(_at(converter, index, one, elements[index]) for index, one in enumerate(values))
 
     return structure
 
 
-def _items(converter: "cattrs.Converter", kind: Any) -> Callable[[Any, Any], Any]:
+def _items(converter: "cattrs.Converter", kind: type) -> Callable[[object, type], object]:
     element = typing.get_args(kind)[1]
 
-    def structure(value: Any, _: Any) -> Any:
+    def structure(value: object, _: type) -> object:
         return {
             converter.structure(name, str): _at(converter, name, one, element)
             for name, one in _of_kind(value, dict).items()
@@ -201,8 +201,8 @@ def _histogram(lengths: "Histogram") -> Iterator[str]:
         yield "joint counts more records than can be"
 
 
-def count(value: Any) -> int:
+def count(value: object) -> int:
     """Return a whole number from 0 to MOST_COUNT. Raises ValueError for any other value."""
-    if type(value) is not int or not 0 <= value < MOST_COUNT:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MOST_COUNT:
         raise ValueError(f"{value!r:.40} is no count, a whole number from 0 on")
     return value

@@ -337,7 +337,7 @@ class Settings:
         """Return how the files of the source are read."""
         return FileOptions(self.format, self.encoding, self.delimiter, self.escape, self.columns, self.records)
 
-    def token_choices(self) -> dict[str, Any]:
+    def token_choices(self) -> dict[str, object]:
         """Return the fields of which another value gives other tokens."""
         return {
             field.name: getattr(self, field.name)

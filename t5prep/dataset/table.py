@@ -8,7 +8,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -393,7 +393,7 @@ def _json_lines(file: BinaryIO, reader: pa.RecordBatchReader) -> Iterator[pa.Rec
         yield batch
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from t5prep.errors import SourceError, UsageError
 from t5prep.options.files import FileOptions
 from t5prep.preparation.near_duplicates import sketches as shingling
 from t5prep.preparation.near_duplicates.sketches import shingles
-from t5prep.reading import blocks, encodings, formats, source_files
+from t5prep.reading import blocks, encodings, formats, rows, source_files
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile
 
@@ -94,7 +93,7 @@ def _format_of(file: RawFile, settings: Settings, of_card: FileOptions) -> Forma
     return dataclasses.replace(form, encoding=encoding, delimiter=delimiter, escape=escape)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: rows.Value) -> Iterator[str]:
     """Yield the texts in a row, whatever lists and objects they are in."""
     if isinstance(value, str):
         yield value

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from t5prep.dataset.settings import Settings, row_counts
 from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.io import atomic_files
+from t5prep.json_values import JSONObject
 from t5prep.options import fields as task_options
 from t5prep.options.files import FileOptions
 from t5prep.preparation import earlier_datasets, placement, row_limit
@@ -280,12 +281,12 @@ def _check_columns(
         raise SourceError(f"{name} has no column {missing}{instead}")
 
 
-def _column_of_classes(options: Mapping[str, Any]) -> str:
+def _column_of_classes(options: JSONObject) -> str:
     """Return the column whose values may be names of classes; "" where the user named these, or there is no such column."""
     if options.get("label_map", "given") != "" or options.get("targets"):
         return ""
     columns = (options.get(f"{name}_column") for name in ("targets", "tags", "labels"))
-    return next(filter(None, columns), "")
+    return next((column for column in columns if isinstance(column, str) and column), "")
 
 
 def with_label_names(definition: Definition, task: ChosenTask, requested: Settings, *, source: Resolved) -> ChosenTask:

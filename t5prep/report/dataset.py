@@ -8,12 +8,12 @@ import operator
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from t5prep.dataset import inspect_records
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.prepared import Dataset, DecodedRecord
 from t5prep.errors import DatasetError, T5prepError, TokenizerError
+from t5prep.json_values import JSONObject
 from t5prep.planning import lengths
 from t5prep.preparation import record_counts
 from t5prep.preparation.source_rows import SourceRows
@@ -111,10 +111,10 @@ def _charts(dataset_manifest: Manifest) -> dict[str, str]:
     return drawn
 
 
-def _rejected(opened: Dataset) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
+def _rejected(opened: Dataset) -> Iterator[tuple[str, int, list[JSONObject]]]:
     """Yield the reasons of rejection, the most frequent first, each with its count and its first rows."""
     rejected = opened.manifest.rejected
-    examples: dict[str, list[dict[str, Any]]] = {reason: [] for reason in rejected}
+    examples: dict[str, list[JSONObject]] = {reason: [] for reason in rejected}
     wanted = {reason: min(number, _EXAMPLES) for reason, number in rejected.items()}
     if rejected:
         lines = (line for batch in opened.rejected() for line in batch.to_pylist())

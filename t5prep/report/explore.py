@@ -344,7 +344,7 @@ class _Handler(web_server.Handler):
         }
         return self._rendered("explore_row.html", facts)
 
-    def _rendered(self, template: str, facts: Mapping[str, Any]) -> Iterator[str]:
+    def _rendered(self, template: str, facts: Mapping[str, object]) -> Iterator[str]:
         explorer = self.server.explorer
         return pages.pieces(
             template,

@@ -3,7 +3,6 @@
 import functools
 import shlex
 from collections.abc import Iterator
-from typing import Any
 
 import jinja2
 import markupsafe
@@ -14,12 +13,12 @@ from t5prep.io import byte_sizes
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def render(template: str, **facts: Any) -> str:
+def render(template: str, **facts: object) -> str:
     """Return the page that a template of this package makes of the facts."""
     return "".join(pieces(template, **facts)) + "\n"
 
 
-def pieces(template: str, **facts: Any) -> Iterator[str]:
+def pieces(template: str, **facts: object) -> Iterator[str]:
     """Yield the same page piece by piece: a fact that is a function is called when the page comes to it."""
     return _environment().get_template(template).generate(policy=POLICY, **facts)
 

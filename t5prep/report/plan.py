@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from t5prep.planning import report
 from t5prep.planning.chips import GIB
@@ -31,7 +30,7 @@ def write(plans: Sequence[Plan], *, out: str | Path) -> None:
     write_page(Path(out), page, option="--html")
 
 
-def _facts(plan: Plan) -> dict[str, Any]:
+def _facts(plan: Plan) -> dict[str, object]:
     """Return what the page says of one plan."""
     answer, compiled = plan.answer, plan.answer.compiled
     question, room = answer.question, answer.question.tpu.chip.hbm_bytes

@@ -6,13 +6,14 @@ import math
 import operator
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, T5prepError, UsageError
 from t5prep.io import paths
+from t5prep.json_values import JSON, JSONObject
 from t5prep.report import charts, pages
 from t5prep.training.model.architecture import read_config
 from t5prep.training.model.weight_layout import weight_layouts
@@ -53,20 +54,20 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
     """
     try:
         settings = dict(json.loads(paths.read(paths.at(run, SETTINGS))))
-        lines = sorted(_lines(run), key=lambda line: line["step"])
+        lines = sorted(_lines(run), key=lambda line: line.step)
         names = paths.names(run)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DatasetError(f"{run} is a run that cannot be read ({error}).") from error
     evaluation = _answers(answers) if answers else {}
     if not answers and ANSWERS in names:
         evaluation = _answers(paths.at(run, ANSWERS), content=paths.read(paths.at(run, ANSWERS)))
-    fast = [line for line in lines if _is_number(line.get(_SPEED)) and _is_number(line.get(_WAITING))]
-    lines = [line for line in lines if _SPEED not in line]
+    fast = [line for line in lines if all(_is_number(line.numbers.get(name)) for name in (_SPEED, _WAITING))]
+    lines = [line for line in lines if _SPEED not in line.numbers]
     data = list(_data(run, sorted(name for name in names if re.fullmatch(r"manifest-\d+\.json", name))))
     split = str(settings.get("eval_split", "validation"))
     best = _best(lines, split=split, metric=str(settings.get("metric", "auto")))
     curves = _curves(lines, split=split)
-    drawn = {name: curve for name, curve in curves.items() if name in (*_FIRST, best and best["metric"])}
+    drawn = {name: curve for name, curve in curves.items() if name in (*_FIRST, best and best.metric)}
     wrong = [
         (title, [one for one in _list(evaluation.get(key)) if isinstance(one, dict)][:most])
         for title, key, most in _WRONG
@@ -76,13 +77,13 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         title=f"{Path(str(run)).name or Path(run).absolute().name} · t5prep",
         run=str(run),
         settings=settings,
-        steps=max((line["step"] for line in lines), default=0),
+        steps=max((line.step for line in lines), default=0),
         charts=[(_called(name, curve), _drawn(name, curve)) for name, curve in drawn.items()],
         best=best,
         others=_others([name for name in curves if name not in drawn], lines, split=split, best=best),
         last=_last(lines),
         throughput=_throughput(fast),
-        device=next((line["device"] for line in reversed(fast) if isinstance(line.get("device"), str)), ""),
+        device=next((line.device for line in reversed(fast) if line.device), ""),
         confusion=_confusion(evaluation.get("metrics")),
         metrics=_numbers(evaluation.get("metrics")),
         wrong=wrong,
@@ -102,7 +103,15 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
     )
 
 
-def _lines(run: str | Path) -> Iterator[dict[str, Any]]:
+class _Line(NamedTuple):
+    """A line of metrics.jsonl: its step, the numbers that were measured, and the device if it says it."""
+
+    step: int
+    numbers: dict[str, float]
+    device: str
+
+
+def _lines(run: str | Path) -> Iterator[_Line]:
     """Yield the lines of metrics.jsonl; a line that the end of a run cut short is left out."""
     try:
         content = paths.read(paths.at(run, "metrics.jsonl")).decode("utf-8", "replace")
@@ -113,50 +122,61 @@ def _lines(run: str | Path) -> Iterator[dict[str, Any]]:
             values = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(values, dict) and isinstance(values.get("step"), int):
-            yield values
+        if isinstance(values, dict) and isinstance(step := values.pop("step", None), int):
+            device = values.get("device")
+            yield _Line(step, _numbers(values), device if isinstance(device, str) else "")
 
 
-def _curves(lines: list[dict[str, Any]], *, split: str) -> dict[str, dict[str, tuple[list[float], list[float]]]]:
+def _curves(lines: list[_Line], *, split: str) -> dict[str, dict[str, tuple[list[float], list[float]]]]:
     """Return metric → {"training" or "evaluation": (steps, values)}: a metric of both has one chart.
 
     A run that was resumed from an earlier checkpoint measured some steps twice: the last value counts.
     """
     curves: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for line in lines:
-        for key, value in line.items():
-            if key == "step" or not isinstance(value, int | float) or value != value or not _NAME.fullmatch(key):
+        for key, value in line.numbers.items():
+            if value != value or not _NAME.fullmatch(key):
                 continue
             own = key.startswith(f"{split}_")
             name = key.removeprefix(f"{split}_") if own else _OF_TOKENS.get(key, key)
             steps, values = curves.setdefault(name, {}).setdefault("evaluation" if own else "training", ([], []))
-            if steps and steps[-1] == line["step"]:
+            if steps and steps[-1] == line.step:
                 values[-1] = value
                 continue
-            steps.append(line["step"])
+            steps.append(line.step)
             values.append(value)
     order = sorted(curves, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
     return {name: curves[name] for name in order if any(len(set(values)) > 1 for _, values in curves[name].values())}
 
 
-def _best(lines: list[dict[str, Any]], *, split: str, metric: str) -> dict[str, Any] | None:
+class _Best(NamedTuple):
+    """The metric that picks the checkpoint to keep, its best value and the step of it."""
+
+    metric: str
+    value: float
+    step: int
+    split: str
+
+
+def _best(lines: list[_Line], *, split: str, metric: str) -> _Best | None:
     """Return the metric that picks the checkpoint to keep, its best value and the step of it; None before an evaluation."""
     if metric == "auto":
-        metric = "accuracy" if any(f"{split}_accuracy" in line for line in lines) else "loss"
-    scored = [(line[f"{split}_{metric}"], line["step"]) for line in lines if _is_number(line.get(f"{split}_{metric}"))]
+        metric = "accuracy" if any(f"{split}_accuracy" in line.numbers for line in lines) else "loss"
+    name = f"{split}_{metric}"
+    scored = [(line.numbers[name], line.step) for line in lines if _is_number(line.numbers.get(name))]
     if not scored:
         return None
     pick = min if lower_is_better(metric) else max
     value, step = pick(scored, key=operator.itemgetter(0))  # of equal ones the first, as training keeps it
-    return {"metric": metric, "value": value, "step": step, "split": split}
+    return _Best(metric, value, step, split)
 
 
 def _others(
-    names: list[str], lines: list[dict[str, Any]], *, split: str, best: dict[str, Any] | None
+    names: list[str], lines: list[_Line], *, split: str, best: _Best | None
 ) -> list[tuple[str, float | None, float | None]]:
     """Return the metrics of evaluation without a chart: name, value at the best checkpoint, and last value."""
     last = _last(lines)
-    at_best = _last([line for line in lines if best and line["step"] == best["step"]])
+    at_best = _last([line for line in lines if best and line.step == best.step])
     return [(name, at_best.get(f"{split}_{name}"), last.get(f"{split}_{name}")) for name in names]
 
 
@@ -171,41 +191,39 @@ def _drawn(name: str, curve: dict[str, tuple[list[float], list[float]]]) -> str:
     return charts.curves(curve, what=name, log=name == "loss" and 0 < _FAR * min(values) < max(values))
 
 
-def _throughput(lines: list[dict[str, Any]]) -> dict[str, Any]:
+def _throughput(lines: list[_Line]) -> dict[str, object]:
     """Return tokens a second and the share of time waiting for input: medians, and charts for several steps."""
     if not lines:
         return {}
-    speeds, shares = ([float(line[name]) for line in lines] for name in (_SPEED, _WAITING))
-    facts: dict[str, Any] = {"speed": statistics.median(speeds), "waiting": statistics.median(shares)}
-    facts["bound"] = facts["waiting"] > _INPUT_BOUND
-    facts["charts"] = []
+    speeds, shares = ([float(line.numbers[name]) for line in lines] for name in (_SPEED, _WAITING))
+    waiting, drawn = statistics.median(shares), []
     if len(lines) > 1:
-        steps = [line["step"] for line in lines]
-        facts["charts"] = [
+        steps = [line.step for line in lines]
+        drawn = [
             ("tokens a second", charts.curves({"": (steps, speeds)}, what="tokens a second", zero=True)),
             (
                 "% of the time waiting for input",
                 charts.curves({"": (steps, [100 * share for share in shares])}, what="waiting for input", zero=True),
             ),
         ]
-    return facts
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _last(lines: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the last value of each metric."""
     return {
-        key: value
-        for line in lines
-        for key, value in line.items()
-        if key != "step" and isinstance(value, int | float) and not isinstance(value, bool)
+        "speed": statistics.median(speeds),
+        "waiting": waiting,
+        "bound": waiting > _INPUT_BOUND,
+        "charts": drawn,
     }
 
 
-def _answers(path: str | Path, *, content: bytes | None = None) -> dict[str, Any]:
+def _is_number(value: JSON) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _last(lines: list[_Line]) -> dict[str, float]:
+    """Return the last value of each metric."""
+    return {key: value for line in lines for key, value in line.numbers.items()}
+
+
+def _answers(path: str | Path, *, content: bytes | None = None) -> JSONObject:
     try:
         values = json.loads(paths.read(path) if content is None else content)
     except (OSError, ValueError, RecursionError) as error:
@@ -217,19 +235,19 @@ def _answers(path: str | Path, *, content: bytes | None = None) -> dict[str, Any
     return values
 
 
-def _confusion(metrics: Any) -> tuple[list[str], list[tuple[str, list[tuple[int, float]]]]] | None:
+def _confusion(metrics: JSON) -> tuple[list[str], list[tuple[str, list[tuple[int, float]]]]] | None:
     """Return column names, and each label's row of (count, share of the row); None without a confusion matrix."""
-    if not isinstance(metrics, dict) or not _list(metrics.get("confusion")):
+    if not isinstance(metrics, dict) or not (confusion := _list(metrics.get("confusion"))):
         return None
     labels = [str(label) for label in _list(metrics.get("labels"))]
     rows = []
-    for label, row in zip(labels, metrics["confusion"], strict=False):
+    for label, row in zip(labels, confusion, strict=False):
         counts = [number for number in _list(row) if isinstance(number, int)]
         rows.append((label, [(number, number / max(1, sum(counts))) for number in counts]))
     return [*labels, "(other)"], rows
 
 
-def _classes(metrics: Any) -> list[tuple[str, dict[str, float]]]:
+def _classes(metrics: JSON) -> list[tuple[str, dict[str, float]]]:
     """Return each class with its precision, recall, F1 and support; leave out classes whose values are not numbers."""
     each = metrics.get("per_class") if isinstance(metrics, dict) else None
     rows = each.items() if isinstance(each, dict) else ()
@@ -250,31 +268,34 @@ def _parameters(run: str | Path) -> int:
     return sum(math.prod(layout.shape) for layout in weight_layouts(shape).values())
 
 
-def _took(lines: list[dict[str, Any]], *, settings: dict[str, Any], data: list[manifest.Manifest]) -> float:
+def _took(lines: list[_Line], *, settings: JSONObject, data: list[manifest.Manifest]) -> float:
     """Return about how many seconds the steps took: tokens divided by the speed in the run's log; 0 if unknown.
 
     Evaluating and saving do not count, because the speed leaves them out too.
     """
     splits = [dataset_manifest.splits.get(str(settings.get("split", "train"))) for dataset_manifest in data]
     lengths = [split.tokens_of_record for split in splits if split]
-    shares = settings.get("rates") or [split.records for split in splits if split]
+    rates = [rate for rate in _list(settings.get("rates")) if _is_number(rate)]
+    shares = rates or [split.records for split in splits if split]
     batch = settings.get("batch")
-    if not lengths or len(shares) != len(lengths) or not all(map(_is_number, (batch, *shares))) or sum(shares) <= 0:
+    if not lengths or len(shares) != len(lengths) or not _is_number(batch) or sum(shares) <= 0:
         return 0.0
-    tokens = float(batch or 0) * sum(map(operator.mul, lengths, shares)) / sum(shares)
+    tokens = batch * sum(map(operator.mul, lengths, shares)) / sum(shares)
     seconds, before = 0.0, 0
     for line in lines:
-        seconds += max(0, line["step"] - before) * tokens / max(float(line[_SPEED]), 1e-9)
-        before = line["step"]
+        seconds += max(0, line.step - before) * tokens / max(line.numbers[_SPEED], 1e-9)
+        before = line.step
     return seconds
 
 
-def _numbers(metrics: Any) -> dict[str, float]:
+def _numbers(metrics: JSON) -> dict[str, float]:
     values = metrics if isinstance(metrics, dict) else {}
-    return {str(name): value for name, value in values.items() if isinstance(value, int | float)}
+    return {
+        name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: JSON) -> list[JSON]:
     return value if isinstance(value, list) else []
 
 
@@ -297,10 +318,10 @@ class Nearest(NamedTuple):
     """
 
     name: str
-    differs: list[tuple[str, Any, Any]]
+    differs: list[tuple[str, JSON, JSON]]
 
 
-def nearest_recipe(settings: Mapping[str, Any]) -> Nearest:
+def nearest_recipe(settings: JSONObject) -> Nearest:
     """Return the built-in recipe that differs least from a run's settings, given as in its train.json.
 
     >>> nearest_recipe({**json.loads(configs.dumps(TrainConfig())), "batch": 64}).differs
@@ -316,7 +337,7 @@ def nearest_recipe(settings: Mapping[str, Any]) -> Nearest:
     return min(candidates, key=lambda candidate: len(candidate.differs))
 
 
-def _differing(settings: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+def _differing(settings: JSONObject, recipe: JSONObject) -> list[tuple[str, JSON, JSON]]:
     usual = json.loads(json.dumps(dataclasses.asdict(TrainConfig()))) | dict(recipe)
     known = (name for name in usual if name in settings and name not in _ITS_OWN)
     return [(name, usual[name], settings[name]) for name in known if usual[name] != settings[name]]

@@ -5,11 +5,12 @@ import dataclasses
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
+from t5prep.json_values import JSON, JSONObject
 from t5prep.options.fields import accepts, build
 from t5prep.options.models import EmbedOptions, EvaluateOptions, PredictOptions, RowOptions
-from t5prep.sources import memory
+from t5prep.sources import Resolved, memory
 from t5prep.training import need_tensorflow
 from t5prep.training.predict.rows import INPUT, STDIN
 from t5prep.training.settings import config as configs
@@ -17,7 +18,7 @@ from t5prep.training.settings.config import TrainConfig
 
 if TYPE_CHECKING:
     from t5prep.training.embed.embedding import Embedded
-    from t5prep.training.evaluate.evaluator import Wrong
+    from t5prep.training.evaluate.evaluator import Prediction, Wrong
     from t5prep.training.predict.predictions import Predictions
     from t5prep.training.trainer import Result
 
@@ -34,22 +35,22 @@ class Scores:
     """
 
     checkpoint: str
-    metrics: dict[str, Any]
-    predictions: list[dict[str, Any]]
+    metrics: Mapping[str, JSON]
+    predictions: list["Prediction"]
     worst: list["Wrong"]
     sample: list["Wrong"] = dataclasses.field(default_factory=list)
     data: str = ""
     split: str = ""
     each: list["Scores"] = dataclasses.field(default_factory=list)
 
-    def to_json(self, *, scores: bool = False) -> dict[str, Any]:
+    def to_json(self, *, scores: bool = False) -> dict[str, object]:
         """Return what `t5prep eval --json` prints. `scores`: with those of each prediction."""
         whole = {"checkpoint": self.checkpoint}
         if self.each:
             return {**whole, "metrics": self.metrics, "evaluations": [one._own(scores) for one in self.each]}
         return {**whole, **self._own(scores)}
 
-    def _own(self, scores: bool) -> dict[str, Any]:
+    def _own(self, scores: bool) -> dict[str, object]:
         """Return one split's part of the JSON."""
         left_out = () if scores else ("scores",)
         return {
@@ -71,7 +72,7 @@ def configuration(
     model: str | None = None,
     recipe: str | None = None,
     tokenizer: str = "",
-    settings: Mapping[str, Any] | None = None,
+    settings: JSONObject | None = None,
 ) -> TrainConfig:
     """Return the settings of a run: `settings` override the arguments, which override the recipe. Raises UsageError."""
     places = (data,) if isinstance(data, str) else tuple(data)
@@ -90,7 +91,7 @@ def train(
     model: str | None = None,
     recipe: str | None = None,
     tokenizer: str = "",
-    settings: Mapping[str, Any] | None = None,
+    settings: JSONObject | None = None,
     tpu: str | None = None,
     gpus: bool = False,
     replicas: int = 1,
@@ -134,7 +135,7 @@ def train(
 
 
 @accepts(EvaluateOptions)
-def evaluate(model: str, **options: Any) -> Scores:
+def evaluate(model: str, **options: object) -> Scores:
     """Score a model on every record of a split, or of several splits and datasets, once.
 
     Args:
@@ -165,7 +166,7 @@ def evaluate(model: str, **options: Any) -> Scores:
 
 @accepts(PredictOptions)
 def predict(
-    model: str, rows: str | Path | BinaryIO | Iterable[str] | Iterable[Mapping[str, Any]], **options: Any
+    model: str, rows: str | Path | BinaryIO | Iterable[str] | Iterable[Mapping[str, object]], **options: object
 ) -> "Predictions":
     """Answer rows with a trained model, one answer for each row, in order.
 
@@ -208,11 +209,11 @@ def predict(
 @accepts(EmbedOptions)
 def embed(
     model: str,
-    rows: str | Path | BinaryIO | Iterable[str] | Iterable[Mapping[str, Any]],
+    rows: str | Path | BinaryIO | Iterable[str] | Iterable[Mapping[str, object]],
     *,
     out: str,
     watch: Callable[[int, int], None] | None = None,
-    **options: Any,
+    **options: object,
 ) -> "Embedded":
     """Write what an encoder makes of texts: a vector for each token, or for each text, in files that a trainer reads.
 
@@ -253,7 +254,7 @@ def _in_memory(options: RowOptions, *, as_text: bool = False) -> RowOptions:
 
 
 @contextlib.contextmanager
-def _source_of(rows: Any) -> Iterator[tuple[Any, bool | None]]:
+def _source_of(rows: object) -> Iterator[tuple[str | Resolved, bool | None]]:
     """Yield rows as a source, and whether all are texts; None for what is no rows in memory. Raises UsageError."""
     if hasattr(rows, "read"):
         with memory.piped(cast(BinaryIO, rows), name=STDIN) as source:

@@ -12,7 +12,8 @@ from t5prep.training.data import device_feed, opening
 from t5prep.training.log import say
 from t5prep.training.model.lora import adapter_layouts
 from t5prep.training.model.switches import turned_off
-from t5prep.training.model.weights import Array, draw
+from t5prep.training.model.weights import draw
+from t5prep.training.published.stored import Array
 from t5prep.training.runtime import compiling, hosts
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.runtime.layout import Layout, arrange

@@ -27,6 +27,7 @@ from t5prep.training.log import CURVES, RunLog, say
 from t5prep.training.run.checkpoint import State
 from t5prep.training.run.checkpoint_tensors import CheckpointWriter
 from t5prep.training.runtime import hosts
+from t5prep.training.runtime.lowering import Tree
 from t5prep.training.runtime.programs import METRICS
 from t5prep.training.runtime.state import Variables
 from t5prep.training.settings.config import TrainConfig
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 # being transferred; more would only keep more batches in memory.
 AHEAD = 3
 
-Step = Callable[..., tuple[Any, ...]]  # (weights, slots, step, batch, rate) → (weights, slots, step, metrics)
+Step = Callable[..., tuple[Tree, ...]]  # (weights, slots, step, batch, rate) → (weights, slots, step, metrics)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Stepper:
         self,
         step: Step,
         variables: Variables,
-        batches: Iterator[Mapping[str, Any]],
+        batches: Iterator[Mapping[str, jax.Array]],
         *,
         rate: Callable[[int], float],
         wanted: Callable[[int], bool],
@@ -70,8 +71,8 @@ class Stepper:
         self.number = number  # of the last step that was started
         self._waited = 0.0
         self._step, self._batches, self._rate, self._wanted = step, batches, rate, wanted
-        self._begun: collections.deque[tuple[int, Any]] = collections.deque()
-        self._not_checked: list[tuple[int, Any]] = []  # steps since the last metrics that were fetched
+        self._begun: collections.deque[tuple[int, jax.Array]] = collections.deque()
+        self._not_checked: list[tuple[int, jax.Array]] = []  # steps since the last metrics that were fetched
 
     def begin(self) -> None:
         """Start one step on the devices."""
@@ -233,7 +234,7 @@ class StepProfile:
         self._folder = ""  # of the trace that is being recorded
         self._stack = contextlib.ExitStack()
 
-    def step(self, number: int, variables: Any) -> None:
+    def step(self, number: int, variables: Variables) -> None:
         """Begin or end the trace after step `number` was started, whose results are `variables`."""
         if number == self._begin:
             jax.block_until_ready(variables)
@@ -244,7 +245,7 @@ class StepProfile:
         if number == self._end:
             self.finish(variables)
 
-    def finish(self, variables: Any) -> None:
+    def finish(self, variables: Variables) -> None:
         """Write the trace, if one is being recorded. Raises OutputError."""
         if not self._folder:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -94,7 +94,9 @@ class TextObjective(Objective):
             return scored
         # Names of classes that are several tokens each.
         values = metrics.classification([given[0] for given in references], scored.answers, classes=scoring.classes)
-        return dataclasses.replace(scored, values=scored.values | values, metrics=[*scored.metrics, "classification"])
+        return dataclasses.replace(
+            scored, values={**scored.values, **values}, metrics=[*scored.metrics, "classification"]
+        )
 
 
 class HiddenTokensObjective(Objective):
@@ -135,7 +137,7 @@ class HeadObjective(Objective):
         )
         return Scored(self.values(results), answers, [[one] for one in right])
 
-    def values(self, results: Results) -> dict[str, Any]:
+    def values(self, results: Results) -> dict[str, float]:
         """Return the metrics of answers."""
         raise NotImplementedError
 
@@ -183,7 +185,7 @@ class TagsObjective(HeadObjective):
             tags[words[place]] = classes[ids[0, place]]
         return (self.target.separator.join(tags),), (float(scores[0, first].sum()),)
 
-    def values(self, results: Results) -> dict[str, Any]:
+    def values(self, results: Results) -> dict[str, float]:
         classes = self.target.classes
         if not all(map(target_metrics.SPAN_TAG.fullmatch, classes)):
             return {}
@@ -239,7 +241,7 @@ class LabelsObjective(LogitObjective):
 
         return tf.reduce_sum(tf.math.log_sigmoid(tf.abs(logits[:, 0])), axis=1)[:, None]
 
-    def values(self, results: Results) -> dict[str, Any]:
+    def values(self, results: Results) -> dict[str, float]:
         return target_metrics.of_labels(results.labels, results.predicted)
 
 
@@ -279,7 +281,7 @@ class NumberObjective(LogitObjective):
     def ranks(self, dataset: Manifest) -> bool:
         return bool(dataset.settings.group_column)
 
-    def values(self, results: Results) -> dict[str, Any]:
+    def values(self, results: Results) -> dict[str, float]:
         both = [numbers_of(side[:, 0]).astype(np.float64) for side in (results.labels, results.predicted)]
         ranked = target_metrics.of_rankings(results.queries, *both) if results.queries else {}
         return target_metrics.of_numbers(*both) | ranked

@@ -6,8 +6,7 @@ import functools
 import itertools
 import operator
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.prepared import DatasetSplit
@@ -23,7 +22,8 @@ from t5prep.training.log import RunLog, say
 from t5prep.training.loop import Due, Signals, Stepper, StepProfile, TrainingLoop
 from t5prep.training.model.architecture import Config, ModelConfig, training_flops
 from t5prep.training.model.lora import adapter_layouts, parameters
-from t5prep.training.model.weights import Array, draw
+from t5prep.training.model.weights import draw
+from t5prep.training.published.stored import Array
 from t5prep.training.run import adapters, checkpoint_tensors, run
 from t5prep.training.run import checkpoint as checkpoints
 from t5prep.training.run.checkpoint import State
@@ -100,8 +100,9 @@ def _train(
     until_the_end.enter_context(run.held(config.out))
     newest = checkpoints.last(config.out)
     processors = checkpoints.usable_processors() if layout.platform == "cpu" else 0
-    identity: dict[str, Any] = {"tokenizer": tokenizer.sha256, "base": base}
-    state = _state(config, opened, newest, identity=identity, processors=processors, in_epoch=in_epoch)
+    state = _state(
+        config, opened, newest, tokenizer=tokenizer.sha256, base=base, processors=processors, in_epoch=in_epoch
+    )
 
     pushes = None
     if config.push and hosts.writes():
@@ -233,29 +234,35 @@ def _state(
     opened: Sequence[DatasetSplit],
     newest: tuple[str, State] | None,
     *,
-    identity: Mapping[str, Any],
+    tokenizer: str,
+    base: str,
     processors: int,
     in_epoch: int,
 ) -> State:
     """Return the state to go on from: that of the `newest` checkpoint, or step 0.
 
-    `identity`: the digests `tokenizer`, and `base` of weights under adapters. Raises UsageError if the checkpoint is of other
+    `tokenizer` is its digest, and `base` that of weights under adapters. Raises UsageError if the checkpoint is of other
     data, another tokenizer or settings that cannot be changed.
     """
     data = [{"uri": one.folder, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
     state = State(
-        step=0, config=dataclasses.asdict(config), metric=config.metric, data=data, processors=processors, **identity
+        step=0,
+        config=dataclasses.asdict(config),
+        data=data,
+        tokenizer=tokenizer,
+        metric=config.metric,
+        processors=processors,
+        base=base,
     )
     if not newest:
         return state
     path, saved = newest
-    checkpoints.check(path, saved, config=config, data=data, **identity)
+    checkpoints.check(path, saved, config=config, data=data, tokenizer=tokenizer, base=base)
     other_length = checks.other_length(config, saved.config, made=saved.step, in_epoch=in_epoch, where=path)
     say(f"Going on with {config.out} at step {saved.step:,}. {other_length}".rstrip())
     if warning := checkpoints.other_processors(saved, processors):
         say(warning)
     if anew := checkpoints.judged_anew(saved, config):
         say(anew)
-        none_yet: dict[str, Any] = {"metric": config.metric, "best": None, "value": None, "stale": 0}
-        return dataclasses.replace(saved, config=state.config, data=data, metrics={}, **none_yet)
+        saved = dataclasses.replace(saved, metric=config.metric, best=None, value=None, stale=0, metrics={})
     return dataclasses.replace(saved, config=state.config, data=data)

@@ -166,7 +166,7 @@ def test_how_fast_it_was(run: Path, tmp_path: Path, waiting: float, said: str) -
 
 def test_a_step_measured_twice_is_drawn_once() -> None:
     """A run goes on from a checkpoint and measures again the steps after it: what it measured last counts."""
-    lines: list[dict[str, Any]] = [{"step": step, "loss": loss} for step, loss in ((10, 4.0), (20, 3.0), (20, 2.5))]
+    lines = [training._Line(step, {"loss": loss}, "") for step, loss in ((10, 4.0), (20, 3.0), (20, 2.5))]
     assert training._curves(lines, split="validation") == {"loss": {"training": ([10, 20], [4.0, 2.5])}}
 
 
@@ -186,9 +186,9 @@ def test_what_only_evaluation_measures_says_so(run: Path, tmp_path: Path) -> Non
 
 def test_accuracy_of_tokens_and_of_classes_are_two_panels() -> None:
     """Training counts tokens, an evaluation counts classes: 0.95 beside 0.67 in one panel would compare them."""
-    lines: list[dict[str, Any]] = [{"step": step, "accuracy": 0.9 + step / 1000} for step in (10, 20)]
+    lines = [training._Line(step, {"accuracy": 0.9 + step / 1000}, "") for step in (10, 20)]
     lines += [
-        {"step": step, "validation_accuracy": step / 30, "validation_token_accuracy": 0.8 + step / 1000}
+        training._Line(step, {"validation_accuracy": step / 30, "validation_token_accuracy": 0.8 + step / 1000}, "")
         for step in (10, 20)
     ]
     drawn = training._curves(lines, split="validation")

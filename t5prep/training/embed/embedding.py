@@ -12,21 +12,22 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import jax
 import numpy as np
 
 from t5prep import sources
 from t5prep.dataset import conversion
 from t5prep.errors import Reject, UsageError
 from t5prep.io import atomic_files, gcs, signals
+from t5prep.json_values import JSON, JSONObject
 from t5prep.options.models import EmbedOptions, VectorOptions
 from t5prep.reading import columns
 from t5prep.sources import Resolved
 from t5prep.tokens import loading
 from t5prep.training.embed import sentence_recipe
 from t5prep.training.embed.sentence_recipe import SentenceRecipe
-from t5prep.training.embed.shards import Folder, name_of
+from t5prep.training.embed.shards import Entry, Folder, name_of
 from t5prep.training.embed.vectors import Encoder
 from t5prep.training.log import say
 from t5prep.training.model.architecture import EncoderConfig
@@ -75,6 +76,10 @@ class _Text:
     ids: np.ndarray | None
     reason: str = ""
     cut: bool = False
+
+
+# Places of some texts, their lengths, and the work that was begun on them.
+_Begun = tuple[list[int], list[int], "jax.Array"]
 
 
 class Embedding:
@@ -159,7 +164,7 @@ class Embedding:
             if not gcs.is_gs(out) and hosts.writes():
                 atomic_files.remove_left(Path(out), "vectors-*", "manifest.json", f"{atomic_files.UNFINISHED}*")
             folder = Folder(out, identity=self.identity(), writes=hosts.writes())
-            shards: list[dict[str, Any]] = []
+            shards: list[Entry] = []
             kept = 0
             for number in itertools.count():
                 some = list(itertools.islice(questions, self.rows_of_file))
@@ -173,7 +178,12 @@ class Embedding:
             missing: collections.Counter[str] = collections.Counter()
             for one in shards:
                 missing.update(one["missing"])
-            totals = {name: sum(one[name] for one in shards) for name in ("rows", "texts", "tokens", "cut")}
+            totals = {
+                "rows": sum(one["rows"] for one in shards),
+                "texts": sum(one["texts"] for one in shards),
+                "tokens": sum(one["tokens"] for one in shards),
+                "cut": sum(one["cut"] for one in shards),
+            }
             names = {"model_name": self._opened.name, "tokenizer_name": self._words.name}
             folder.finish(shards, created_by=f"t5prep {__version__}", **names, **totals, missing=dict(missing))
         return Embedded(out, **totals, width=self.width, files=len(shards), kept=kept, missing=dict(missing))
@@ -185,7 +195,7 @@ class Embedding:
         reasons = collections.Counter(one.reason for one in texts)
         raise columns.without_texts(self.source, len(texts), reasons=reasons)
 
-    def _write_one(self, folder: Folder, name: str, texts: Sequence[_Text]) -> dict[str, Any]:
+    def _write_one(self, folder: Folder, name: str, texts: Sequence[_Text]) -> Entry:
         """Compute the vectors of the rows of a file, and write it; return what is known of it."""
         there = [one for one in texts if one.ids is not None]
         lengths = np.array([len(one.ids) for one in there if one.ids is not None], np.int64)
@@ -206,10 +216,15 @@ class Embedding:
         missing = [(one.id, one.reason) for one in texts if one.ids is None]
         reasons = collections.Counter(reason.partition(":")[0] for _, reason in missing)
         metadata = {"ids": _dumped([one.id for one in there]), "missing": _dumped(missing)}
-        known = {"rows": len(texts), "texts": count, "tokens": tokens, "cut": sum(one.cut for one in there)}
-        return folder.write(
-            name, tensors=tensors, metadata=metadata, values=values, known={**known, "missing": dict(reasons)}
-        )
+        known: Entry = {
+            "name": name,
+            "rows": len(texts),
+            "texts": count,
+            "tokens": tokens,
+            "cut": sum(one.cut for one in there),
+            "missing": dict(reasons),
+        }
+        return folder.write(known, tensors=tensors, metadata=metadata, values=values)
 
     def _ask(self, questions: Sequence[Question]) -> list[_Text]:
         """Return the texts tokenized; a text without any letters has the tokens that a model expects around each text."""
@@ -241,7 +256,7 @@ class Embedding:
         if before:
             yield self._end(before)
 
-    def _begin(self, inputs: Sequence[np.ndarray]) -> list[tuple[list[int], list[int], Any]]:
+    def _begin(self, inputs: Sequence[np.ndarray]) -> list[_Begun]:
         """Start the work on some texts; return the places, the lengths and the begun work of each batch."""
         order = sorted(range(len(inputs)), key=lambda at: len(inputs[at]), reverse=True)
         begun = []
@@ -252,7 +267,7 @@ class Embedding:
             begun.append((some, [len(one) for one in batch], self._encoder.begin(batch, length)))
         return begun
 
-    def _end(self, begun: Sequence[tuple[list[int], list[int], Any]]) -> list[np.ndarray]:
+    def _end(self, begun: Sequence[_Begun]) -> list[np.ndarray]:
         """Return the vectors of each text: those of its tokens, with padding if that is asked for, or its one."""
         found: dict[int, np.ndarray] = {}
         for places, lengths, work in begun:
@@ -263,7 +278,7 @@ class Embedding:
                 found[at] = vector[:length] if self.output.pooling == "none" and not self.output.padded else vector
         return [found[at] for at in range(len(found))]
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JSONObject:
         """Return what the bytes of the files depend on."""
         opened, words = self._opened, self._words
         files = [[file.name, file.bytes, sources.sha256(file)] for file in self.source.files]
@@ -330,5 +345,5 @@ def _fingerprint(opened: run.Model) -> str:
     return digest.hexdigest()
 
 
-def _dumped(value: Any) -> str:
+def _dumped(value: JSON) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -3,14 +3,15 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from t5prep.errors import UsageError
 from t5prep.io.model_files import MODULES, ModelFiles
+from t5prep.json_values import JSONObject
 from t5prep.tasks.example import Example, Part, Protected
+from t5prep.training.model.entries import Entries
 from t5prep.training.published import choosing
 
 # Files with the length of texts, by the first model types of sentence-transformers; new models of any type have the first one.
@@ -106,7 +107,7 @@ class SentenceRecipe:
         inputs = str(made[0]) if whole else tuple(made)
         return dataclasses.replace(example, inputs=inputs)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JSONObject:
         """Return what the vectors depend on, as JSON."""
         digest = hashlib.sha256()
         for step in self.after_pooling:
@@ -165,16 +166,16 @@ def _read(files: ModelFiles) -> SentenceRecipe:
     )
 
 
-def _is_of_texts(config: Mapping[str, Any]) -> bool:
+def _is_of_texts(config: Entries) -> bool:
     return all(config.get(key) in (None, "sentence_embedding") for key in ("module_input_name", "module_output_name"))
 
 
-def _activation(config: Mapping[str, Any]) -> str:
+def _activation(config: Entries) -> str:
     """Return the name of a Dense layer's activation without its module."""
     return str(config.get("activation_function") or "torch.nn.Identity").rpartition(".")[2]
 
 
-def _dense(files: ModelFiles, path: str, config: Mapping[str, Any]) -> Dense:
+def _dense(files: ModelFiles, path: str, config: Entries) -> Dense:
     names = frozenset(name.removeprefix(f"{path}/") for name in files.names if name.startswith(f"{path}/"))
     tensors = choosing.tensors(ModelFiles(f"{files.name}/{path}", names, lambda file: files.path(f"{path}/{file}")))
     matrix = np.asarray(tensors["linear.weight"])
@@ -184,5 +185,5 @@ def _dense(files: ModelFiles, path: str, config: Mapping[str, Any]) -> Dense:
     return Dense(np.ascontiguousarray(matrix.T), bias, _activation(config))
 
 
-def _config(files: ModelFiles, name: str) -> dict[str, Any]:
+def _config(files: ModelFiles, name: str) -> Entries:
     return dict(json.loads(files.read(name))) if name in files.names else {}

@@ -17,12 +17,13 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files, gcs, paths
+from t5prep.json_values import JSON, JSONObject
 from t5prep.training.published import safetensors_file
 
 MANIFEST, SCHEMA = "manifest.json", 1
@@ -35,6 +36,19 @@ def name_of(number: int) -> str:
     return f"vectors-{number:05d}.safetensors"
 
 
+class Entry(TypedDict, total=False):
+    """What the manifest says of a file: its rows, those with a text, their tokens, texts that were cut, and rows without one."""
+
+    name: str
+    rows: int
+    texts: int
+    tokens: int
+    cut: int
+    missing: dict[str, int]  # by reason
+    bytes: int
+    sha256: str
+
+
 class Folder:
     """A folder of vectors, local or gs://: what it holds already, and what is added. `identity` decides the bytes of all files.
 
@@ -42,9 +56,9 @@ class Folder:
     `writes` is true for the one that writes.
     """
 
-    def __init__(self, place: str, *, identity: Mapping[str, Any], writes: bool = True) -> None:
+    def __init__(self, place: str, *, identity: JSONObject, writes: bool = True) -> None:
         self.place, self._writes = place, writes
-        self._identity: dict[str, Any] = json.loads(json.dumps({"schema": SCHEMA, **identity}))
+        self._identity: JSONObject = json.loads(json.dumps({"schema": SCHEMA, **identity}))
         there = self._there = self._names()
         strange = sorted(name for name in there if not name.startswith((MANIFEST, "vectors-", atomic_files.UNFINISHED)))
         kept = self._read(MANIFEST) if MANIFEST in there else self._read(_BEGUN) if _BEGUN in there else None
@@ -52,7 +66,7 @@ class Folder:
             raise OutputError(
                 f"{place} holds something that is not vectors ({(strange or sorted(there))[0]}). Choose another --out."
             )
-        self._known: dict[str, dict[str, Any]] = {}
+        self._known: dict[str, Entry] = {}
         if kept is not None:
             differs = [key for key, value in self._identity.items() if kept.get(key) != value]
             if differs:
@@ -70,7 +84,7 @@ class Folder:
             paths.write(paths.at(place, _BEGUN), _json(self._identity))
         self._beside = {name for name in there if name.startswith(atomic_files.UNFINISHED)}
 
-    def finished(self, name: str) -> dict[str, Any] | None:
+    def finished(self, name: str) -> Entry | None:
         """Return what is known of a file that is there and unaltered, else None."""
         known = self._known.get(name)
         if known is None and (beside := _beside(name)) in self._beside:
@@ -81,21 +95,20 @@ class Folder:
 
     def write(
         self,
-        name: str,
+        known: Entry,
         *,
         tensors: Mapping[str, tuple[str, Sequence[int]]],
         metadata: Mapping[str, str],
         values: Iterable[np.ndarray],
-        known: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        """Write a file, and beside it what is `known` of it, which is returned with its size and its SHA-256.
+    ) -> Entry:
+        """Write the file that is `known`, and beside it this entry with its size and its SHA-256, which is returned.
 
         `tensors`: dtype and shape of each, in the order of `values`, which are written as they come.
         """
         if not self._writes:
             collections.deque(values, maxlen=0)  # the host that writes computes the same rows at the same time
-            return {"name": name, **known}
-        digest, size = hashlib.sha256(), 0
+            return known
+        name, digest, size = known["name"], hashlib.sha256(), 0
         if name in self._there:  # altered, or a pipe, into which it would be written
             self._remove(name)
         with paths.whole(paths.at(self.place, name)) as file:
@@ -104,11 +117,11 @@ class Folder:
                 file.write(piece)
                 digest.update(piece)
                 size += len(piece)
-        entry = {"name": name, **known, "bytes": size, "sha256": digest.hexdigest()}
+        entry: Entry = {**known, "bytes": size, "sha256": digest.hexdigest()}
         paths.write(paths.at(self.place, _beside(name)), _json(entry))
         return entry
 
-    def finish(self, shards: Sequence[Mapping[str, Any]], **totals: Any) -> None:
+    def finish(self, shards: Sequence[Entry], **totals: JSON) -> None:
         """Write the manifest, and remove what a run leaves until then."""
         if not self._writes:
             return
@@ -125,7 +138,7 @@ class Folder:
         except OSError as error:
             raise OutputError(atomic_files.explain(error, Path(self.place))) from error
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read(self, name: str) -> Any | None:
         """Return a JSON object of the folder; None if it is not there, or damaged."""
         try:
             return dict(json.loads(paths.read(paths.at(self.place, name))))
@@ -160,5 +173,5 @@ def _bytes_of(array: np.ndarray) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
+def _json(value: Mapping[str, object]) -> bytes:
     return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()

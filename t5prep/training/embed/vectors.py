@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -61,13 +60,13 @@ class Encoder:
         run = functools.partial(vectors, config=config, output=output, dtype=dtype)
         self._run = on_rows("embed", run, shape=config, layout=layout, dtype=dtype)
 
-    def begin(self, inputs: Sequence[np.ndarray], length: int) -> Any:
+    def begin(self, inputs: Sequence[np.ndarray], length: int) -> jax.Array:
         """Start the work on at most `rows` of int32[<= length], and return what `vectors_of` waits for."""
         batch = batch_of(inputs, [self.rows, length], tokenizer=self._tokenizer, pairs=self._pairs)
         with enough_memory(self.rows):
             return self._run(self._weights, batch)["vectors"]
 
-    def vectors_of(self, begun: Any) -> np.ndarray:
+    def vectors_of(self, begun: jax.Array) -> np.ndarray:
         """Return the vectors: [rows, length, width], or [rows, width] of texts."""
         with enough_memory(self.rows):
             return np.asarray(begun)

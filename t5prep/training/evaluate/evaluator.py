@@ -10,14 +10,16 @@ import functools
 import hashlib
 import heapq
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict, TypeVar
 
+import jax
 import numpy as np
 import tensorflow as tf
 
 from t5prep.dataset.prepared import DatasetSplit
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
+from t5prep.json_values import JSON
 from t5prep.options.generation import Generation
 from t5prep.tasks.targets import HiddenTokensTarget, Target
 from t5prep.tokens import tokenizer as newlines
@@ -34,6 +36,8 @@ from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.rows import Rows, each, on_rows
 from t5prep.training.settings.padding import Padding
 
+_Entry = TypeVar("_Entry", bound=tuple[float, int, list[int]])
+
 
 @dataclasses.dataclass(frozen=True)
 class Wrong:
@@ -46,6 +50,16 @@ class Wrong:
     loss: float
 
 
+class Prediction(TypedDict, total=False):
+    """A record's answer and its right ones, the loss of the first of these, and the scores that the answer has by itself."""
+
+    id: str
+    prediction: str
+    references: list[str]
+    loss: float
+    scores: dict[str, float]
+
+
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """An evaluation's numbers (for classes also `labels` and `confusion`), and each record's id and answer.
@@ -53,8 +67,8 @@ class Evaluation:
     `worst` are the wrong answers with the highest losses, `sample` a random sample of the wrong answers to each class.
     """
 
-    metrics: dict[str, Any]
-    predictions: list[dict[str, Any]]
+    metrics: dict[str, JSON]
+    predictions: list[Prediction]
     worst: list[Wrong]
     sample: list[Wrong] = dataclasses.field(default_factory=list)
 
@@ -138,7 +152,7 @@ class Evaluator:
             )
 
     def __call__(
-        self, weights: Mapping[str, Any], *, worst: int = 0, sample: int = 0, score_each: bool = False
+        self, weights: Mapping[str, jax.Array], *, worst: int = 0, sample: int = 0, score_each: bool = False
     ) -> Evaluation:
         """Score every record with these weights on the devices.
 
@@ -150,22 +164,23 @@ class Evaluator:
         for batch, of_batch in each(program, weights, self._batches()):
             rows.add(batch, of_batch)
         results = rows.results()
-        values: dict[str, Any] = metrics.perplexity(rows.losses, (results.labels != IGNORED_LABEL).sum(axis=1))
+        values: dict[str, JSON] = {**metrics.perplexity(rows.losses, (results.labels != IGNORED_LABEL).sum(axis=1))}
         values |= metrics.token_accuracy(results.labels, results.predicted) | {"records": len(results.labels)}
         scored = self._objective.score(results, self._scoring)
         if scored is None:
             return Evaluation(values, [], [])
-        values = {name: value for name, value in values.items() if name not in self._objective.unfit} | scored.values
+        values = {name: value for name, value in values.items() if name not in self._objective.unfit}
+        values |= scored.values
         answers, references = scored.answers, scored.references
-        predictions: list[dict[str, Any]] = [
+        predictions: list[Prediction] = [
             {"id": id, "prediction": answer, "references": given, "loss": loss}
             for id, answer, given, loss in zip(rows.ids, answers, references, rows.losses, strict=True)
         ]
         if score_each:
             scores = metrics.of_each(scored.metrics, references=references, predictions=answers)
-            predictions = [one | {"scores": row_scores} for one, row_scores in zip(predictions, scores, strict=True)]
+            predictions = [{**one, "scores": row_scores} for one, row_scores in zip(predictions, scores, strict=True)]
 
-        def wrong(kept: Sequence[tuple[Any, int, list[int]]]) -> list[Wrong]:
+        def wrong(kept: Sequence[tuple[float, int, list[int]]]) -> list[Wrong]:
             return [
                 Wrong(rows.ids[at], self._input(inputs), references[at][0], answers[at], rows.losses[at])
                 for _, at, inputs in kept
@@ -174,7 +189,7 @@ class Evaluator:
 
         return Evaluation(values, predictions, wrong(sorted(rows.highest, reverse=True)), wrong(rows.sample()))
 
-    def _score_and_generate(self, weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
+    def _score_and_generate(self, weights: Mapping[str, jax.Array], batch: Rows) -> dict[str, jax.Array]:
         """Return the scores of a batch, and the ids of its generated `answers`, from one transfer of its rows."""
         questions = {"input_ids": batch["input_ids"]}
         if self._generation.sample:
@@ -268,7 +283,7 @@ class ScoredRows:
         return [row for _, drawn in sorted(self._drawn.items()) for row in sorted(drawn)]
 
 
-def _keep(heap: list[Any], entry: Any, *, most: int) -> None:
+def _keep(heap: list[_Entry], entry: _Entry, *, most: int) -> None:
     """Put an entry into a heap that holds the `most` highest ones."""
     (heapq.heappush if len(heap) < most else heapq.heappushpop)(heap, entry)
 

@@ -17,6 +17,7 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io.installation import python
+from t5prep.json_values import JSON
 from t5prep.tokens import scripts
 
 # The correct answers of one item: one, or several of which the best match counts.
@@ -78,7 +79,7 @@ def perplexity(losses: ArrayLike, tokens: ArrayLike) -> dict[str, float]:
 
 def classification(
     references: Sequence[References], predictions: Sequence[str], *, classes: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> dict[str, JSON]:
     """Return accuracy, precision, recall and F1 (macro, weighted, of each class), and the confusion matrix.
 
     Words are compared without surrounding spaces; with several references the first counts. `labels` are the `classes` in
@@ -272,7 +273,7 @@ class Metric:
     whole corpus.
     """
 
-    compute: Callable[..., Mapping[str, Any]]
+    compute: Callable[..., Mapping[str, JSON]]
     numbers: Mapping[str, Number]
     of_each_item: Sequence[str] | None = None
     takes_classes: bool = False
@@ -324,12 +325,12 @@ def compute(
     references: Sequence[References],
     predictions: Sequence[str],
     classes: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> dict[str, JSON]:
     """Return the values of these metrics in one dictionary; `classes` are the words of a classification, in order.
 
     Raises UsageError for an unknown metric.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, JSON] = {}
     for name in check(names):
         metric = METRICS[name]
         ordered = {"classes": classes} if metric.takes_classes else {}
@@ -365,7 +366,7 @@ def of_each(
         item: dict[str, float] = {}
         for compute_one, numbers in computed:
             values = compute_one([right], [predicted]) if numbers else {}
-            item |= {name: values[name] for name in numbers}
+            item |= {name: value for name in numbers if isinstance(value := values[name], int | float)}
         scores.append(item)
     return scores
 

@@ -1,11 +1,11 @@
 """Hold what an evaluation asks of the answers to a split, and what comes of them; each kind of target scores in objectives.py."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from t5prep.json_values import JSON
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.evaluate import metrics
 
@@ -14,7 +14,7 @@ from t5prep.training.evaluate import metrics
 class Scored:
     """Hold the metrics of a split, each record's answer and right answers, and the metrics that score a record alone."""
 
-    values: dict[str, Any]
+    values: Mapping[str, JSON]
     answers: list[str]
     references: list[list[str]]
     metrics: list[str] = dataclasses.field(default_factory=list)

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import jax
 
 from t5prep.dataset import manifest
 from t5prep.dataset.prepared import Dataset
@@ -27,7 +29,7 @@ class Loaded(NamedTuple):
 
     opened: run.Model
     layout: Layout
-    weights: dict[str, Any]
+    weights: dict[str, jax.Array]
 
 
 class Scored(NamedTuple):
@@ -101,7 +103,7 @@ def score_split(loaded: Loaded, options: EvaluateOptions, dataset: Dataset, *, s
     if chosen and not evaluator.generates:
         say(f"warning: {' '.join(chosen)}: no answers to {dataset.folder} are generated. To score some: --metric rouge")
     result = evaluator(loaded.weights, worst=options.worst, sample=options.random_wrong, score_each=True)
-    if math.isnan(result.metrics["loss"]):
+    if math.isnan(result.numbers()["loss"]):
         raise T5prepError(
             f"{opened.name} gives no numbers (NaN) on {dataset.folder}: its weights or its config.json are damaged. Take "
             "another checkpoint (--checkpoint), or export the model again."

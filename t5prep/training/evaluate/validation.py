@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+
+import jax
 
 from t5prep.dataset.prepared import DatasetSplit
 from t5prep.errors import UsageError
@@ -58,7 +59,7 @@ class Validation:
     def __bool__(self) -> bool:
         return bool(self._evaluators)
 
-    def judge(self, state: State, weights: Mapping[str, Any]) -> tuple[State, bool]:
+    def judge(self, state: State, weights: Mapping[str, jax.Array]) -> tuple[State, bool]:
         """Return the state with its evaluation (of a mixture: the mean decides), and whether it is the best so far.
 
         Raises UsageError if the evaluation has not the metric that the settings name.
@@ -81,7 +82,7 @@ class Validation:
         """Check whether the run stops, because its last evaluations were not better."""
         return 0 < self._patience <= state.stale
 
-    def of_best(self, weights: Mapping[str, Any]) -> Evaluation | None:
+    def of_best(self, weights: Mapping[str, jax.Array]) -> Evaluation | None:
         """Return the first dataset's evaluation with its 20 worst answers; None if no dataset has the split."""
         return self._evaluators[0](weights, worst=20) if self._evaluators else None
 

@@ -21,14 +21,17 @@ import json
 import math
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, cast
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from t5prep.errors import UsageError, did_you_mean
+from t5prep.json_values import JSON, JSONObject
 from t5prep.tasks.targets import Target, target_of
 from t5prep.training import objectives
 from t5prep.training.model.entries import (
     POOLED,
+    Entries,
     check_known,
     check_usual,
     class_entries,
@@ -37,6 +40,9 @@ from t5prep.training.model.entries import (
     head_of,
     head_target,
 )
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 T5_TYPES = ("t5", "mt5", "umt5")
 # `feed_forward_proj` → the name of its activation (transformers, configuration_t5.py).
@@ -68,7 +74,7 @@ class Traits(NamedTuple):
     # any, scores have biases by distances.
     rotations: tuple[tuple[float, float], ...] = ()
 
-    def is_full(self, number: Any) -> Any:
+    def is_full(self, number: "int | tf.Tensor") -> "bool | tf.Tensor":
         """Check whether a layer attends to all tokens: a bool, or a tensor for a tensor."""
         return self.full_every == 1 or (number + 1) % self.full_every == 0
 
@@ -195,7 +201,7 @@ class ModelConfig:
         return dataclasses.replace(self, classes=tuple(classes), target=target, tie_word_embeddings=True)
 
     @classmethod
-    def from_json(cls, config: Mapping[str, Any]) -> "ModelConfig":
+    def from_json(cls, config: Entries) -> "ModelConfig":
         """Return the config of a parsed `config.json`; a missing entry has the default of the model type.
 
         Since 5.0, transformers writes `"tie_word_embeddings": true` for every T5, T5 1.1 included, and the true value
@@ -237,13 +243,13 @@ class ModelConfig:
         headed = POOLED.items() <= config.items() or target == "tags"
         return made.with_classes(classes_of(config), target) if headed else made
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
         values = {name: value for name, value in dataclasses.asdict(self).items() if name not in OWN_FIELDS}
         if self.model_type != "t5":
             del values["scale_decoder_outputs"]
         classes = values.pop("classes")
-        head: dict[str, Any] = class_entries(classes) if classes else {}
+        head: dict[str, JSON] = class_entries(classes) if classes else {}
         if classes and self.target != "tags":
             head |= POOLED | {"problem_type": self.objective.problem}
         return {
@@ -262,16 +268,13 @@ class ModelConfig:
 
 # Defaults of mT5 and umT5 if a config leaves something out (transformers, configuration_mt5.py,
 # configuration_umt5.py).
-MT5_DEFAULTS = cast(
-    dict[str, Any],
-    {
-        "vocab_size": 250112,
-        "d_ff": 1024,
-        "num_layers": 8,
-        "num_heads": 6,
-        "feed_forward_proj": "gated-gelu",
-    },
-)
+MT5_DEFAULTS: JSONObject = {
+    "vocab_size": 250112,
+    "d_ff": 1024,
+    "num_layers": 8,
+    "num_heads": 6,
+    "feed_forward_proj": "gated-gelu",
+}
 
 
 # Types with the layers and the names of tensors of another (transformers, modeling_xlm_roberta.py, modeling_camembert.py).
@@ -305,7 +308,7 @@ DISTILBERT_NAMES = {
     "dropout_rate": "dropout",
 }
 # What a config.json that leaves something out means, if it is not BERT's (transformers, configuration_*.py).
-DEFAULTS: dict[str, dict[str, Any]] = {
+DEFAULTS: dict[str, JSONObject] = {
     "bert": {},
     "distilbert": {"num_layers": 6, "segments": 0},
     "roberta": {"vocab_size": 50265, "pad_token_id": 1},
@@ -402,7 +405,7 @@ class EncoderConfig:
         return f"{self.family}."
 
     @property
-    def head_entries(self) -> dict[str, Any]:
+    def head_entries(self) -> dict[str, JSON]:
         """Return the entries of a `config.json` by which `transformers` knows the head."""
         name = CLASS_NAMES[self.model_type]
         if self.masked:
@@ -470,7 +473,7 @@ class EncoderConfig:
         return self.max_positions - self.first_position
 
     @classmethod
-    def from_json(cls, config: Mapping[str, Any]) -> "EncoderConfig":
+    def from_json(cls, config: Entries) -> "EncoderConfig":
         """Return the config of a parsed `config.json`. Raises UsageError for a variant that is not computed here.
 
         >>> EncoderConfig.from_json({"model_type": "roberta", "id2label": {"1": "up", "0": "down"}}).classes
@@ -489,7 +492,7 @@ class EncoderConfig:
             raise ValueError(f"{made.d_model} values are not divisible by {made.num_heads} heads")
         return made
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` reads as this model, and `from_json` as this config."""
         values = {**dataclasses.asdict(self), "embedding_size": self.embedding_width}
         names = DISTILBERT_NAMES if self.model_type == "distilbert" else NAMES
@@ -523,7 +526,7 @@ def training_flops(config: Config, *, input_length: int, target_length: int) -> 
 MAY_BE_ZERO = ("segments", "embedding_size", "key_heads")
 
 
-def _type_of_architecture(entries: Mapping[str, Any]) -> str:
+def _type_of_architecture(entries: Entries) -> str:
     """Return the model type by the name of the model's class, for a `config.json` of 2019, which has no `model_type`.
 
     >>> _type_of_architecture({"architectures": ["RobertaForMaskedLM"]}), _type_of_architecture({"architectures": ["T5Model"]})
@@ -605,13 +608,13 @@ def filling_masks(config: EncoderConfig) -> EncoderConfig:
     return dataclasses.replace(config, classes=(), masked=True)
 
 
-def config_of(fields: Mapping[str, Any]) -> Config:
+def config_of(fields: Entries) -> Config:
     """Return a config from its fields as JSON keeps them."""
     made = {**fields, "classes": tuple(fields["classes"])}
     return _class_of(made["model_type"])(**made)
 
 
-def family_module(model_type: str) -> Any:
+def family_module(model_type: str) -> ModuleType:
     """Return the module of one of `FAMILIES`."""
     return importlib.import_module(FAMILIES[model_type])
 

@@ -1,7 +1,6 @@
 """Compute multi-head attention: one function for all families of models."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
@@ -72,7 +71,7 @@ def attend(
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def run(
         query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor
-    ) -> tuple[tf.Tensor, Callable[..., Any]]:
+    ) -> tuple[tf.Tensor, Callable[..., tuple[tf.Tensor, ...]]]:
         scores = soft_cap(product("bqhd,bkhd->bhqk", query, key), cap)
         scores = tf.where(mask, scores + tf.cast(biases[0], tf.float32) if biases else scores, MASKED)
         shares = tf.cast(tf.nn.softmax(tf.cast(tf.cast(scores, dtype), tf.float32)), dtype)

@@ -6,12 +6,12 @@ Its type is "deberta-v2": DeBERTa-v3 and mDeBERTa-v3 are of the same architectur
 
 import dataclasses
 import reprlib
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from t5prep.errors import UsageError
+from t5prep.json_values import JSON
 from t5prep.training.model.architecture import ENCODER_ACTIVATIONS, NAMES, EncoderConfig
-from t5prep.training.model.entries import check_known, check_usual, fields_of, head_of
+from t5prep.training.model.entries import Entries, check_known, check_usual, fields_of, head_of
 from t5prep.training.model.weight_layout import Layouts, Names, WeightLayout, encoder_layouts
 
 LAYERS = "t5prep.training.model.deberta_layers"
@@ -62,7 +62,7 @@ class DebertaConfig(EncoderConfig):
         return float((3 * (self.d_model // self.num_heads)) ** -0.5)
 
     @classmethod
-    def from_json(cls, config: Mapping[str, Any]) -> "DebertaConfig":
+    def from_json(cls, config: Entries) -> "DebertaConfig":
         """Return the config of a parsed `config.json`. Raises UsageError for a variant that is not computed here.
 
         >>> DebertaConfig.from_json({"relative_attention": True, "position_biased_input": False, "norm_rel_ebd": "layer_norm",
@@ -87,7 +87,7 @@ class DebertaConfig(EncoderConfig):
             raise ValueError(f"{made.num_heads} heads and {made.buckets} buckets")
         return made
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` reads as this model, and `from_json` as this config."""
         return {
             "model_type": self.model_type,

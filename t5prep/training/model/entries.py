@@ -5,16 +5,19 @@ This module imports no TensorFlow, as `architecture` does not.
 
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from t5prep.errors import UsageError
+from t5prep.json_values import JSON
 from t5prep.training.objectives import OBJECTIVES, NumberObjective, TagsObjective
 
+# The entries of a `config.json`: their values are of any type until `architecture.read_config` has checked those of the config.
+Entries: TypeAlias = Mapping[str, Any]
 MOST_NAMES = 1 << 20  # of classes that a config counts but does not name
 MOST_KINDS = 10_000  # of layers in `layer_types`
 
 
-def classes_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+def classes_of(config: Entries) -> tuple[str, ...]:
     """Return the names of the classes in the order of the logits; two unnamed ones if the config names none.
 
     >>> classes_of({"id2label": {"1": "up", "0": "down"}})
@@ -29,7 +32,7 @@ def classes_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(named[number]) for number in sorted(named, key=int))
 
 
-def class_entries(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
+def class_entries(classes: Sequence[str]) -> dict[str, JSON]:
     """Return the entries of a `config.json` by which `transformers` knows the names."""
     return {
         "id2label": {str(number): name for number, name in enumerate(classes)},
@@ -60,7 +63,7 @@ def names_classes(classes: Sequence[str]) -> bool:
 POOLED = {"pooling": "mean"}
 
 
-def head_target(config: Mapping[str, Any]) -> str:
+def head_target(config: Entries) -> str:
     """Return what the model of a `config.json` tells of a text (`Settings.target`). As in transformers, one logit is a number.
 
     >>> head_target({"architectures": ["BertForTokenClassification"]}), head_target({"problem_type": "regression"})
@@ -73,19 +76,19 @@ def head_target(config: Mapping[str, Any]) -> str:
     return next((name for name, kind in OBJECTIVES.items() if kind.problem and kind.problem == problem), "class")
 
 
-def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
+def head_of(config: Entries) -> dict[str, Any]:
     """Return the fields of a config that are about its head."""
     return {"classes": classes_of(config), "target": head_target(config)}
 
 
-def check_usual(config: Mapping[str, Any], entries: Sequence[tuple[str, Any]]) -> None:
+def check_usual(config: Entries, entries: Sequence[tuple[str, object]]) -> None:
     """Raise UsageError if a config has another value for one of the entries than the one that is computed."""
     for name, usual in entries:
         if config.get(name, usual) != usual:
             raise UsageError(f"The model has {name} {reprlib.repr(config[name])}, and only {usual!r} is computed here.")
 
 
-def fields_of(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def fields_of(config: Entries, names: Mapping[str, str]) -> dict[str, Any]:
     """Return the entries that a config has, by our names of fields; `names` has the entry of each field."""
     return {field: config[name] for field, name in names.items() if config.get(name) is not None}
 
@@ -97,14 +100,14 @@ def check_known(made: object, names: Mapping[str, str], **known: Sequence[str]) 
             raise UsageError(f'The model has {names[field]} "{str(given)[:80]}", and known are {", ".join(values)}.')
 
 
-def positive(number: Any) -> float:
+def positive(number: object) -> float:
     """Return a number of a config as a float. Raises ValueError if it is none, or not finite and above 0, also as a float32."""
-    if type(number) not in (int, float) or not 1e-30 < number < 1e30:
+    if not isinstance(number, int | float) or isinstance(number, bool) or not 1e-30 < number < 1e30:
         raise ValueError(f"{reprlib.repr(number)} is not a number above 0")
     return float(number)
 
 
-def rotation_of(rope: Mapping[str, Any] | None, base: Any, *, may_divide: bool = False) -> tuple[float, float]:
+def rotation_of(rope: Entries | None, base: object, *, may_divide: bool = False) -> tuple[float, float]:
     """Return the base of the angles of an entry like `rope_parameters`, and by what positions are divided.
 
     base: what an entry without one means. Raises UsageError for a kind of rotation that is not computed.

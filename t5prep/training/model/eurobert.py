@@ -5,11 +5,11 @@ does not.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from t5prep.json_values import JSON
 from t5prep.training.model.architecture import SIZES
-from t5prep.training.model.entries import check_known, check_usual, fields_of, head_of, rotation_of
+from t5prep.training.model.entries import Entries, check_known, check_usual, fields_of, head_of, rotation_of
 from t5prep.training.model.modernbert import ACTIVATIONS, ModernBertConfig, add_layers
 from t5prep.training.model.weight_layout import Layouts, WeightLayout
 
@@ -60,7 +60,7 @@ class EuroBertConfig(ModernBertConfig):
     norm: str = "rms"
 
     @classmethod
-    def from_json(cls, config: Mapping[str, Any]) -> "EuroBertConfig":
+    def from_json(cls, config: Entries) -> "EuroBertConfig":
         """Return the config of a parsed `config.json`, of transformers 5 or of the models' own code before it.
 
         Raises UsageError for a variant that is not computed here.
@@ -82,7 +82,7 @@ class EuroBertConfig(ModernBertConfig):
             )
         return made
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` 5 reads as this model, and `from_json` as this config."""
         return {
             "model_type": self.model_type,

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -36,6 +36,10 @@ Q = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.373
 REACH = 4.0
 
 
+# The second result of a function with a gradient of its own: upstream gradients → those of its arguments.
+Gradient = Callable[..., tf.Tensor]
+
+
 def gelu(x: tf.Tensor) -> tf.Tensor:
     """Return x times the share of a standard normal distribution that is below x.
 
@@ -45,7 +49,7 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
         return tf.nn.gelu(x, approximate=False)
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def run(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def run(x: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
         wide = tf.cast(x, tf.float32)
         below = 0.5 * (1.0 + erf(wide * math.sqrt(0.5)))
 
@@ -91,14 +95,14 @@ def layer_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor | None, *, epsilo
     return tf.cast(normed if bias is None else normed + tf.cast(bias, tf.float32), x.dtype)
 
 
-def cast_weight(weight: Any, dtype: tf.DType) -> tf.Tensor:
+def cast_weight(weight: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Return a weight in `dtype`. Its gradient stays in `dtype` too, which halves the bytes to stack and to read.
 
     The code that adds up gradients casts them.
     """
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def cast(whole: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def cast(whole: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
         return tf.cast(whole, dtype), lambda upstream: upstream
 
     return cast(tf.convert_to_tensor(weight))
@@ -166,7 +170,7 @@ ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
 
 
 def feed_forward(
-    x: tf.Tensor, wi: Sequence[Any], wo: Any, *, activation: str, mask: tf.Tensor | None = None
+    x: tf.Tensor, wi: Sequence[tf.Tensor], wo: tf.Tensor, *, activation: str, mask: tf.Tensor | None = None
 ) -> tf.Tensor:
     """Return relu(x wi) wo, or with two matrices a(x wi_0) * (x wi_1) wo for GELU or SiLU as a (Shazeer 2020).
 
@@ -190,7 +194,7 @@ def mean_of_tokens(x: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(x, tf.float32) * counted, axis=1) / tf.maximum(tf.reduce_sum(counted, axis=1), 1.0)
 
 
-def last_matrix(weights: Mapping[str, Any], x: tf.Tensor) -> tf.Tensor:
+def last_matrix(weights: Mapping[str, tf.Tensor], x: tf.Tensor) -> tf.Tensor:
     """Return the logits of the classes, float32[..., classes], from vectors of tokens or texts."""
     matrix, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("classifier", "classifier_bias"))
     return tf.matmul(x, matrix) + bias
@@ -205,7 +209,7 @@ def scores_by_table(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None = Non
     dtype, flat = x.dtype, tf.reshape(x, [-1, x.shape[-1]])
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def run(flat: tf.Tensor, table: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def run(flat: tf.Tensor, table: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
         rounded = tf.cast(table, dtype)
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -223,7 +227,7 @@ def scores_by_table(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None = Non
 
 
 # A layer: (x, inputs that all layers share, this layer's weights, its number: an int, or a tensor in a loop) → x.
-Layer = Callable[[tf.Tensor, Sequence[tf.Tensor], Mapping[str, tf.Tensor], Any], tf.Tensor]
+Layer = Callable[[tf.Tensor, Sequence[tf.Tensor], Mapping[str, tf.Tensor], tf.Tensor], tf.Tensor]
 
 
 def run_layers(
@@ -272,8 +276,8 @@ def loop_over_layers(
         return dict(zip(names, values, strict=True))
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def run(x: tf.Tensor, shared: Sequence[tf.Tensor], values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Any]:
-        def forward(number: tf.Tensor, x: tf.Tensor, inputs: tf.TensorArray) -> tuple[Any, ...]:
+    def run(x: tf.Tensor, shared: Sequence[tf.Tensor], values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Gradient]:
+        def forward(number: tf.Tensor, x: tf.Tensor, inputs: tf.TensorArray) -> tuple[tf.Tensor, ...]:
             y = layer(x, shared, own([value[number] for value in values]), number)
             return number + 1, y, inputs.write(number, x)
 
@@ -281,10 +285,10 @@ def loop_over_layers(
         _, y, inputs = tf.while_loop(lambda n, *_: n < layers, forward, (0, x, inputs), maximum_iterations=layers)
         layer_inputs = inputs.stack()
 
-        def gradient(upstream: tf.Tensor) -> tuple[Any, ...]:
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
             def backward(
                 done: tf.Tensor, of_x: tf.Tensor, of_shared: list[tf.Tensor], arrays: list[tf.TensorArray]
-            ) -> tuple[Any, ...]:
+            ) -> tuple[tf.Tensor, ...]:
                 number = layers - 1 - done
                 inputs = (layer_inputs[number], list(shared), own([array.read(number) for array in arrays]))
                 with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -6,15 +6,14 @@ A head for classes or masks is small and often new, so it is trained whole besid
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from t5prep.training.model.architecture import Config
 from t5prep.training.model.weight_layout import OF_HEADS, WeightLayout, of_head, weight_layouts
-from t5prep.training.published.stored import Index, LazyArray
+from t5prep.training.published.stored import Array, Index, LazyArray
 
 A, B = ".lora_a", ".lora_b"  # what is added to a variable's name
 # peft's names of the same matrices: `base_model.model.NAME_OF_THE_LAYER.lora_A.weight`.
@@ -61,7 +60,7 @@ def parameters(config: Config) -> str:
     return f"{trained:,} parameters in adapters{head} of {whole:,}" if config.lora_rank else f"{whole:,} parameters"
 
 
-def merged(weights: Mapping[str, Any], config: Config) -> dict[str, Any]:
+def merged(weights: Mapping[str, tf.Tensor], config: Config) -> dict[str, tf.Tensor]:
     """Return the weights that the model computes with, by its own names; tensors of TensorFlow."""
     if not config.lora_rank:
         return dict(weights)
@@ -72,13 +71,13 @@ def merged(weights: Mapping[str, Any], config: Config) -> dict[str, Any]:
     }
 
 
-def merge_arrays(weights: dict[str, Any], adapters: Mapping[str, np.ndarray], *, scale: float) -> None:
+def merge_arrays(weights: dict[str, Array], adapters: Mapping[str, np.ndarray], *, scale: float) -> None:
     """Replace each weight of `weights` that has an adapter by its sum with scale * A B, made when a part is taken."""
     for name in [name.removesuffix(A) for name in adapters if name.endswith(A)]:
         weights[name] = _merged_array(weights[name], adapters[name + A], adapters[name + B], scale=scale)
 
 
-def _merged_array(whole: Any, a: np.ndarray, b: np.ndarray, *, scale: float) -> LazyArray:
+def _merged_array(whole: Array, a: np.ndarray, b: np.ndarray, *, scale: float) -> LazyArray:
     def read(index: Index) -> np.ndarray:
         *stack, rows, columns = index
         product = a[(*stack, rows)] @ b[(*stack, slice(None), columns)]
@@ -93,7 +92,7 @@ def _sum(whole: tf.Tensor, a: tf.Tensor, b: tf.Tensor, scale: float) -> tf.Tenso
     """Return whole + scale * a b. The gradient may come in bfloat16, as the model gives it, and is widened here."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def add(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def add(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             wide = scale * tf.cast(upstream, tf.float32)
             return tf.matmul(wide, b, transpose_b=True), tf.matmul(a, wide, transpose_a=True)

@@ -7,12 +7,13 @@ imports no TensorFlow, as `architecture` does not.
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
 
+from t5prep.json_values import JSON
 from t5prep.training.model.architecture import ENCODER_ACTIVATIONS, SIZES, EncoderConfig
 from t5prep.training.model.entries import (
     FULL,
     SLIDING,
+    Entries,
     check_known,
     check_usual,
     fields_of,
@@ -99,7 +100,7 @@ class ModernBertConfig(EncoderConfig):
         return length if layer % self.global_every == 0 else min(length, 2 * (self.window // 2) + 1)
 
     @classmethod
-    def from_json(cls, config: Mapping[str, Any]) -> "ModernBertConfig":
+    def from_json(cls, config: Entries) -> "ModernBertConfig":
         """Return the config of a parsed `config.json`, of transformers 4 or 5.
 
         Raises UsageError for a variant that is not computed here.
@@ -122,7 +123,7 @@ class ModernBertConfig(EncoderConfig):
             raise ValueError(f"{made.d_model} values are not divisible by {made.num_heads} heads of pairs")
         return made
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
         dropouts = ("embedding_dropout", "attention_dropout", "classifier_dropout")
         return {

@@ -1,7 +1,7 @@
 """Compute what the distance of a query and a key decides: windows, rotations of both, and T5's biases."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ class Reach(NamedTuple):
     of_keys: Angles | None = None
 
 
-def either(is_first: bool | tf.Tensor, first: Any, second: Any) -> Any:
+def either(is_first: bool | tf.Tensor, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
     """Return one of two like structures of tensors; in a loop over layers, where a tensor says which, each tensor is chosen."""
     if isinstance(is_first, bool):
         return first if is_first else second

@@ -15,7 +15,6 @@ loss are float32, and so are the weights themselves. With float32 every product 
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -36,8 +35,8 @@ from t5prep.training.model.layers import (
 from t5prep.training.model.positions import Angles, Reach, either, near, relative_bias, rotary_angles
 from t5prep.training.model.weight_layout import PARTS
 
-Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
-LayerWeights = Mapping[str, Any]  # name → tf.Tensor, or the list of those in PARTS
+Weights = Mapping[str, tf.Tensor]
+LayerWeights = Mapping[str, tf.Tensor]  # or the list of those in PARTS
 
 _NAMES = ("norms", "head_norms", "q", "kv", "out", "wi", "wo", "cross_q", "cross_kv")  # those of a layer that has them
 _WIDE = frozenset(
@@ -93,7 +92,7 @@ def _reaches(
     positions: tf.Tensor | None = None,
 ) -> list[Reach]:
     """Return what full layers attend to and how they rotate, and the same of sliding ones."""
-    angles: list[Any] = [*angles_of(config, ids.shape[1])] if config.traits.rotations else [None, None]
+    angles: list[tf.Tensor] = [*angles_of(config, ids.shape[1])] if config.traits.rotations else [None, None]
     if positions is not None:
         angles = [tuple(tf.gather(one, positions) for one in kind) for kind in angles]
     masks = (mask, mask if config.traits.full_every == 1 else mask & near(ids, *window))
@@ -111,7 +110,7 @@ def _with_input(reach: Reach, cross: tf.Tensor, *, inputs: int) -> Reach:
     return Reach(tf.concat([*masks], axis=3), reach.of_queries, of_keys)
 
 
-def norm_of(config: ModelConfig) -> Callable[[tf.Tensor, Any], tf.Tensor]:
+def norm_of(config: ModelConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Return the norm of a model: of x by a scale."""
     norm = functools.partial(rms_norm, epsilon=config.layer_norm_epsilon)
     if not config.traits.normed_after:
@@ -119,7 +118,7 @@ def norm_of(config: ModelConfig) -> Callable[[tf.Tensor, Any], tf.Tensor]:
     return lambda x, scale: norm(x, 1.0 + tf.convert_to_tensor(scale))
 
 
-def around(scales: Sequence[tf.Tensor], config: ModelConfig) -> tuple[Sequence[tf.Tensor], list[Any]]:
+def around(scales: Sequence[tf.Tensor], config: ModelConfig) -> tuple[Sequence[tf.Tensor], list[tf.Tensor]]:
     """Return the scales of the norms before a layer's parts, and for each part what is applied to what it gives."""
     if not config.traits.normed_after:
         return scales, [lambda x: x] * len(scales)

@@ -9,12 +9,22 @@ of what is trained: tensors of the vision tower are left out. This module import
 import dataclasses
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.json_values import JSON, JSONObject
 from t5prep.training.model.architecture import ModelConfig, Sizes, Traits
-from t5prep.training.model.entries import FULL, SLIDING, check_usual, full_every, kinds_of, positive, rotation_of
+from t5prep.training.model.entries import (
+    FULL,
+    SLIDING,
+    Entries,
+    check_usual,
+    full_every,
+    kinds_of,
+    positive,
+    rotation_of,
+)
 from t5prep.training.model.weight_layout import STDDEV, Layouts, WeightLayout
+from t5prep.training.published.stored import Array
 
 ROTATIONS = ("full_theta", "full_factor", "sliding_theta")  # fields
 # The entry of a stack's config → the fields of encoder and decoder, in the order of `Sizes`.
@@ -35,12 +45,12 @@ ALIKE = {
     "pad_token_id": "pad_token_id",
 }
 # What a stack that leaves something out has, in both types (transformers, configuration_t5gemma.py, configuration_t5gemma2.py).
-STACK_DEFAULTS: dict[str, Any] = {
+STACK_DEFAULTS: JSONObject = {
     **{"hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8},
     **{"num_key_value_heads": 4, "head_dim": 256, "rms_norm_eps": 1e-6, "sliding_window": 4096},
     **{"query_pre_attn_scalar": 256, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2},
 }
-DEFAULTS: dict[str, dict[str, Any]] = {
+DEFAULTS: dict[str, JSONObject] = {
     "t5gemma": {"vocab_size": 256_000, "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0},
     "t5gemma2": {"vocab_size": 262_208},
 }
@@ -139,7 +149,7 @@ class T5GemmaConfig(ModelConfig):
         )
 
     @classmethod
-    def from_json(cls, config: Mapping[str, Any]) -> "T5GemmaConfig":
+    def from_json(cls, config: Entries) -> "T5GemmaConfig":
         """Return the config of a parsed `config.json`, of transformers 4 or 5.
 
         Raises UsageError for a variant that is not computed here.
@@ -190,7 +200,7 @@ class T5GemmaConfig(ModelConfig):
             raise ValueError(f"its stacks are {made.d_model} and {made.decoder_d_model} wide")
         return made
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` 5 reads as this model, and `from_json` as this config."""
         divided = {"rope_type": "linear", "factor": self.full_factor} if self.full_factor != 1.0 else {}
         sliding = {"rope_type": "default", "rope_theta": self.sliding_theta}
@@ -226,7 +236,7 @@ class T5GemmaConfig(ModelConfig):
 Config = T5GemmaConfig
 
 
-def _rotations(stack: Mapping[str, Any], *, is_merged: bool) -> tuple[float, ...]:
+def _rotations(stack: Entries, *, is_merged: bool) -> tuple[float, ...]:
     """Return how a stack rotates queries and keys: the values of ROTATIONS. Raises UsageError for a kind that is not computed."""
     given = stack.get("rope_parameters") or {}
     rotation_of(stack.get("rope_scaling"), 1.0)  # one is not computed
@@ -272,12 +282,12 @@ def layouts(config: T5GemmaConfig) -> dict[str, WeightLayout]:
     return made
 
 
-def named(config: T5GemmaConfig, tensors: Mapping[str, Any]) -> dict[str, Any]:
+def named(config: T5GemmaConfig, tensors: Mapping[str, Array]) -> dict[str, Array]:
     """Return a checkpoint's tensors by the names of `layouts`, without those of images and without copies of tied ones.
 
     google/t5gemma-2-270m-270m has its encoder's layers right below `encoder`; transformers 5 since has `text_model` between.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Array] = {}
     for name, stored in tensors.items():
         own = name.removeprefix("model.")
         if any(f"{part}." in own for part in IMAGES):

@@ -8,7 +8,6 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,12 +28,11 @@ from t5prep.training.model.architecture import (
 from t5prep.training.model.entries import class_order, names_classes
 from t5prep.training.model.weight_layout import IN_CLASSIFIER, OF_HEADS, WeightLayout, of_encoder, weight_layouts
 from t5prep.training.published import choosing, safetensors_file, t5x_file
-from t5prep.training.published.stored import Index, LazyArray
+from t5prep.training.published.stored import Array, Index, LazyArray
 
 WEIGHTS_NAME = "model.safetensors"
 # Other names of the input embedding: files written from shared memory keep any one of them.
 EMBEDDING_ALIASES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-Array = np.ndarray | LazyArray
 # Rows of the embeddings that are compared at once, so that no whole copy is in memory.
 COMPARED_ROWS = 4096
 # Written by old versions of transformers; no T5 ever used it.
@@ -301,7 +299,7 @@ def draw(layouts: Mapping[str, WeightLayout], *, seed: int) -> dict[str, np.ndar
     return weights
 
 
-def finite(weights: Mapping[str, Any], name: str) -> np.ndarray:
+def finite(weights: Mapping[str, Array], name: str) -> np.ndarray:
     """Return the values of one weight. Raises UsageError if they are not finite: nobody could use the copy of such a model."""
     values = np.asarray(weights[name])
     if not np.isfinite(values).all():
@@ -311,7 +309,9 @@ def finite(weights: Mapping[str, Any], name: str) -> np.ndarray:
     return values
 
 
-def save_weights(directory: str | Path, config: Config, weights: Mapping[str, Any], *, dtype: str = "float32") -> Path:
+def save_weights(
+    directory: str | Path, config: Config, weights: Mapping[str, Array], *, dtype: str = "float32"
+) -> Path:
     """Write `model.safetensors` in Hugging Face names, whole or not at all, and return its path.
 
     weights: arrays or variables in our layout; dtype: float32, bfloat16 or float16, to which values are rounded.
@@ -323,7 +323,7 @@ def save_weights(directory: str | Path, config: Config, weights: Mapping[str, An
 
 
 def write_layouts(
-    path: Path, layouts: Mapping[str, WeightLayout], weights: Mapping[str, Any], *, dtype: str = "float32"
+    path: Path, layouts: Mapping[str, WeightLayout], weights: Mapping[str, Array], *, dtype: str = "float32"
 ) -> None:
     """Write variables of these layouts as safetensors, whole or not at all. Raises OutputError."""
     shapes, values = _by_tensor(layouts, weights)
@@ -332,7 +332,7 @@ def write_layouts(
 
 
 def _by_tensor(
-    layouts: Mapping[str, WeightLayout], weights: Mapping[str, Any]
+    layouts: Mapping[str, WeightLayout], weights: Mapping[str, Array]
 ) -> tuple[dict[str, tuple[int, ...]], Callable[[str], np.ndarray]]:
     """Return the shape of each tensor that these variables are made of, by PyTorch's names, and what gives its values."""
     places: dict[str, list[tuple[str, WeightLayout, int]]] = {}

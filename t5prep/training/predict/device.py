@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -92,7 +91,7 @@ def check_generates(opened: Model, generation: Generation) -> None:
         )
 
 
-def check_finite(weights: Mapping[str, Any], layout: Layout, *, name: str) -> None:
+def check_finite(weights: Mapping[str, jax.Array], layout: Layout, *, name: str) -> None:
     """Raise UsageError if weights on the devices, of the model `name`, are not numbers."""
     for variable, weight in weights.items():
         # Of a CPU's own memory, numpy needs no compilation. Each value is looked at: XLA's minimum passes over a NaN.
@@ -139,7 +138,7 @@ def _answers_of_head(
     config: Config,
     objective: HeadObjective,
     options: Generation,
-    dtype: Any,
+    dtype: tf.DType,
 ) -> dict[str, tf.Tensor]:
     """Return answers as a model's objective has them (`HeadObjective.answers`)."""
     return objective.answers(forward(weights, config, batch, dtype=dtype), count=options.answers)

@@ -5,12 +5,13 @@ import csv
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict
 
 from t5prep.errors import OutputError, UsageError, did_you_mean
 from t5prep.io import atomic_files
+from t5prep.json_values import JSON, JSONObject
 from t5prep.training.predict.predictor import Answer
 
 FORMATS = ("text", "jsonl", "csv", "tsv", "json")
@@ -84,9 +85,9 @@ class Writer:
         return text.getvalue()
 
 
-def as_dict(one: Answer, *, scores: bool = False) -> dict[str, Any]:
+def as_dict(one: Answer, *, scores: bool = False) -> dict[str, JSON]:
     """Return an answer as a dict for JSON: id, input and prediction, and other fields that are set."""
-    fields: dict[str, Any] = {"id": one.id, "input": one.input, "prediction": one.prediction}
+    fields: dict[str, JSON] = {"id": one.id, "input": one.input, "prediction": one.prediction}
     if one.reason:
         fields["reason"] = one.reason
     elif scores:
@@ -112,7 +113,7 @@ def _line(text: str | None) -> str:
     return " ".join((text or "").splitlines())
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
@@ -127,6 +128,13 @@ def _free(name: str, columns: Sequence[str]) -> str:
     return next(new for new in (name, *(f"{name}_{n}" for n in range(2, 1000))) if new not in columns)
 
 
+class _Journal(TypedDict, total=False):
+    identity: JSONObject
+    done: int
+    bytes: int
+    counts: dict[str, Any]
+
+
 class AnswerFile:
     """Append text piece by piece, and put each piece on disk before the next.
 
@@ -136,13 +144,13 @@ class AnswerFile:
     killed.
     """
 
-    def __init__(self, path: Path, *, identity: Mapping[str, Any], fresh: bool = False) -> None:
+    def __init__(self, path: Path, *, identity: JSONObject, fresh: bool = False) -> None:
         self._path = path
         if path.is_dir():
             raise OutputError(f"{path} is a directory. Name a file in it: --out {path / 'answers.jsonl'}")
         self._text = path.with_name(f"{atomic_files.UNFINISHED}{path.name}")
         self._journal = path.with_name(f"{atomic_files.UNFINISHED}{path.name}.json")
-        self._identity = json.loads(json.dumps(identity))
+        self._identity: JSONObject = json.loads(json.dumps(identity))
         with _explained(path):
             if path.exists() and not fresh and not self._journal.exists():
                 raise OutputError(f"{path} is there already. Name another file, or --fresh to replace it.")
@@ -157,16 +165,16 @@ class AnswerFile:
         except (FileNotFoundError, OutputError):
             self._file.close()
             raise OutputError(busy) from None
-        journal = {} if fresh else self._journal_before()
+        journal: _Journal = {} if fresh else self._journal_before()
         with _explained(path):
             self._file.truncate(journal.get("bytes", 0))
             self._file.seek(0, os.SEEK_END)
         self.done, self.counts = journal.get("done", 0), dict(journal.get("counts", {}))
 
-    def _journal_before(self) -> dict[str, Any]:
+    def _journal_before(self) -> _Journal:
         """Return the journal of a killed run, or an empty dict."""
         try:
-            journal = json.loads(self._journal.read_bytes())
+            journal: _Journal = json.loads(self._journal.read_bytes())
         except (OSError, ValueError, RecursionError):
             return {}
         if self._file.tell() < journal["bytes"]:  # the text was removed, or cut by hand
@@ -178,9 +186,9 @@ class AnswerFile:
                 f"{self._path} was begun with another {' and '.join(differs) or 'version'}. Give the same again to go on, or "
                 "--fresh to begin anew."
             )
-        return dict(journal)
+        return journal
 
-    def add(self, text: str, *, done: int, counts: Mapping[str, Any]) -> None:
+    def add(self, text: str, *, done: int, counts: JSONObject) -> None:
         """Write some answers; `done` is the number written so far, with these, and `counts` are their counts."""
         with _explained(self._path):
             self._file.write(text.encode("utf-8", "backslashreplace"))
@@ -208,7 +216,7 @@ class AnswerFile:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Any:
+def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

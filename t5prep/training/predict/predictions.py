@@ -6,12 +6,13 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from t5prep import sources
 from t5prep.errors import UsageError
 from t5prep.io import signals
 from t5prep.io.progress import number_of
+from t5prep.json_values import JSON, JSONObject
 from t5prep.options.models import PredictOptions
 from t5prep.sources import Resolved
 from t5prep.training.predict import rows
@@ -44,7 +45,7 @@ class Counts:
             self.split += one.parts > 1
             self.unfinished += one.unfinished
 
-    def saved(self) -> dict[str, Any]:
+    def saved(self) -> JSONObject:
         """Return the counts as values that JSON can hold."""
         return {**vars(self), "missing": dict(self.missing)}
 
@@ -167,9 +168,9 @@ class Predictions:
         longest = predictor.generation.max_length
         return self.counts.lines(limit=predictor.limit, longest=longest, splits=predictor.writes_texts)
 
-    def identity(self, *, to: str) -> dict[str, Any]:
+    def identity(self, *, to: str) -> JSONObject:
         """Return what the bytes of the answers depend on, so that a killed run can be continued."""
-        files = [[file.name, file.bytes, sources.sha256(file)] for file in self.source.files]
+        files: list[JSON] = [[file.name, file.bytes, sources.sha256(file)] for file in self.source.files]
         return {
             "model": [self.opened.name, self.opened.state.step if self.opened.state else 0],
             "source": [self.source.revision, files],

@@ -2,8 +2,8 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from t5prep.dataset import conversion
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import Reject, UsageError
 from t5prep.options.models import PredictOptions
+from t5prep.reading.rows import Record
 from t5prep.tasks.example import Example
 from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
@@ -49,7 +50,7 @@ class Answer:
     lost: int = 0
     parts: int = 1
     unfinished: bool = False
-    row: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    row: Record = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

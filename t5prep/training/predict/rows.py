@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from t5prep import sources
 from t5prep.dataset.manifest import Manifest
@@ -37,7 +37,7 @@ class Question:
     id: str
     example: Example | None
     reason: str = ""
-    row: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    row: Record = dataclasses.field(default_factory=dict)
 
     @property
     def text(self) -> str:

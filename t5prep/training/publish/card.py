@@ -5,7 +5,6 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
@@ -148,7 +147,7 @@ t5prep predict rows.csv --model THIS_MODEL
 def _lineage(dataset: Manifest) -> str:
     chosen = dataset.settings
     records = {name: split.records for name, split in dataset.splits.items()}
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "task": chosen.task,
         "source": dataset.source.uri,
         "revision": dataset.source.revision,
@@ -162,7 +161,7 @@ def _lineage(dataset: Manifest) -> str:
     return _table("dataset", facts)
 
 
-def _table(first: str, facts: dict[str, Any]) -> str:
+def _table(first: str, facts: Mapping[str, object]) -> str:
     lines = [f"| {first} | |", "|---|---|"]
     for name, value in facts.items():
         shown = f"{value:.4f}" if isinstance(value, float) and 1e-3 <= abs(value) < 1e6 else str(value)

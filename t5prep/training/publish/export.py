@@ -6,7 +6,6 @@ import dataclasses
 import importlib.util
 import json
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
@@ -14,6 +13,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files
 from t5prep.io.installation import python
+from t5prep.json_values import JSONObject
 from t5prep.options.models import ExportOptions
 from t5prep.tasks.filters import chain
 from t5prep.tokens import featurizer, huggingface_files
@@ -147,7 +147,7 @@ def _base_for_others(opened: run.Model) -> str:
     return str(Path(base).absolute()) if Path(base).exists() else card.base_model(opened) or base
 
 
-def _write_json(path: Path, value: dict[str, Any]) -> None:
+def _write_json(path: Path, value: JSONObject) -> None:
     atomic_files.write_whole(path, (json.dumps(value, indent=2) + "\n").encode())
 
 

@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from t5prep.training.published.stored import LazyArray, UnreadableError, in_pieces
 
@@ -33,7 +33,11 @@ class Bytes:
     kind: int | None = None
 
 
-def unpack(data: memoryview, offset: int = 0) -> Any:
+# What an object of msgpack becomes.
+Value: TypeAlias = "dict[Value, Value] | list[Value] | Bytes | str | int | float | bool | None"
+
+
+def unpack(data: memoryview, offset: int = 0) -> Value:
     """Return the value that begins at `offset`; bytes and extensions as `Bytes`. Raises UnreadableError."""
     try:
         value, _ = _value(data, offset, 0)
@@ -42,7 +46,7 @@ def unpack(data: memoryview, offset: int = 0) -> Any:
     return value
 
 
-def _value(data: memoryview, at: int, depth: int) -> tuple[Any, int]:
+def _value(data: memoryview, at: int, depth: int) -> tuple[Value, int]:
     """Return a value, and the offset of the next one."""
     if depth > MOST_DEPTH:
         raise UnreadableError("it is damaged")
@@ -75,7 +79,7 @@ def _value(data: memoryview, at: int, depth: int) -> tuple[Any, int]:
     raise UnreadableError("it is damaged")
 
 
-def _map(data: memoryview, at: int, count: int, depth: int) -> tuple[dict[Any, Any], int]:
+def _map(data: memoryview, at: int, count: int, depth: int) -> tuple[dict[Value, Value], int]:
     items = {}
     for _ in range(count):
         key, at = _value(data, at, depth + 1)
@@ -83,7 +87,7 @@ def _map(data: memoryview, at: int, count: int, depth: int) -> tuple[dict[Any, A
     return items, at
 
 
-def _list(data: memoryview, at: int, count: int, depth: int) -> tuple[list[Any], int]:
+def _list(data: memoryview, at: int, count: int, depth: int) -> tuple[list[Value], int]:
     items = []
     for _ in range(count):
         value, at = _value(data, at, depth + 1)
@@ -124,7 +128,7 @@ def mapped(path: Path) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _walk(path: Path, data: memoryview, value: Any, names: tuple[str, ...]) -> Iterator[tuple[str, LazyArray]]:
+def _walk(path: Path, data: memoryview, value: Value, names: tuple[str, ...]) -> Iterator[tuple[str, LazyArray]]:
     if isinstance(value, dict) and CHUNKED not in value:
         for name, one in value.items():
             yield from _walk(path, data, one, (*names, str(name)))
@@ -142,10 +146,10 @@ def pytorch_name(names: tuple[str, ...], stored: LazyArray) -> tuple[str, bool]:
     )
 
 
-def array_at(path: Path, data: memoryview, value: Any) -> LazyArray:
+def array_at(path: Path, data: memoryview, value: Value) -> LazyArray:
     """Return the array that `unpack` gave as `value`: one extension, or the map of an array in chunks."""
     if isinstance(value, dict):
-        shape, chunks = _listed(value.get("shape")), _listed(value.get("chunks"))
+        shape, chunks = _sizes(_listed(value.get("shape"))), _listed(value.get("chunks"))
     else:
         chunks, shape = [value], None
     described = [_described(data, chunk) for chunk in chunks]
@@ -156,23 +160,31 @@ def array_at(path: Path, data: memoryview, value: Any) -> LazyArray:
     return in_pieces(path, dtype=dtypes.pop(), shape=described[0][0] if shape is None else shape, pieces=pieces)
 
 
-def _described(data: memoryview, value: Any) -> tuple[list[int], str, Bytes]:
+def _described(data: memoryview, value: Value) -> tuple[list[int], str, Bytes]:
     """Return an array's shape, dtype and bytes."""
     if not isinstance(value, Bytes) or value.kind != ARRAY:
         raise UnreadableError(f"it holds a {type(value).__name__} where an array should be")
-    try:
-        shape, dtype, content = unpack(data, value.offset)
-    except (TypeError, ValueError) as error:
-        raise UnreadableError("an array of it is damaged") from error
+    described = unpack(data, value.offset)
+    if not isinstance(described, list) or len(described) != 3:
+        raise UnreadableError("an array of it is damaged")
+    shape, dtype, content = described
     if isinstance(dtype, Bytes):  # versions before 2021 wrote the name as bytes
         dtype = str(data[dtype.offset : dtype.offset + dtype.length], "ascii", "replace")
     if not isinstance(content, Bytes) or not isinstance(shape, list):
         raise UnreadableError("an array of it is damaged")
-    return shape, str(dtype), content
+    return _sizes(shape), str(dtype), content
 
 
-def _listed(numbered: Any) -> list[Any]:
+def _sizes(values: list[Value]) -> list[int]:
+    """Return the values as the lengths of axes."""
+    sizes = [value for value in values if isinstance(value, int)]
+    if len(sizes) < len(values):
+        raise UnreadableError("an array of it is damaged")
+    return sizes
+
+
+def _listed(numbered: Value) -> list[Value]:
     """Return the values of {"0": a, "1": b} in order."""
     if not isinstance(numbered, dict):
         raise UnreadableError("an array of it is damaged")
-    return [numbered[key] for key in sorted(numbered, key=lambda key: int(key) if str(key).isdecimal() else -1)]
+    return [numbered[key] for key in sorted(numbered, key=lambda key: int(str(key)) if str(key).isdecimal() else -1)]

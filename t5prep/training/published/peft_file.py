@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-from typing import Any
 
 import numpy as np
 
 from t5prep.errors import UsageError
 from t5prep.io.model_files import ModelFiles
+from t5prep.json_values import JSON, JSONObject
 from t5prep.training.model.architecture import Config
 from t5prep.training.model.lora import PEFT_A, adapter_layouts
 from t5prep.training.published import safetensors_file
@@ -15,7 +15,7 @@ from t5prep.training.published.stored import UnreadableError
 
 CONFIG_NAME, WEIGHTS_NAME = "adapter_config.json", "adapter_model.safetensors"
 # Options of peft's LoraConfig that change what adapters mean; read is only what has none of them.
-PLAIN: dict[str, tuple[Any, ...]] = {
+PLAIN: dict[str, tuple[JSON, ...]] = {
     "use_dora": (False, None),
     "use_rslora": (False, None),
     "rank_pattern": ({}, None),
@@ -78,7 +78,7 @@ def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]
     return shape, adapters
 
 
-def _config(files: ModelFiles) -> dict[str, Any]:
+def _config(files: ModelFiles) -> JSONObject:
     try:
         return dict(json.loads(files.read(CONFIG_NAME)))
     except (ValueError, TypeError, RecursionError) as error:

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +13,7 @@ from t5prep.io import paths
 
 Index = tuple[slice, ...]  # one slice with begin and end for each axis
 ReadPart = Callable[[Index], np.ndarray]
+Part = slice | int | tuple[slice | int, ...]  # of an array, as Python indexes it
 
 
 class LazyArray:
@@ -33,7 +34,7 @@ class LazyArray:
         """Check whether the file stores floats that a weight can be read from."""
         return self.stored_dtype in DTYPES
 
-    def __getitem__(self, index: Any) -> np.ndarray:
+    def __getitem__(self, index: Part) -> np.ndarray:
         """Return one part. Raises IndexError for an index of another kind."""
         given = index if isinstance(index, tuple) else (index,)
         if len(given) > len(self.shape):
@@ -41,7 +42,7 @@ class LazyArray:
         part = self.read(tuple(_span(one) for one in given))
         return part[tuple(0 if isinstance(one, int | np.integer) else slice(None) for one in given)]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         """Return all values, for numpy."""
         return np.asarray(self.read(), dtype)
 
@@ -65,6 +66,10 @@ class LazyArray:
         return LazyArray(self.shape[::-1], lambda index: self._part(index[::-1]).T, stored_dtype=self.stored_dtype)
 
 
+# An array that is read, or that can be.
+Array: TypeAlias = np.ndarray | LazyArray
+
+
 def full_index(index: Sequence[slice], shape: Sequence[int]) -> Index:
     """Return an index with a begin and an end for every axis. Raises IndexError for steps.
 
@@ -78,7 +83,7 @@ def full_index(index: Sequence[slice], shape: Sequence[int]) -> Index:
     return tuple(slice(begin, max(begin, end)) for begin, end, _ in spans)
 
 
-def _span(index: Any) -> slice:
+def _span(index: slice | int) -> slice:
     if isinstance(index, slice):
         return index
     if isinstance(index, int | np.integer) and index >= 0:
@@ -87,7 +92,7 @@ def _span(index: Any) -> slice:
 
 
 # The NumPy type of each dtype in a file, little-endian.
-DTYPES: dict[str, np.dtype[Any]] = {
+DTYPES: dict[str, np.dtype] = {
     "float64": np.dtype("<f8"),
     "float32": np.dtype("<f4"),
     "float16": np.dtype("<f2"),

@@ -15,11 +15,11 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from t5prep.training.published.flax_file import CHUNKED, array_at, mapped, unpack
+from t5prep.json_values import JSONObject
+from t5prep.training.published.flax_file import CHUNKED, Value, array_at, mapped, unpack
 from t5prep.training.published.stored import (
     DTYPES,
     MOST_DESCRIPTION_BYTES,
@@ -56,10 +56,11 @@ def tensors(path: Path) -> dict[str, LazyArray]:
     data = mapped(path)
     tree = unpack(data)
     tree = tree.get("optimizer", tree) if isinstance(tree, dict) else {}
-    if not isinstance(tree.get("target"), dict):
+    target = tree.get("target") if isinstance(tree, dict) else None
+    if not isinstance(target, dict):
         raise UnreadableError("it has no optimizer/target, so it is no checkpoint of T5X")
     found = {}
-    for names, leaf in _leaves(tree["target"], ()):
+    for names, leaf in _leaves(target, ()):
         name, transposed = pytorch_name(names)
         stored = _stored(path, data, leaf)
         found[name] = stored.transposed if transposed else stored
@@ -95,7 +96,7 @@ def pytorch_name(names: tuple[str, ...]) -> tuple[str, bool]:
     raise UnreadableError(f"it has {'/'.join(names)}, which no T5 of T5X has")
 
 
-def shape_of(tensors: Mapping[str, LazyArray]) -> dict[str, Any]:
+def shape_of(tensors: Mapping[str, LazyArray]) -> JSONObject:
     """Return the entries of a config.json for these tensors. Raises UnreadableError if they are no T5."""
     first = {stack: f"{stack}.block.0.layer." for stack in NORMS}
     try:
@@ -127,7 +128,7 @@ def shape_of(tensors: Mapping[str, LazyArray]) -> dict[str, Any]:
     }
 
 
-def _leaves(tree: Mapping[Any, Any], names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(tree: Mapping[Value, Value], names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Value]]:
     for name, value in tree.items():
         inner = (*names, str(name))
         if isinstance(value, dict) and CHUNKED not in value and "kvstore" not in value:
@@ -136,7 +137,7 @@ def _leaves(tree: Mapping[Any, Any], names: tuple[str, ...]) -> Iterator[tuple[t
             yield inner, value
 
 
-def _stored(path: Path, data: memoryview, leaf: Any) -> LazyArray:
+def _stored(path: Path, data: memoryview, leaf: Value) -> LazyArray:
     if isinstance(leaf, str) and leaf.startswith(PLACEHOLDER):
         return zarr_array(path.parent, leaf.removeprefix(PLACEHOLDER))
     if isinstance(leaf, dict) and "kvstore" in leaf:

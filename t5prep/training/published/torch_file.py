@@ -10,7 +10,7 @@ import os
 import pickle
 import pickletools
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -51,7 +51,7 @@ INSTRUCTIONS = frozenset(
 class _Fixed:
     """Refuse to be changed by the pickle that made it: its instruction BUILD would else write into any attribute, unchecked."""
 
-    def __setstate__(self, _: Any) -> None:
+    def __setstate__(self, _: object) -> None:
         raise UnreadableError("it sets the state of something that is not a dict; nothing of it was run")
 
 
@@ -78,7 +78,7 @@ class Cut(_Fixed):
     strides: tuple[int, ...]
 
 
-def load_pickle(file: BinaryIO) -> Any:
+def load_pickle(file: BinaryIO) -> object:
     """Return the value of the pickle at the file's position, and leave the position after the pickle.
 
     Raises UnreadableError when it names anything but a tensor's parts, or is damaged. Nothing it names is called.
@@ -117,7 +117,7 @@ def _check_instructions(file: BinaryIO) -> None:
 class _Unpickler(pickle.Unpickler):
     """Build dicts, lists, numbers, text and tensors of a pickle, in place of PyTorch's classes `Storage` and `Cut`."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> "str | _Call":
         """Return what stands for a name: the dtype of a storage, or a function of this file. Nothing is imported."""
         if module == "torch" and name in STORAGES:
             return STORAGES[name]
@@ -141,33 +141,33 @@ class _Unpickler(pickle.Unpickler):
 class _Call(_Fixed):
     """A function of this file, which a pickle may call."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> object:
         """Return what the function makes of the arguments."""
         return self.function(*arguments)
 
 
-class _Dict(dict[str, Any]):
+class _Dict(dict[str, object]):
     """A dict of a pickle, without the state that it may have: transformers' `_metadata` does not affect the weights."""
 
-    def __init__(self, items: Any = ()) -> None:
+    def __init__(self, items: Iterable[tuple[str | int, object]] = ()) -> None:
         items = list(items)
         if not all(isinstance(key, str | int) for key, _ in items):
             raise TypeError
         super().__init__((str(key), value) for key, value in items)
 
-    def __setstate__(self, _: Any) -> None:
+    def __setstate__(self, _: object) -> None:
         pass
 
 
-def _rebuilt(storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any) -> Cut:
+def _rebuilt(storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: object) -> Cut:
     if not isinstance(storage, Storage) or len(shape) != len(strides):
         raise TypeError
     return Cut(storage, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
 
 
-_CALLS: dict[str, Callable[..., Any]] = {
+_CALLS: dict[str, Callable[..., object]] = {
     "torch._utils._rebuild_tensor_v2": _rebuilt,
     "torch._utils._rebuild_tensor": _rebuilt,
     "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
@@ -196,7 +196,7 @@ def tensors(path: Path) -> dict[str, LazyArray]:
     return tensors
 
 
-def _zip(file: BinaryIO) -> tuple[Any, Place]:
+def _zip(file: BinaryIO) -> tuple[object, Place]:
     """Return the state and the place of each storage: entry `NAME/data/KEY` beside `NAME/data.pkl`."""
     try:
         archive = zipfile.ZipFile(file)
@@ -234,7 +234,7 @@ def _begin(file: BinaryIO, info: zipfile.ZipInfo) -> int:
     return info.header_offset + LOCAL_HEADER + name + extra
 
 
-def _legacy(file: BinaryIO) -> tuple[Any, Place]:
+def _legacy(file: BinaryIO) -> tuple[object, Place]:
     """Return the state and the place of each storage: after five pickles, each with its number of values before it."""
     file.seek(0)
     if load_pickle(file) != MAGIC or load_pickle(file) != PROTOCOL:

@@ -8,18 +8,19 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import google_crc32c
 import numpy as np
 
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files
+from t5prep.json_values import JSON
 from t5prep.training.model import lora
 from t5prep.training.model.architecture import Config, ModelConfig
 from t5prep.training.model.weight_layout import OF_HEADS, of_head
-from t5prep.training.model.weights import Array, write_layouts
+from t5prep.training.model.weights import write_layouts
 from t5prep.training.published.peft_file import CONFIG_NAME, WEIGHTS_NAME
+from t5prep.training.published.stored import Array
 from t5prep.training.run import checkpoint_tensors
 from t5prep.training.run.checkpoint import State
 
@@ -81,7 +82,7 @@ def write(place: Path, adapter: Adapter, *, base: str, dtype: str) -> None:
     atomic_files.write_whole(place / CONFIG_NAME, content.encode())
 
 
-def peft_config(config: Config, *, base: str) -> dict[str, Any]:
+def peft_config(config: Config, *, base: str) -> dict[str, JSON]:
     """Return what peft's LoraConfig needs to know of these adapters."""
     tensors = [name for layout in lora.adapter_layouts(config).values() for name in layout.tensors]
     modules = {name.removesuffix(lora.PEFT_A).removesuffix(lora.PEFT_B).rpartition(".")[2] for name in tensors}

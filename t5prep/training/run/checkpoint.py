@@ -17,7 +17,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ import tensorflow as tf
 from t5prep.dataset import manifest_checks
 from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.io import atomic_files, byte_sizes, paths
+from t5prep.json_values import JSON, JSONObject
 from t5prep.training.objectives import lower_is_better
 from t5prep.training.runtime import hosts
 from t5prep.training.settings import config as configs
@@ -43,7 +44,7 @@ class State:
 
     step: int
     config: dict[str, Any]
-    data: list[dict[str, Any]]  # {"uri", "task", "digest"} of every dataset
+    data: list[dict[str, str]]  # {"uri", "task", "digest"} of every dataset
     tokenizer: str  # SHA-256 of the SentencePiece model
     metric: str
     value: float | None = None  # None: saved between evaluations
@@ -164,7 +165,7 @@ def best(run: str) -> tuple[str, State]:
     return path, state
 
 
-def _of_scores(config: Mapping[str, Any]) -> list[Any]:
+def _of_scores(config: JSONObject) -> list[JSON]:
     """Return the settings that decide which numbers an evaluation has."""
     return [config.get(key) for key in configs.OF_SCORES]
 
@@ -248,7 +249,7 @@ def describe(run: str, *, state: State, keep: int, in_use: Callable[[], Collecti
 
 
 def check(
-    path: str, state: State, *, config: configs.TrainConfig, data: list[dict[str, Any]], tokenizer: str, base: str = ""
+    path: str, state: State, *, config: configs.TrainConfig, data: list[dict[str, str]], tokenizer: str, base: str = ""
 ) -> None:
     """Raise UsageError or DatasetError unless this checkpoint continues the same run: settings, data, versions."""
     anew = start_anew(config)

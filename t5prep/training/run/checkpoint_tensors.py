@@ -63,7 +63,7 @@ def restore(path: str, variables: Variables) -> Variables:
     return Variables(weights, slots, next(arrays))
 
 
-def restore_weights(path: str, variables: Variables) -> dict[str, Any]:
+def restore_weights(path: str, variables: Variables) -> dict[str, jax.Array]:
     """Return a checkpoint's weights on the devices of `variables`, whose own trained values, slots and copies are deleted first.
 
     So one copy of the weights is on the devices. Raises OutputError when names or shapes differ.
@@ -140,7 +140,7 @@ def _parts(variables: Variables) -> Iterator[Part]:
                 yield name, slice_spec(array.shape, shard.index), np.asarray(shard.data)
 
 
-def _named(variables: Variables) -> Iterator[tuple[str, Any]]:
+def _named(variables: Variables) -> Iterator[tuple[str, jax.Array]]:
     """Yield every tensor with its name in the checkpoint; weights without slots are not trained and not in it."""
     for name in variables.slots:
         yield _key("weights", name), variables.weights[name]
@@ -150,7 +150,7 @@ def _named(variables: Variables) -> Iterator[tuple[str, Any]]:
     yield STEP, variables.step
 
 
-def _read_array(path: str, name: str, like: Any) -> Any:
+def _read_array(path: str, name: str, like: jax.Array) -> jax.Array:
     def read(index: Index) -> np.ndarray:
         return _read_part(path, name, slice_spec(like.shape, index) if index else "", tf.as_dtype(like.dtype))
 
@@ -202,7 +202,7 @@ class CheckpointWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Wait for the checkpoint that is being written; its error is raised unless another one is on its way."""
         try:
             self.wait()

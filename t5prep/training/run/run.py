@@ -42,8 +42,9 @@ from t5prep.training.model.architecture import (
     with_target,
 )
 from t5prep.training.model.weight_layout import weight_layouts
-from t5prep.training.model.weights import Array, for_classes, load_config, load_weights, random_weights
+from t5prep.training.model.weights import for_classes, load_config, load_weights, random_weights
 from t5prep.training.published import peft_file
+from t5prep.training.published.stored import Array
 from t5prep.training.run import adapters, checkpoint_tensors
 from t5prep.training.run import checkpoint as checkpoints
 from t5prep.training.run.adapters import Adapter

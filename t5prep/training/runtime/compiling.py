@@ -19,7 +19,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import jax
 from jax.experimental import serialize_executable
@@ -31,6 +31,7 @@ from t5prep.training.log import say
 from t5prep.training.model.architecture import Config
 from t5prep.training.runtime import hosts
 from t5prep.training.runtime.layout import Layout, arrange
+from t5prep.training.runtime.lowering import Tree
 from t5prep.training.runtime.programs import Program, step_program
 from t5prep.training.runtime.state import Variables
 from t5prep.training.settings.config import TrainConfig
@@ -40,7 +41,7 @@ from t5prep.training.step import memory
 MOST_KEPT = 64  # programs in the cache's folder; the oldest are deleted first
 _FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 # Options of the compiler by platform; the names are those of XLA's flags.
-OPTIONS: dict[str, dict[str, Any]] = {
+OPTIONS: dict[str, dict[str, bool | int | str]] = {
     # No fusions of YNNPACK, which jaxlib 0.10.2 makes by default: with them a step of T5 takes twice the processor time
     # (`bench_step`), and some programs hang (github.com/jax-ml/jax/issues/39257).
     "cpu": {"xla_cpu_experimental_ynn_fusion_type": ""},
@@ -64,7 +65,7 @@ def place_of(out: str = "") -> str:
     return f"{out.rstrip('/')}/programs" if "://" in out else str(store.root() / "programs")
 
 
-def compile_program(program: Program, *, place: str = "", say: Say | None = None) -> Any:
+def compile_program(program: Program, *, place: str = "", say: Say | None = None) -> jax.stages.Compiled:
     """Return the program compiled for the devices of its layout: loaded if it is kept, otherwise compiled and kept.
 
     Raises T5prepError if it does not compile, DoesNotFitError if that is for lack of memory.
@@ -88,7 +89,7 @@ def compile_program(program: Program, *, place: str = "", say: Say | None = None
     return compiled
 
 
-def compile_now(program: Program, *, place: str = "") -> Any:
+def compile_now(program: Program, *, place: str = "") -> jax.stages.Compiled:
     """Return the program compiled. Raises T5prepError, or DoesNotFitError.
 
     What XLA measured to choose a GPU's kernels is kept in the folder of programs, `place`, for other programs.
@@ -119,7 +120,7 @@ class DoesNotFitError(T5prepError):
         )
 
 
-def save(compiled: Any, program: Program, place: str) -> str:
+def save(compiled: jax.stages.Compiled, program: Program, place: str) -> str:
     """Store a compiled program, and return its path; "" if it cannot be kept."""
     try:
         content, _, _ = serialize_executable.serialize(compiled)
@@ -144,10 +145,23 @@ def _name(program: Program) -> str:
     return f"{program.digest[:32]}-{facts[:16]}"
 
 
-def environment(program: Program) -> dict[str, Any]:
-    """Return what decides a compiled program besides the program: versions, options, and the devices it is for."""
+class Environment(TypedDict, total=False):
+    """What decides a compiled program besides the program: versions, options, and the devices it is for."""
+
+    jax: str
+    jaxlib: str
+    libtpu: str
+    platform: str
+    processor: str
+    devices: list[str]
+    order: list[list[int]]
+    options: dict[str, bool | int | str]
+
+
+def environment(program: Program) -> Environment:
+    """Return the environment in which a program is compiled here."""
     devices = program.layout.devices
-    facts: dict[str, Any] = {
+    facts: Environment = {
         "jax": jax.__version__,
         "jaxlib": importlib.metadata.version("jaxlib"),
         "platform": program.layout.platform,
@@ -163,13 +177,13 @@ def environment(program: Program) -> dict[str, Any]:
     return facts
 
 
-def _parted(content: bytes) -> tuple[dict[str, Any], bytes]:
+def _parted(content: bytes) -> tuple[Environment, bytes]:
     """Return the facts and the program that are stored together."""
     facts, _, executable = content.partition(b"\n")
     return json.loads(facts), executable
 
 
-def _loaded(executable: bytes, program: Program) -> Any | None:
+def _loaded(executable: bytes, program: Program) -> jax.stages.Compiled | None:
     """Return a compiled program that this user kept; None if the runtime cannot read it."""
     in_tree, out_tree = jax.tree.structure((program.arguments, {})), program.lowered.out_tree
     try:
@@ -180,8 +194,8 @@ def _loaded(executable: bytes, program: Program) -> Any | None:
         return None
 
 
-def _words(facts: dict[str, Any]) -> str:
-    versions = [f"{name} {facts[name]}" for name in ("jax", "libtpu") if name in facts]
+def _words(facts: Environment) -> str:
+    versions = [f"{name} {version}" for name, version in facts.items() if name in ("jax", "libtpu")]
     return f"{' with '.join(versions)} for {len(facts.get('order', []))} × {', '.join(facts.get('devices', []))}"
 
 
@@ -199,7 +213,7 @@ def _processor() -> str:
 class CompiledStep:
     """A step that can be run, and the specs of its variables."""
 
-    run: Callable[..., tuple[Any, ...]]
+    run: Callable[..., tuple[Tree, ...]]
     variables: Variables
 
 
@@ -267,7 +281,7 @@ def compile_step(
             say(f"It does not fit {narrower.words}: trying {layout.words}.")
         if sentence := large_step(config, layout.replicas, lengths[0]):
             say(sentence)
-        programs: dict[tuple[int, int], Callable[..., tuple[Any, ...]]] = {}
+        programs: dict[tuple[int, int], Callable[..., tuple[Tree, ...]]] = {}
         for inputs, targets in lengths:
             since = time.monotonic()
             lowered = step_program(
@@ -286,12 +300,12 @@ def compile_step(
     raise T5prepError(refusal)
 
 
-def _by_length(programs: Mapping[tuple[int, int], Callable[..., tuple[Any, ...]]]) -> Callable[..., tuple[Any, ...]]:
+def _by_length(programs: Mapping[tuple[int, int], Callable[..., tuple[Tree, ...]]]) -> Callable[..., tuple[Tree, ...]]:
     """Return a step that calls the program for the lengths of its batch."""
     if len(programs) == 1:
         return next(iter(programs.values()))
 
-    def run(*arguments: Any) -> tuple[Any, ...]:
+    def run(*arguments: Tree) -> tuple[Tree, ...]:
         batch = arguments[len(Variables._fields)]
         return programs[batch["input_ids"].shape[1], batch["labels"].shape[1]](*arguments)
 

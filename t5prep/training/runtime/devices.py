@@ -3,13 +3,16 @@
 import glob
 import importlib.util
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from t5prep.errors import UsageError
 from t5prep.io import signals
 from t5prep.io.installation import install_command
 from t5prep.training.runtime import hosts
 from t5prep.training.runtime.layout import Layout, arrange, fitting_shard
+
+if TYPE_CHECKING:
+    import jax
 
 # The device files of TPU chips on a TPU VM: v2 to v4 as accel devices, v5 and later through vfio.
 _CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
@@ -35,7 +38,7 @@ def chips() -> list[str]:
     return sorted(path for pattern in _CHIPS for path in glob.glob(pattern))
 
 
-def _tpu(name: str) -> list[Any]:
+def _tpu(name: str) -> "list[jax.Device]":
     """Return the devices of the TPU of this machine and its slice."""
     if name not in ("auto", "local"):
         raise UsageError(
@@ -52,14 +55,14 @@ def _tpu(name: str) -> list[Any]:
     return _devices("tpu", "--tpu: the TPU does not answer")
 
 
-def _gpus() -> list[Any]:
+def _gpus() -> "list[jax.Device]":
     """Return the NVIDIA GPUs of this machine."""
     if importlib.util.find_spec("jax_cuda12_plugin") is None and importlib.util.find_spec("jax_cuda13_plugin") is None:
         raise UsageError(f"--gpus: jax is installed without CUDA: {install_command('gpu')}")
     return _devices("cuda", "--gpus: jax sees no GPU here; nvidia-smi says whether the machine has one")
 
 
-def _cpus(count: int) -> list[Any]:
+def _cpus(count: int) -> "list[jax.Device]":
     """Return `count` logical devices of this host's CPU, or those of all hosts if there are several."""
     import jax
 
@@ -81,7 +84,7 @@ def _cpus(count: int) -> list[Any]:
     return cpus[:count]
 
 
-def _devices(platform: str, sentence: str) -> list[Any]:
+def _devices(platform: str, sentence: str) -> "list[jax.Device]":
     """Return all devices of a platform, with those of other hosts. Raises UsageError with the `sentence`."""
     import jax
 

@@ -7,7 +7,6 @@ import socket
 import sys
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 from t5prep.errors import T5prepError, UsageError
 
@@ -30,7 +29,7 @@ def join(platform: str) -> None:
     if jax.distributed.is_initialized() or not (given or (platform == "tpu" and _workers() > 1)):
         return
     names = {"num_processes": "JAX_NUM_PROCESSES", "process_id": "JAX_PROCESS_ID"} if given else {}
-    numbers: dict[str, Any] = {argument: _number(name) for argument, name in names.items()}
+    numbers: dict[str, int] = {argument: _number(name) for argument, name in names.items()}
     try:
         jax.distributed.initialize(**numbers, initialization_timeout=300, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
         jax.config.update("jax_platforms", platform if platform == "cpu" else f"{platform},cpu")

@@ -5,7 +5,6 @@ Every step divides a batch by rows, one part for each replica. The table `SPLIT`
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -63,7 +62,7 @@ class Layout:
         return int(self.mesh.shape[PARTS])
 
     @property
-    def devices(self) -> list[Any]:
+    def devices(self) -> list[jax.Device]:
         """Return all devices, replica by replica."""
         return list(self.mesh.devices.flat)
 
@@ -136,7 +135,7 @@ class Layout:
             for name, slots in shapes.items()
         }
 
-    def scalar(self, dtype: Any) -> jax.ShapeDtypeStruct:
+    def scalar(self, dtype: type[np.generic]) -> jax.ShapeDtypeStruct:
         """Return the place of one number, which every device holds."""
         return jax.ShapeDtypeStruct((), dtype, sharding=self.everywhere)
 
@@ -146,7 +145,7 @@ class Layout:
         return jax.ShapeDtypeStruct(shape, np.float32, sharding=NamedSharding(self.mesh, spec))
 
 
-def arrange(devices: list[Any], *, shard: int = 1) -> Layout:
+def arrange(devices: list[jax.Device], *, shard: int = 1) -> Layout:
     """Return all devices as replicas of `shard` devices each. Raises UsageError where they cannot be divided evenly.
 
     >>> import jax
@@ -191,7 +190,7 @@ def slot_axis(slot: str, layout: WeightLayout, axis: int | None) -> int | None:
     return None if axis == missing else axis - (axis > missing)
 
 
-def fitting_shard(devices: list[Any], *, weight_bytes: int) -> int:
+def fitting_shard(devices: list[jax.Device], *, weight_bytes: int) -> int:
     """Return the fewest devices that hold float32 weights with their bfloat16 copies and a program; 1 on a CPU."""
     memory: dict[str, int] = devices[0].memory_stats() or {}
     limit, shard = memory.get("bytes_limit"), 1

@@ -7,7 +7,7 @@ result as it calls any other program. Lowering needs no device, and runs nothing
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.export
@@ -33,6 +33,10 @@ _DTYPES = {
 }
 
 
+# A pytree of jax, or a structure of tf.nest: dicts and tuples of arrays, of tensors, or of their specs.
+Tree: TypeAlias = Any
+
+
 @dataclasses.dataclass(frozen=True)
 class Lowered:
     """A function as a serialized HloModuleProto.
@@ -42,11 +46,11 @@ class Lowered:
     """
 
     module: bytes
-    inputs: tuple[Any, ...]
-    outputs: Any
+    inputs: tuple[Tree, ...]
+    outputs: Tree
 
 
-def lower(function: Callable[..., Any], *inputs: Any, dtype: tf.DType = tf.float32) -> Lowered:
+def lower(function: Callable[..., Tree], *inputs: Tree, dtype: tf.DType = tf.float32) -> Lowered:
     """Return `function` as a program for arguments like `inputs`: nested tf.TensorSpecs of static shape.
 
     dtype: that of the model's products; with float32 every device
@@ -55,7 +59,7 @@ def lower(function: Callable[..., Any], *inputs: Any, dtype: tf.DType = tf.float
     No memory is needed for the tensors, so a model of 11 billion weights can be lowered on a laptop.
     """
     flat = tf.nest.flatten(inputs)
-    result: list[Any] = []
+    result: list[Tree] = []
 
     def run(*tensors: tf.Tensor) -> list[tf.Tensor]:
         outputs = function(*tf.nest.pack_sequence_as(inputs, tensors))
@@ -74,7 +78,7 @@ def lower(function: Callable[..., Any], *inputs: Any, dtype: tf.DType = tf.float
     return Lowered(module, inputs, result[0])
 
 
-def specs(like: Any) -> Any:
+def specs(like: Tree) -> Tree:
     """Return tf.TensorSpecs that are nested like arrays, or like jax.ShapeDtypeStructs.
 
     >>> specs({"a": np.zeros((2, 3), np.float32)})["a"].shape
@@ -167,6 +171,6 @@ def _named(module: ir.Module, name: str) -> list[ir.Operation]:
     return list(walk(module.operation))
 
 
-def _shapes(types: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
+def _shapes(types: Sequence[ir.Type]) -> list[jax.ShapeDtypeStruct]:
     ranked = [ir.RankedTensorType(one) for one in types]
     return [jax.ShapeDtypeStruct(tuple(one.shape), _DTYPES[str(one.element_type)]) for one in ranked]

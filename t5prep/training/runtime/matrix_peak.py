@@ -4,7 +4,6 @@ The figure of a data sheet is that of a clock which the power rarely allows; thi
 """
 
 import time
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +35,6 @@ def measure(layout: Layout, *, place: str = "", side: int = SIDE) -> float:
     return 2.0 * side**3 * PRODUCTS / min(seconds[1:])
 
 
-def _products(matrix: Any) -> Any:
+def _products(matrix: jax.Array) -> jax.Array:
     """Return a power of the matrix, whose numbers keep their size."""
     return jax.lax.fori_loop(0, PRODUCTS, lambda _, power: power @ matrix, matrix)

@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import math
-from typing import Any
+from typing import TypedDict
 
 import jax
 import numpy as np
@@ -19,8 +19,18 @@ from t5prep.training.settings.config import TrainConfig
 TOY = ModelConfig(vocab_size=128, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_decoder_layers=1, num_heads=2)
 
 
-def look(layout: Layout) -> dict[str, Any]:
-    """Return a description of the devices: `devices`, `kind`, `memory` (bytes of one device, 0 if unknown), `versions`.
+class Devices(TypedDict):
+    """What there is to compute with: `memory` is that of one device in bytes, 0 if unknown, `loss` that of one tiny step."""
+
+    devices: int
+    kind: str
+    memory: int
+    versions: dict[str, str]
+    loss: float
+
+
+def look(layout: Layout) -> Devices:
+    """Return a description of the devices.
 
     Before that, one step of a tiny model runs on all devices. Raises T5prepError if its loss is not finite.
     """

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from jax.sharding import PartitionSpec
 from t5prep.training.model.architecture import Config
 from t5prep.training.model.lora import merged, trained_layouts
 from t5prep.training.runtime.layout import ROWS, Layout
-from t5prep.training.runtime.lowering import Lowered, embed, lower, specs
+from t5prep.training.runtime.lowering import Lowered, Tree, embed, lower, specs
 from t5prep.training.runtime.state import Variables
 from t5prep.training.settings.config import TrainConfig
 from t5prep.training.settings.padding import Padding
@@ -34,14 +33,14 @@ class Program:
 
     name: str
     layout: Layout
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    results: Any
+    function: Callable[..., Tree]
+    arguments: tuple[Tree, ...]
+    results: Tree
     donated: tuple[int, ...] = ()
 
     @functools.cached_property
-    def lowered(self) -> Any:
-        """Return the program as jax lowers it: a jax.stages.Lowered, to be compiled."""
+    def lowered(self) -> jax.stages.Lowered:
+        """Return the program as jax lowers it, to be compiled."""
         jitted = jax.jit(self.function, out_shardings=self.results, donate_argnums=self.donated, keep_unused=True)
         return jitted.lower(*self.arguments)
 
@@ -115,7 +114,7 @@ def step_program(
 
 def rows_program(
     name: str,
-    function: Callable[..., Mapping[str, Any]],
+    function: Callable[..., Mapping[str, tf.Tensor]],
     *,
     shape: Config,
     layout: Layout,
@@ -147,12 +146,14 @@ def rows_program(
     return Program(name, layout, run, (weights, placed), layout.everywhere)
 
 
-def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., Any]:
+def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., Tree]:
     """Return the two halves of a step, joined by the sum over the replicas."""
     gradients_of, updated = _function(gradients, layout), _function(update, layout)
     replicas = layout.replicas
 
-    def run(weights: Any, slots: Any, step: Any, copies: Any, batch: Any, rate: Any, replica: Any) -> tuple[Any, ...]:
+    def run(
+        weights: Tree, slots: Tree, step: jax.Array, copies: Tree, batch: Tree, rate: jax.Array, replica: jax.Array
+    ) -> tuple[Tree, ...]:
         of_weights, sums = gradients_of(weights, batch, step * replicas + replica[0], copies)
         if replicas > 1:
             of_weights = {name: one.astype(jnp.float32) for name, one in of_weights.items()}
@@ -171,17 +172,19 @@ def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., 
             check_vma=False,
         )
 
-    def train_step(weights: Any, slots: Any, step: Any, copies: Any, batch: Any, rate: Any) -> tuple[Any, ...]:
+    def train_step(
+        weights: Tree, slots: Tree, step: jax.Array, copies: Tree, batch: Tree, rate: jax.Array
+    ) -> tuple[Tree, ...]:
         return run(weights, slots, step, copies, batch, rate, jnp.arange(replicas, dtype=jnp.int32))
 
     return train_step
 
 
-def _function(lowered: Lowered, layout: Layout) -> Callable[..., Any]:
+def _function(lowered: Lowered, layout: Layout) -> Callable[..., Tree]:
     """Return a lowered function with the same arguments and results as the function of TensorFlow."""
     run, structure = embed(lowered.module, platform=layout.platform).call, jax.tree.structure(lowered.outputs)
 
-    def call(*inputs: Any) -> Any:
+    def call(*inputs: Tree) -> Tree:
         return jax.tree.unflatten(structure, run(*jax.tree.leaves(inputs)))
 
     return call

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -16,12 +15,12 @@ from t5prep.training.runtime.programs import rows_program
 from t5prep.training.runtime.state import put_whole_rows
 
 Rows = Mapping[str, np.ndarray]
-OnRows = Callable[[Mapping[str, Any], Rows], dict[str, Any]]
+OnRows = Callable[[Mapping[str, jax.Array], Rows], dict[str, jax.Array]]
 
 
 def on_rows(
     name: str,
-    function: Callable[..., Mapping[str, Any]],
+    function: Callable[..., Mapping[str, tf.Tensor]],
     *,
     shape: Config,
     layout: Layout,
@@ -33,10 +32,10 @@ def on_rows(
     Every result of `function` has the batch's rows first. The batch's rows must be a multiple of the replicas.
     `dtype`: that of the function's products. `place`: the folder of compiled programs (`compiling.place_of`).
     """
-    compiled: dict[tuple[Any, ...], Any] = {}
+    compiled: dict[tuple[tuple[str, tuple[int, ...]], ...], jax.stages.Compiled] = {}
     compiling = threading.Lock()
 
-    def call(weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
+    def call(weights: Mapping[str, jax.Array], batch: Rows) -> dict[str, jax.Array]:
         key = tuple((column, rows.shape) for column, rows in sorted(batch.items()))
         with compiling:  # threads that call at the same time wait for one compilation
             if key not in compiled:
@@ -49,20 +48,20 @@ def on_rows(
                     name, function, shape=shape, layout=layout, batch=specs, dtype=dtype, weights=given
                 )
                 compiled[key] = compile_program(program, place=place)
-        results: dict[str, Any] = compiled[key](dict(weights), put_whole_rows(batch, layout))
+        results: dict[str, jax.Array] = compiled[key](dict(weights), put_whole_rows(batch, layout))
         return results
 
     return call
 
 
 def each(
-    function: OnRows, weights: Mapping[str, Any], batches: Iterable[Rows], *, columns: Iterable[str] | None = None
+    function: OnRows, weights: Mapping[str, jax.Array], batches: Iterable[Rows], *, columns: Iterable[str] | None = None
 ) -> Iterator[tuple[Rows, dict[str, np.ndarray]]]:
     """Yield every batch with the results of `function` for its `columns` (None: all int32 ones).
 
     The next batch is started before one is yielded.
     """
-    before: tuple[Rows, dict[str, Any]] | None = None
+    before: tuple[Rows, dict[str, jax.Array]] | None = None
     for batch in batches:
         signals.check()
         chosen = columns if columns is not None else [name for name, rows in batch.items() if rows.dtype == np.int32]

@@ -1,11 +1,12 @@
 """Place what a run holds on its devices: weights, optimizer slots, and the number of steps made."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from t5prep.training.published.stored import Array
 from t5prep.training.runtime.layout import Layout
 
 Index = tuple[slice, ...]
@@ -20,20 +21,20 @@ class Variables(NamedTuple):
     `with_copies` when a run begins or goes on, and never saved. A spec is a jax.ShapeDtypeStruct with its sharding.
     """
 
-    weights: dict[str, Any]
-    slots: dict[str, dict[str, Any]]
-    step: Any
-    copies: dict[str, Any] = {}  # noqa: RUF012 - a step returns new ones, and changes none
+    weights: dict[str, jax.Array]
+    slots: dict[str, dict[str, jax.Array]]
+    step: jax.Array
+    copies: dict[str, jax.Array] = {}  # noqa: RUF012 - a step returns new ones, and changes none
 
 
-def place(read: Read, like: Any) -> Any:
-    """Return a jax.Array in the shape and the place of `like`, whose parts are read one after the other, each once.
+def place(read: Read, like: jax.ShapeDtypeStruct) -> jax.Array:
+    """Return an array in the shape and the place of `like`, whose parts are read one after the other, each once.
 
     Only those that this process holds are read. A part is on its devices before the next one is read, so that the process
     holds at most one part twice.
     """
     indices = like.sharding.addressable_devices_indices_map(like.shape)
-    holders: dict[str, list[Any]] = {}
+    holders: dict[str, list[jax.Device]] = {}
     for device, index in indices.items():
         holders.setdefault(str(index), []).append(device)
     placed = {}
@@ -44,22 +45,22 @@ def place(read: Read, like: Any) -> Any:
     return jax.make_array_from_single_device_arrays(like.shape, like.sharding, [placed[device] for device in indices])
 
 
-def put_weights(weights: Mapping[str, Any], specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:
+def put_weights(weights: Mapping[str, Array], specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
     """Return weights of a model on the devices, each as its spec says (`Layout.weights`); others are left out.
 
     `weights`: by name, arrays or objects whose slices are arrays.
     """
 
-    def reader(whole: Any, dtype: Any) -> Read:
+    def reader(whole: Array, dtype: np.dtype) -> Read:
         return lambda index: np.asarray(whole[index], np.float32).astype(dtype, copy=False)
 
     return {name: place(reader(weights[name], spec.dtype), spec) for name, spec in specs.items() if name in weights}
 
 
-def begin(weights: Mapping[str, Any], specs: Variables) -> Variables:
+def begin(weights: Mapping[str, Array], specs: Variables) -> Variables:
     """Return the variables of a run at its beginning, on the devices: zeros beside the weights, and their copies."""
 
-    def zeros(spec: jax.ShapeDtypeStruct) -> Any:
+    def zeros(spec: jax.ShapeDtypeStruct) -> jax.Array:
         return place(lambda _: np.zeros(spec.sharding.shard_shape(spec.shape), spec.dtype), spec)
 
     slots, step = jax.tree.map(zeros, (specs.slots, specs.step))
@@ -69,7 +70,7 @@ def begin(weights: Mapping[str, Any], specs: Variables) -> Variables:
 def with_copies(variables: Variables, specs: Variables) -> Variables:
     """Return variables with the copies that a step takes: weights, rounded."""
 
-    def rounded(whole: Mapping[str, Any]) -> dict[str, Any]:
+    def rounded(whole: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         return {name: array.astype(specs.copies[name].dtype) for name, array in whole.items()}
 
     shardings = {name: spec.sharding for name, spec in specs.copies.items()}
@@ -77,15 +78,15 @@ def with_copies(variables: Variables, specs: Variables) -> Variables:
     return variables._replace(copies=jax.jit(rounded, out_shardings=shardings)(weights))
 
 
-def put_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, Any]:
+def put_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, jax.Array]:
     """Return a batch on the devices; this process gives the rows that `layout.row_reader` names."""
     if jax.process_count() == 1:
-        placed: dict[str, Any] = jax.device_put(dict(batch), layout.by_rows)
+        placed: dict[str, jax.Array] = jax.device_put(dict(batch), layout.by_rows)
         return placed
     return {name: jax.make_array_from_process_local_data(layout.by_rows, rows) for name, rows in batch.items()}
 
 
-def put_whole_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, Any]:
+def put_whole_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, jax.Array]:
     """Return a batch on the devices; every process gives all rows."""
     return {
         name: jax.make_array_from_callback(rows.shape, layout.by_rows, lambda index, rows=rows: rows[index])

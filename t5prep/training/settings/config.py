@@ -20,6 +20,7 @@ from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import paths
+from t5prep.json_values import JSON, JSONObject
 from t5prep.training.objectives import NUMBERS
 from t5prep.training.step.schedules import NAMES as SCHEDULES
 
@@ -30,7 +31,7 @@ _ALL_DEVICES = "batch counts the rows of a step over all devices and all parts o
 
 
 def setting(
-    default: Any,
+    default: object,
     help: str,
     *,
     choices: Sequence[str] = (),
@@ -39,7 +40,7 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     why: str = "",
-    only_with: tuple[str, tuple[Any, ...]] | None = None,
+    only_with: tuple[str, tuple[JSON, ...]] | None = None,
     names: str | Mapping[str, str] = "",
     values: Mapping[str, str] | None = None,
     free: bool = False,
@@ -376,7 +377,7 @@ def _built_in() -> dict[str, str]:
     return {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in files}
 
 
-def read_recipe(name: str) -> dict[str, Any]:
+def read_recipe(name: str) -> JSONObject:
     """Return the values of a built-in recipe, or of a TOML file. Raises UsageError."""
     if name.endswith(".toml"):
         try:
@@ -415,7 +416,7 @@ def read_settings(settings: typing.Iterable[str]) -> dict[str, str]:
     return {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
 
 
-def build(*sources: Mapping[str, Any]) -> TrainConfig:
+def build(*sources: JSONObject) -> TrainConfig:
     """Return a configuration from values, later ones over earlier ones; text is read as the field's type.
 
     If a later value makes an earlier one useless (for example another optimizer), the earlier one is dropped.
@@ -433,7 +434,7 @@ def build(*sources: Mapping[str, Any]) -> TrainConfig:
     for source in sources:
         if len(other := _LENGTH - source.keys()) == 1:  # `steps` and `epochs` exclude each other: the later one counts
             values.pop(other.pop(), None)
-        read: dict[str, Any] = {}
+        read: dict[str, object] = {}
         for key, value in source.items():
             if key not in known:
                 raise UsageError(
@@ -448,7 +449,7 @@ def build(*sources: Mapping[str, Any]) -> TrainConfig:
     return config
 
 
-def _read(key: str, value: Any, kind: Any) -> Any:
+def _read(key: str, value: JSON, kind: type) -> object:
     """Return `value`, which comes from TOML, JSON or the command line, as `kind`."""
     try:
         if isinstance(kind, types.GenericAlias):  # tuple[str, ...] or tuple[float, ...]
@@ -457,6 +458,8 @@ def _read(key: str, value: Any, kind: Any) -> Any:
             if not all(math.isfinite(part) for part in values if isinstance(part, float)):
                 raise ValueError(value)
             return values
+        if not isinstance(value, str | int | float):
+            raise ValueError(value)
         if kind is bool and isinstance(value, str):
             return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
         if kind is int and not isinstance(value, int):
@@ -518,7 +521,7 @@ def _outside(value: Any, rules: Mapping[str, Any]) -> str:
     return f"must be {' and '.join(f'{word} {bound:,}' for word, bound in said if bound is not None)}"
 
 
-def _without_ineffective(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+def _without_ineffective(values: Mapping[str, Any], changed: Mapping[str, object]) -> dict[str, Any]:
     """Return `values` without those that `changed` makes ineffective: AdamW's settings, when a recipe for AdamW is run
     with Adafactor.
     """
@@ -556,7 +559,7 @@ def given(config: TrainConfig) -> list[str]:
     return [name for name, field in FIELDS.items() if getattr(config, name) != field.default]
 
 
-def _name_here(key: str, value: Any) -> str:
+def _name_here(key: str, value: object) -> str:
     """Return a sentence that says how we call the setting `key` of other trainers; "" if it is not known.
 
     >>> _name_here("lr", "1e-4")
@@ -607,7 +610,7 @@ def dumps(config: TrainConfig) -> str:
     return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
 
 
-def differing(ours: TrainConfig, theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def differing(ours: TrainConfig, theirs: JSONObject) -> dict[str, tuple[JSON, JSON]]:
     """Return the fields that differ and change the losses, as field → (stored, now).
 
     A field that the other configuration does not have was added since; it had its default then.
