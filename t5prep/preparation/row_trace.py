@@ -164,12 +164,12 @@ class RowTracer:
         if self._settings.dedup != "exact" and not self._is_packed and not self._hides_spans:
             high = self._positions({id, re.sub(r"#[0-9a-f]{8}$", "", id)})["high"].tolist()
             likely = {
-                name: [of_split[number] for number in sorted({one * len(of_split) >> 64 for one in high})]
+                name: [of_split[number] for number in sorted({position * len(of_split) >> 64 for position in high})]
                 for name, of_split in shards.items()
                 if of_split
             }
-            if there := list(self._scan(likely, shape, needle)):
-                yield from there
+            if records := list(self._scan(likely, shape, needle)):
+                yield from records
                 return
         yield from self._scan(shards, shape, needle)
 
@@ -213,13 +213,13 @@ class RowTracer:
         shards = self._manifest.splits[split].shards
 
         def position(id: str) -> tuple[int, int]:
-            (one,) = self._positions({id}).tolist()
-            return one
+            (high_and_low,) = self._positions({id}).tolist()
+            return high_and_low
 
-        own = position(made.record_id or "")
-        shard = shards[own[0] * len(shards) >> 64].name
+        start = position(made.record_id or "")
+        shard = shards[start[0] * len(shards) >> 64].name
         begun = self._scan({split: [shard]}, re.compile(r".*@\d+", re.DOTALL), b"")
-        return [one for one in begun if position(one.id.rpartition("@")[0]) < own][-1:]
+        return [one for one in begun if position(one.id.rpartition("@")[0]) < start][-1:]
 
     def _place(self, id: str) -> Place | None:
         """Return the file and row that an id names as `file:row`, if the source has such a row."""
@@ -258,18 +258,21 @@ class RowTracer:
 
     def _origin(self, found: FoundRecord) -> Facts | None:
         """Return what the dataset keeps of where a record comes from (shard_files.ORIGIN); None where it does not know."""
-        own = self.dataset.origins.get(found.split)
-        if own is None:
+        origins = self.dataset.origins.get(found.split)
+        if origins is None:
             return None
         shards = self._manifest.splits[found.split].shards
         before = list(itertools.takewhile(lambda one: one.name != found.shard, shards))
-        at = sum(shard.records for shard in before) + found.number
+        index = sum(shard.records for shard in before) + found.number
         if found.segment:  # each example has an entry: those of the records before are counted
             names = [*(shard.name for shard in before), found.shard]
-            earlier = itertools.islice(self.dataset.records(*names), at)
-            at = sum(len(tfrecord.raw_features(record, wanted=("id",))["id"]) for record in earlier) + found.segment - 1
+            earlier = itertools.islice(self.dataset.records(*names), index)
+            examples = sum(len(tfrecord.raw_features(record, wanted=("id",))["id"]) for record in earlier)
+            index = examples + found.segment - 1
         entry = {
-            name: int(number) for name in shard_files.ORIGIN for number in shard_files.origin(own[at : at + 1], name)
+            name: int(number)
+            for name in shard_files.ORIGIN
+            for number in shard_files.origin(origins[index : index + 1], name)
         }
         files = self._manifest.source.files
         if not entry or entry["file"] >= len(files):
@@ -321,8 +324,8 @@ class RowTracer:
         ids = {wanted, *(re.sub(f"({pattern})$", "", wanted) for pattern in _SUFFIXES)}
         if place is None and found is not None:
             origin = self._origin(found)
-            own = (one for one in map(self._place, ids) if one and not _has_own_id(found.id, one))
-            place = (origin["file"], origin["row"]) if origin else next(own, None)
+            places = (one for one in map(self._place, ids) if one and not _has_own_id(found.id, one))
+            place = (origin["file"], origin["row"]) if origin else next(places, None)
         dropped = set()
         if place is None:
             dropped = {(line["file"], line["row"]) for line in self._lines(*map(_inside, ids))}
@@ -372,19 +375,19 @@ class _Steps:
             trace.tokens = _counted(table, 0)
             return made._replace(left="tokens")
         placed = self._sort.places(kept, block)
-        at = placed.record_ids.index(wanted) if wanted in placed.record_ids else 0
-        inputs, labels = (kept[name][at].as_py() for name in ("inputs", "labels"))
-        sizes = {name: np.array([len(own)]) for name, own in (("inputs", inputs), ("targets", labels))}
-        sizes |= {name: kept[name].to_numpy()[at : at + 1] for name in ("tokens", "target_tokens")}
+        index = placed.record_ids.index(wanted) if wanted in placed.record_ids else 0
+        inputs, labels = (kept[name][index].as_py() for name in ("inputs", "labels"))
+        sizes = {"inputs": np.array([len(inputs)]), "targets": np.array([len(labels)])}
+        sizes |= {name: kept[name].to_numpy()[index : index + 1] for name in ("tokens", "target_tokens")}
         lost = record_counts.tokens_lost(sizes, marked=self._settings.marked)
-        trace.tokens = _counted(kept, at) | {"input_ids": inputs, "labels": labels}
+        trace.tokens = _counted(kept, index) | {"input_ids": inputs, "labels": labels}
         trace.tokens |= {name: int(tokens) for name, (tokens,) in zip(_CUT, lost, strict=True)}
         trace.tokens |= {"cut_input": self._texts(steps.inputs), "cut_target": self._texts(steps.targets)}
-        split = placed.names[placed.of[at]]
-        trace.split = self._drawn(kept, placed.drawn_by, at, split=split, file=block.file.name)
-        id = placed.record_ids[at]
+        split = placed.names[placed.of[index]]
+        trace.split = self._drawn(kept, placed.drawn_by, index, split=split, file=block.file.name)
+        id = placed.record_ids[index]
         is_wanted = wanted is None or wanted == id or wanted.startswith(f"{id}@")
-        return made._replace(id=placed.ids[at], record_id=(wanted or id) if is_wanted else None)
+        return made._replace(id=placed.ids[index], record_id=(wanted or id) if is_wanted else None)
 
     def _texts(self, runs: list[list[int]]) -> list[str]:
         """Return the texts of runs of ids, without the special tokens between texts and lines."""
@@ -399,15 +402,15 @@ class _Steps:
         )
         return [self._tokenizer.decode(part) for part in parts]
 
-    def _drawn(self, kept: pa.Table, digests: np.ndarray, at: int, *, split: str, file: str) -> Facts:
+    def _drawn(self, kept: pa.Table, digests: np.ndarray, index: int, *, split: str, file: str) -> Facts:
         """Return how the split of a row was decided."""
-        if kept["split"][at].as_py():
+        if kept["split"][index].as_py():
             return {"name": split, "by": "task"}
         shares = self._sort.draw.shares(file)
         if len(shares) == 1:
             return {"name": split, "by": "file" if self._own_splits.get(file) else "all"}
-        number = float(placement.uniform(self._sort.draw.keys(kept, digests, file=file))[at])
-        group = kept["group"][at].as_py() if self._settings.group_column else None
+        number = float(placement.uniform(self._sort.draw.keys(kept, digests, file=file))[index])
+        group = kept["group"][index].as_py() if self._settings.group_column else None
         edges = np.concatenate([[0.0], np.cumsum(list(shares.values()))]).tolist()
         ranges = {name: list(pair) for name, pair in zip(shares, itertools.pairwise(edges), strict=True)}
         drawn = {"name": split, "by": "group" if group else "id", "number": number, "ranges": ranges}
@@ -428,10 +431,10 @@ def _inside(text: str) -> bytes:
     return _json(text)[1:-1].encode("utf-8", "surrogatepass")
 
 
-def _counted(table: pa.Table, at: int) -> Facts:
+def _counted(table: pa.Table, index: int) -> Facts:
     """Return the tokens of a row before it was cut, and its part if it is one of several."""
-    counts = {"inputs": table["tokens"][at].as_py(), "targets": table["target_tokens"][at].as_py()}
-    return counts | ({"part": part, "parts": len(table)} if (part := table["part"][at].as_py()) else {})
+    counts = {"inputs": table["tokens"][index].as_py(), "targets": table["target_tokens"][index].as_py()}
+    return counts | ({"part": part, "parts": len(table)} if (part := table["part"][index].as_py()) else {})
 
 
 def _example(example: Example, *, group: str | None) -> Facts:
@@ -498,20 +501,20 @@ def _span(block: Block, row: Row) -> _Span | None:
         begin = text_rows.ends(data, final=True, most=before, **dialect)[0]
     elif before:
         begin = next(itertools.islice(text_rows.row_ends(data), before - 1, None), 0)
-    own = data[begin : begin + text_rows.of_first(data[begin:], quoted=quoted, final=True, **dialect)]
+    row_bytes = data[begin : begin + text_rows.of_first(data[begin:], quoted=quoted, final=True, **dialect)]
     names = tuple(row.record or ())
-    again = next(text_rows.read(own, block.format, columns=block.columns, first=row.number, wanted=names), None)
-    if again is None or (row.record is not None and again.record is None) or again.reason != row.reason:
+    reread = next(text_rows.read(row_bytes, block.format, columns=block.columns, first=row.number, wanted=names), None)
+    if reread is None or (row.record is not None and reread.record is None) or reread.reason != row.reason:
         return None
-    if block.data is not None and not _stands_at(block, begin, own):
+    if block.data is not None and not _stands_at(block, begin, row_bytes):
         return None
-    return _Span(block.begin + begin, own)
+    return _Span(block.begin + begin, row_bytes)
 
 
-def _stands_at(block: Block, begin: int, own: bytes) -> bool:
+def _stands_at(block: Block, begin: int, row_bytes: bytes) -> bool:
     """Check whether some bytes of a block that travels with its content are those of the file."""
     with sources.open_stream(block.file) as stream:
         left = block.begin + begin
         while left and (skipped := stream.read(min(left, 1 << 20))):
             left -= len(skipped)
-        return not left and stream.read(len(own)) == own
+        return not left and stream.read(len(row_bytes)) == row_bytes

@@ -145,10 +145,11 @@ class SourceRows:
         is not there, or another one by now.
         """
         for block in self._blocks(rows):
-            own = rows[block.file.name]
-            if not (own[(begin := np.searchsorted(own, block.first_row)) :][:1] < block.first_row + block.rows).any():
+            of_file = rows[block.file.name]
+            begin = np.searchsorted(of_file, block.first_row)
+            if not (of_file[begin : begin + 1] < block.first_row + block.rows).any():
                 continue
-            wanted = own[begin:] - block.first_row
+            wanted = of_file[begin:] - block.first_row
             examples = self.examples_of(block)
             examples = examples.filter(pa.array(np.isin(examples["row"].to_numpy(), wanted))).sort_by("row")
             numbers, made = examples["row"].to_numpy() + block.first_row, examples["reason"].is_null()
@@ -178,9 +179,9 @@ class SourceRows:
     def _blocks(self, names: Container[str] | None) -> Iterator[Block]:
         """Yield the blocks of the source's files of some names (None: of all), each file checked before it is read."""
         for file in self._limited_files():
-            own = blocks.files(file.element)
-            if names is None or own[0].name in names:
-                self._check(own)
+            files = blocks.files(file.element)
+            if names is None or files[0].name in names:
+                self._check(files)
                 yield from row_limit.scan(file, self._settings, self.task.task.corpus)
 
     def _check(self, files: Sequence[RawFile]) -> None:
