@@ -157,17 +157,17 @@ def test_a_row_has_its_tokens_and_its_life(served: Server, explorer: Explorer, d
 def test_a_wrong_answer_stands_with_its_record(served: Server, explorer: Explorer) -> None:
     shown = page(served, "/?answer=wrong&sort=-loss")
     (first, *_) = re.findall(r"/row\?[^\"]*number=(\d+)", shown)
-    losses = [float(one) for one in re.findall(r'<td class="n">(\d+\.\d{3})</td>', shown)]
+    losses = [float(one) for one in re.findall(r'<td data-name="loss" class="n">(\d+\.\d{3})</td>', shown)]
     assert losses == sorted(losses, reverse=True)
     assert losses
     told = page(served, f"/row?number={first}")
-    assert "answer, wrong: <b>none of it</b>" in told
+    assert "Answer of the model, wrong: <b>none of it</b>" in told
 
 
 def test_from_a_row_its_neighbours_in_the_filter_and_their_page_are_reached(served: Server, explorer: Explorer) -> None:
     wanted = Wanted(split="validation", answer="wrong", sort="-loss")
     rows, there, met = [int(one) for one in explorer.rows(wanted)], page(served, wanted.address()), []
-    link: str | None = re.search(r'<td><a href="([^"]*)"', there)[1]
+    link: str | None = re.search(r'<td data-name="id"><a href="([^"]*)"', there)[1]
     while link:
         told = page(served, html.unescape(link))
         met.append(int(link.rpartition("=")[2]))
@@ -194,13 +194,13 @@ def test_near_duplicates_lead_to_each_other(served: Server, explorer: Explorer) 
 def test_rejected_rows_have_their_reasons(served: Server) -> None:
     assert page(served, "/?view=rejected").count("/row?view=rejected&amp;number=") == 3
     assert "empty text" in page(served, "/?view=rejected&reason=empty+text")
-    assert "No row is like that" in page(served, "/?view=rejected&search=unheard-of")
+    assert "No row matches" in page(served, "/?view=rejected&search=unheard-of")
     (near,) = served.explorer.shown(Wanted(view="rejected", reason="near duplicate"))
     found = page(served, Wanted(view="rejected", search=near["input"][:30]).address())
     assert near["input"].partition("\n")[0] in html.unescape(found)
     assert found.count("/row?view=rejected&amp;") == 1
     told = page(served, "/row?view=rejected&number=0")
-    assert "It made no record" in told
+    assert "Rejected: " in told
     assert "(left at: task)" in told
     served.run = "runs/mine"
     assert "--run runs/mine" in page(served, "/row?number=0")
@@ -245,7 +245,7 @@ def test_every_layout_can_be_looked_at(tmp_path: Path, layout: str) -> None:
             ids = served.explorer.row("records", 0)["id"]
             assert len(ids) > 1
             assert f"t5prep why {ids[1]} " in page(served, f"/row?number=0&id={ids[1]}")
-            assert page(served, f"/?search={ids[1]}").count('<td><a href="/row') >= 1
+            assert page(served, f"/?search={ids[1]}").count('<td data-name="id"><a href="/row') >= 1
 
 
 def test_a_table_is_made_once(data: Path, explorer: Explorer) -> None:

@@ -58,7 +58,7 @@ def test_it_says_what_the_answer_says(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_said_and_a_sweep_is_a_table(tmp_path: Path) -> None:
     text = written([a_plan(), a_plan("v2-8", fits=False)], tmp_path / "plan.html")
-    assert re.search(r"It does not fit: a device needs 40\.00 of 7\.\d\d GiB", text)
+    assert re.search(r"The step does not fit: a device needs 40\.00 of 7\.\d\d GiB", text)
     assert text.count("<h2>") == 3
     for line in report.table([(plan.answer, plan.epoch) for plan in (a_plan(), a_plan("v2-8", fits=False))])[1:3]:
         assert line in text

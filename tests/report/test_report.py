@@ -51,7 +51,7 @@ def test_the_rows_that_lost_most_are_ranked(data: Path, tmp_path: Path) -> None:
     places = [page.index(f"<td>{one['id']}</td>") for one in worst]
     assert len(places) >= 6
     assert places == sorted(places)
-    shown = page[page.index("Some of them, as they are now") :]
+    shown = page[page.index("Examples of cut records") :]
     in_train = [one for one in worst if one["split"] == "train"]
     assert f"<h3>{in_train[0]['id']} " in shown[: shown.index("<h2>")]
 
@@ -103,7 +103,7 @@ def test_where_nothing_was_cut_there_is_no_head_and_no_tail(tmp_path: Path) -> N
     source = write_csv(tmp_path / "rows.csv", questions(20))
     prepared(source, tmp_path / "data", tokenizer="sample:")
     page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
-    assert "Nothing: every input and every target fits." in page
+    assert "No input and no target was cut." in page
     assert "✂" not in page
     assert '<span class="text">text</span>' in page
 
@@ -115,7 +115,7 @@ def test_characters_that_vanish_are_named_where_the_source_is_at_hand(tmp_path: 
 
     def told(data: str) -> str:
         page = report.write(tmp_path / data, out=tmp_path / "report.html").read_text()
-        return page[: page.index("How long texts are")].partition("Characters that do not come back")[2]
+        return page[: page.index("<h2>Lengths")].partition("Characters lost by the tokenizer")[2]
 
     assert "examples of rows.csv" in told("data")
     assert '<td>中 U+4E2D CJK UNIFIED IDEOGRAPH-4E2D</td><td class="n">30</td><td>&lt;unk&gt;</td>' in told("data")
@@ -144,7 +144,7 @@ def test_characters_are_counted_after_filters(tmp_path: Path) -> None:
 
     def told(data: str) -> str:
         page = report.write(tmp_path / data, out=tmp_path / "report.html").read_text()
-        return page[: page.index("How long texts are")].partition("Characters that do not come back")[2]
+        return page[: page.index("<h2>Lengths")].partition("Characters lost by the tokenizer")[2]
 
     assert [mark in told("plain") for mark in "þ中"] == [True, True]
     assert [mark in told("filtered") for mark in "þ中"] == [False, False]
@@ -229,7 +229,7 @@ def test_a_page_without_the_tokenizer_says_so(data: Path, tmp_path: Path) -> Non
     prepared(rows, tmp_path / "data", tokenizer=str(gone))
     gone.unlink()
     page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
-    assert "cannot be decoded here" in page
+    assert "The records cannot be decoded" in page
     assert "gone.model does not exist" in page
     with pytest.raises(TokenizerError):
         report.write(tmp_path / "data", out=tmp_path / "report.html", tokenizer=str(gone))
@@ -384,5 +384,5 @@ def test_what_filters_and_near_duplicates_did_is_shown(tmp_path: Path) -> None:
     page = report.write(tmp_path / "out", out=tmp_path / "page.html").read_text()
     assert "words too few" in page
     assert "Filters changed the text of 1 row (addresses)" in page
-    assert "Texts that are nearly the same" in page
-    assert "1 cluster; one row of each is kept." in page
+    assert "Near-duplicates" in page
+    assert "1 cluster. One row of each cluster remains." in page

@@ -65,11 +65,11 @@ def test_a_run_is_shown(run: Path, tmp_path: Path) -> None:
         "loss 3.12",
         "00000060",
         "so_quality",
-        "What was answered",
+        "Confusion matrix",
     ):
         assert said in page
     assert page.count("<svg") == 2  # loss and accuracy: a rate that never changes is no curve
-    assert "Nearest to the built-in recipe <code>tiny</code>" in page
+    assert "Differences from the closest built-in recipe, <code>tiny</code>" in page
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert report.write(run, out=tmp_path / "b.html", answers=answers).read_bytes() == path.read_bytes()
@@ -85,7 +85,7 @@ def test_the_headline_is_the_best_that_is_kept_and_near_copies_are_a_table(run: 
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     page = report.write(folder, out=tmp_path / "a.html").read_text()
-    assert "<b>0.9342</b><span>validation accuracy, the best, at step 30</span>" in page
+    assert "<b>0.9342</b><span>validation accuracy, best, at step 30</span>" in page
     assert page.count("<svg") == 1
     assert '<td>f1 macro</td><td class="n">0.8000</td><td class="n">0.7000</td>' in page
 
@@ -93,7 +93,7 @@ def test_the_headline_is_the_best_that_is_kept_and_near_copies_are_a_table(run: 
 def test_a_run_without_answers_says_how_to_get_them(run: Path, tmp_path: Path) -> None:
     assert "t5prep eval --model RUN" in report.write(run, out=tmp_path / "a.html").read_text()
     _answers(run / "eval.json")
-    assert "What was answered" in report.write(run, out=tmp_path / "b.html").read_text()
+    assert "Confusion matrix" in report.write(run, out=tmp_path / "b.html").read_text()
     (run / "eval.json").unlink()
 
 
@@ -135,7 +135,9 @@ def test_a_run_that_has_just_begun_or_is_broken(run: Path, tmp_path: Path) -> No
         report.write(run, out=tmp_path / "a.html", answers=tmp_path / "broken.json")
 
 
-@pytest.mark.parametrize(("waiting", "said"), [(0.01, "Reading does not hold it up"), (0.6, "That is much")])
+@pytest.mark.parametrize(
+    ("waiting", "said"), [(0.01, "Input does not limit the speed"), (0.6, "Input limits the speed")]
+)
 def test_how_fast_it_was(run: Path, tmp_path: Path, waiting: float, said: str) -> None:
     """The middle of what was measured, two charts from zero, and what to do when the device waits."""
     fast = tmp_path / "fast"
@@ -221,15 +223,15 @@ def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: P
     classes = {"low": {"precision": 0.5, "recall": 0.25, "f1": 0.3333, "support": 40}, EVIL: {"f1": "x"}}
     answers = _answers(tmp_path / "eval.json", metrics={"per_class": classes})
     page = report.write(own, out=tmp_path / "a.html", answers=answers).read_text()
-    assert "Nearest to the built-in recipe <code>tiny</code>" in page
+    assert "Differences from the closest built-in recipe, <code>tiny</code>" in page
     assert "<tr><td>batch</td><td>32</td><td>64</td></tr>" in page
-    assert "<b>3.0 min</b><span>of training, about</span>" in page
+    assert "<b>3.0 min</b><span>training time, approximate</span>" in page
     assert "<b>8 × TPU v5 lite</b><span>device</span>" in page
     assert "<span>parameters</span>" in page
     leads = re.search(r'<td><a href="#([^"]+)">low</a></td>', page)
     assert leads
     first = page.partition(f'id="{leads[1]}"')[2].partition("</div>")[0]
-    assert "<b>right is</b>low" in first
+    assert "<b>target</b>low" in first
     assert (
         '>low</a></td><td class="n">0.5000</td><td class="n">0.2500</td><td class="n">0.3333</td><td class="n">40</td>'
         in page
