@@ -43,7 +43,7 @@ class Kept:
             if self.key and (content := Store(self.folder, key=self.key).get(name)) is not None:
                 version, results = pickle.loads(content)
                 if version == (file and paths.version(file)) or file.endswith(_ROWS):
-                    return pieces.moved(results, file)
+                    return pieces.relocate(results, file)
         return None
 
     def rows_of(self, name: str) -> str:

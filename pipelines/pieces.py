@@ -91,10 +91,10 @@ class Stored(Generic[Part]):
             data = paths.read_range(self.path, self.begin, self.size)
             if len(data) == self.size and google_crc32c.value(data) == self.crc:
                 return data if isinstance(self.about, Piece) else dataclasses.replace(self.about, data=data)
-        raise OutputError(removed(self.path))
+        raise OutputError(explain_removal(self.path))
 
 
-def loaded(piece: Any) -> Any:
+def load(piece: Any) -> Any:
     """Return what a piece stands for: with its bytes, where it is stored."""
     return piece.read() if isinstance(piece, Stored) else piece
 
@@ -102,7 +102,7 @@ def loaded(piece: Any) -> Any:
 def read_all(pieces: Sequence[Any]) -> list[Any]:
     """Return the pieces with their bytes; many are read at the same time, because a bucket answers each after a while."""
     with concurrent.futures.ThreadPoolExecutor(_READS_AT_ONCE) as threads:
-        return list(threads.map(loaded, pieces))
+        return list(threads.map(load, pieces))
 
 
 def store(results: Iterable[Any], file: str, *, types: tuple[type, ...]) -> list[Any]:
@@ -121,7 +121,7 @@ def store(results: Iterable[Any], file: str, *, types: tuple[type, ...]) -> list
     return stored
 
 
-def moved(results: Iterable[Any], path: str) -> list[Any]:
+def relocate(results: Iterable[Any], path: str) -> list[Any]:
     """Return results whose stored bytes lie at a path: their folder may have been moved, or be named from another one now."""
 
     def at(result: Any) -> Any:
@@ -132,6 +132,6 @@ def moved(results: Iterable[Any], path: str) -> list[Any]:
     return list(map(at, results))
 
 
-def removed(path: str) -> str:
+def explain_removal(path: str) -> str:
     """Return what is said of a file that this job still needs."""
     return f"{path} was removed, changed or damaged since it was written. Start this with --fresh"

@@ -76,7 +76,7 @@ def most_spills(size: int, *, shards: int, fan_in: int = FAN_IN) -> int:
 # Where workers share no disk.
 
 
-def with_batch(rows: Stored[Spill], *, batches: int) -> Iterator[tuple[int, Stored[Spill]]]:
+def number_batch(rows: Stored[Spill], *, batches: int) -> Iterator[tuple[int, Stored[Spill]]]:
     """Yield the rows of a block under the number of the batch in which they are merged with those of others."""
     yield zlib.crc32(rows.path.rpartition("/")[2].encode()) % batches, rows
 
@@ -121,7 +121,7 @@ def _batches(stored: Iterable[Stored[Spill]], size: int) -> Iterator[list[Stored
 
 
 @contextlib.contextmanager
-def held(parts: Sequence[Stored[Spill]]) -> Iterator[list[Spill]]:
+def load_parts(parts: Sequence[Stored[Spill]]) -> Iterator[list[Spill]]:
     """Yield the spills of a shard's parts: in memory, and on this worker's disk what is more than HELD_BYTES."""
     with contextlib.ExitStack() as until_exit:
         written, waiting, size = list[Spill](), list[Spill](), 0

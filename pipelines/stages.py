@@ -197,7 +197,7 @@ class Shuffle:
 
     def of_shards(self, parts: flow.Stage[Any], specs: flow.Stage[list[ShardSpec]]) -> ByShard:
         """Return rows under the names of their shards: merged twice, and cut after each time."""
-        number = functools.partial(sorting.with_batch, batches=self.plan.batches)
+        number = functools.partial(sorting.number_batch, batches=self.plan.batches)
         spilled: flow.Stage[Any] = flow.Filter("Spills", (parts,), type=Spill)
         numbered = flow.Map("NumberBlocks", (spilled,), step=number)
         batches = flow.GroupByKey("GroupBlocks", (numbered,), key=int)

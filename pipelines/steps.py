@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines import sorting
-from pipelines.pieces import Piece, Stored, loaded
+from pipelines.pieces import Piece, Stored, load
 from t5prep import sources
 from t5prep.dataset import rejected_rows
 from t5prep.dataset.prepared import Dataset
@@ -413,7 +413,7 @@ class WriteShard:
         items = list(group[1])
         (spec,) = [item for item in items if isinstance(item, ShardSpec)]
         repeats = [Repeats(rows) for item in items if isinstance(item, Piece) for rows in tables(item.read())]
-        with sorting.held([item for item in items if isinstance(item, Stored)]) as parts:
+        with sorting.load_parts([item for item in items if isinstance(item, Stored)]) as parts:
             written = self.write(spec, [*spills, *parts], repeats)
         yield written.totals
         if self.spool and written.totals.duplicates:
@@ -498,7 +498,7 @@ def plan_search(*, sketches: Sequence[Sketch | Stored[Sketch]], search: Search) 
 
 def cut_bands(stored: Sketch | Stored[Sketch], *, plan: Plan) -> Iterator[tuple[int, Piece]]:
     """Yield a sketch's bands in each range of their values, under the number of the range; its file has them no more."""
-    sketch = loaded(stored)
+    sketch = load(stored)
     for number, entries in plan.cut(sketch):
         yield number, Piece(data=entries)
     sketch.drop_bands()
@@ -534,7 +534,7 @@ def cut_rows(
     stored: Sketch | Stored[Sketch], *, plan: Plan, groups: Mapping[int, Iterable[Piece | Stored[Piece]]]
 ) -> Iterator[tuple[int, Piece]]:
     """Yield a sketch's rows that are to be compared, under the number of their group."""
-    sketch = loaded(stored)
+    sketch = load(stored)
     placed = np.frombuffer(b"".join(piece.read() for piece in groups[plan.number(sketch)]), search.PLACED)
     placed = placed[np.lexsort((placed["place"], placed["group"]))]
     begins = np.flatnonzero(np.append(True, placed["group"][1:] != placed["group"][:-1])[: len(placed)])
