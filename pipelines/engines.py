@@ -146,8 +146,8 @@ def _prism(arguments: list[str], workers: int | None) -> Engine:
     from apache_beam.runners.portability.prism_runner import PrismRunner
 
     ignore_closed_connections()
-    own = [f"--prism_location={prism()}"] if prism() else []
-    return Engine("prism", PrismRunner(), _options([*_PRISM, *own, *arguments]))
+    server_options = [f"--prism_location={prism()}"] if prism() else []
+    return Engine("prism", PrismRunner(), _options([*_PRISM, *server_options, *arguments]))
 
 
 def _flink(arguments: list[str], workers: int | None) -> Engine:
@@ -155,9 +155,9 @@ def _flink(arguments: list[str], workers: int | None) -> Engine:
 
     ignore_closed_connections()
     jar = flink_job_server()
-    own = [f"--flink_job_server_jar={jar}"] if jar else []
+    server_options = [f"--flink_job_server_jar={jar}"] if jar else []
     parallel = [f"--parallelism={workers}", f"--sdk_worker_parallelism={workers}"] if workers else []
-    return Engine("flink", FlinkRunner(), _options([*_FLINK, *own, *parallel, *arguments]))
+    return Engine("flink", FlinkRunner(), _options([*_FLINK, *server_options, *parallel, *arguments]))
 
 
 def _dataflow(arguments: list[str], workers: int | None) -> Engine:
@@ -165,8 +165,8 @@ def _dataflow(arguments: list[str], workers: int | None) -> Engine:
     from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
     own_image = any(argument.startswith("--sdk_container_image") for argument in arguments)  # it has the package
-    most = [f"--max_num_workers={workers}"] if workers else []
-    options = _options([*([] if own_image else _package()), *_DATAFLOW, *most, *arguments])
+    worker_options = [f"--max_num_workers={workers}"] if workers else []
+    options = _options([*([] if own_image else _package()), *_DATAFLOW, *worker_options, *arguments])
     cloud = options.view_as(GoogleCloudOptions)
     for name in ("project", "region", "temp_location"):
         if not getattr(cloud, name):
@@ -185,9 +185,9 @@ def _package() -> list[str]:
     until_exit = contextlib.ExitStack()
     folder = until_exit.enter_context(atomic_files.temporary_folder())
     atexit.register(until_exit.close)
-    wanted = Path(folder) / "requirements.txt"
-    wanted.write_text(f"t5prep=={__version__}\n")
-    return [f"--requirements_file={wanted}"]
+    requirements_path = Path(folder) / "requirements.txt"
+    requirements_path.write_text(f"t5prep=={__version__}\n")
+    return [f"--requirements_file={requirements_path}"]
 
 
 def _options(arguments: Sequence[str]) -> Any:
@@ -203,7 +203,7 @@ def servers_ended(runner: Any) -> Iterator[None]:
     Beam keeps each, a Java process of hundreds of megabytes, until this process ends, and ends them then one after the
     other: a process that is given only some seconds for its end leaves those behind that it did not come to.
     """
-    start, before, servers = runner.default_job_server, signal.getsignal(signal.SIGINT), list[Any]()
+    start, previous_handler, servers = runner.default_job_server, signal.getsignal(signal.SIGINT), list[Any]()
 
     def remember(options: Any) -> Any:
         servers.append(start(options))
@@ -214,8 +214,8 @@ def servers_ended(runner: Any) -> Iterator[None]:
         yield
     finally:
         # Beam's handler of Ctrl-C waits for a lock that is held while its server is ended.
-        if before is not None and getattr(signal.getsignal(signal.SIGINT), "__self__", None) in servers:
-            signal.signal(signal.SIGINT, before)
+        if previous_handler is not None and getattr(signal.getsignal(signal.SIGINT), "__self__", None) in servers:
+            signal.signal(signal.SIGINT, previous_handler)
         for server in servers:
             with contextlib.suppress(OSError):  # its temporary folder is gone
                 server.stop()
@@ -228,38 +228,38 @@ def started_quietly() -> Iterator[None]:
     A worker of Flink prints a traceback of twenty lines when the engine closes its connection at the end of a run. What
     this process starts later finds the `python` that it found before.
     """
-    before = os.environ.get("PATH")
+    previous_path = os.environ.get("PATH")
     with atomic_files.temporary_folder() as folder:
         script = Path(folder) / "python"
         script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P "$@" 2>/dev/null\n')
         script.chmod(0o755)
-        os.environ["PATH"] = os.pathsep.join([folder, *([before] if before else [])])
+        os.environ["PATH"] = os.pathsep.join([folder, *([previous_path] if previous_path else [])])
         try:
             yield
         finally:
-            if before is None:
+            if previous_path is None:
                 del os.environ["PATH"]
             else:
-                os.environ["PATH"] = before
+                os.environ["PATH"] = previous_path
 
 
 def ignore_closed_connections() -> None:
     """Let threads of Beam end without a traceback where the engine has closed the connection that they read from."""
-    before = threading.excepthook
-    if getattr(before, "ignores_closed_connections", False):
+    previous_hook = threading.excepthook
+    if getattr(previous_hook, "ignores_closed_connections", False):
         return
 
     def hook(args: Any) -> None:
         import grpc
 
         if not isinstance(args.exc_value, grpc.RpcError):
-            before(args)
+            previous_hook(args)
 
     hook.ignores_closed_connections = True  # type: ignore[attr-defined]
     threading.excepthook = hook
 
 
-_WHERE = re.compile(r" \[while running '[^']*'\]")
+_STEP_SUFFIX = re.compile(r" \[while running '[^']*'\]")
 # Distributed runners hand an exception over as the text of its traceback, some of them with its newlines escaped.
 _OURS = re.compile(r"t5prep\.errors\.(\w+Error): (.+?)(?= \[while running|\\n|\n|$)")
 # numpy's and Arrow's own say how much was asked for; Beam makes other types of those that it cannot make anew.
@@ -281,9 +281,9 @@ def explained(engine: str, *, out: str) -> Iterator[None]:
     try:
         yield
     except T5prepError as error:
-        raise type(error)(_WHERE.sub("", str(error))) from error
+        raise type(error)(_STEP_SUFFIX.sub("", str(error))) from error
     except OSError as error:
-        raise OutputError(f"{out}: {_WHERE.sub('', str(error))}") from error
+        raise OutputError(f"{out}: {_STEP_SUFFIX.sub('', str(error))}") from error
     except Exception as error:
         if match := _OURS.search(str(error)):
             raise getattr(errors, match[1])(match[2]) from error
@@ -294,5 +294,5 @@ def explained(engine: str, *, out: str) -> Iterator[None]:
         if engine == "local":
             raise
         last = (_LAST.findall(str(error)) or [str(error).strip() or type(error).__name__])[-1]
-        line = " ".join(_WHERE.sub("", last).split())
+        line = " ".join(_STEP_SUFFIX.sub("", last).split())
         raise T5prepError(f"--runner {engine} failed: {line[:_LONGEST]}") from error

@@ -92,8 +92,8 @@ class Forecast:
     ) -> str:
         """Return all of it on a few lines. `memory` (bytes) and `workers` are those of a run here, `price` is an engine's."""
         sample, size = self.sample, byte_sizes.text
-        lost = "".join(f", {reason} {number:,}" for reason, number in sample.reasons.most_common())
-        became = f"{sum(sample.records.values()):,} examples{lost}" + (
+        rejections = "".join(f", {reason} {number:,}" for reason, number in sample.reasons.most_common())
+        became = f"{sum(sample.records.values()):,} examples{rejections}" + (
             f", blank {sample.blank:,}" if sample.blank else ""
         )
         specs = collections.Counter(
@@ -112,14 +112,17 @@ class Forecast:
             "writes": f"about {size(sum(self.record_bytes.values()))} into {out}: {splits or 'no example'}",
         }
         if runner == "local":
-            place = scratch_place(out)
-            least, most = (progress.duration(3600 * self.hours / part / max(1, workers)) for part in (OVERHEAD, 1))
+            scratch_folder = scratch_place(out)
+            least, max_duration = (
+                progress.duration(3600 * self.hours / part / max(1, workers)) for part in (OVERHEAD, 1)
+            )
             lines["disk"] = (
-                f"{place} needs {size(self.needed)} while records are sorted, and {size(free_bytes(Path(place)))} are free"
+                f"{scratch_folder} needs {size(self.needed)} while records are sorted, and "
+                f"{size(free_bytes(Path(scratch_folder)))} are free"
             )
             lines["memory"] = f"at most {size(memory)} for all processes"
             of_workers = progress.number_of(workers or 1, "worker")
-            lines["time"] = f"{least} to {most} with {of_workers}; one core prepares {self.rate / 1e6:.1f} MB/s"
+            lines["time"] = f"{least} to {max_duration} with {of_workers}; one core prepares {self.rate / 1e6:.1f} MB/s"
         else:
             lines[runner] = (
                 f"{self.hours:,.2f} vCPU-hours (one core here: {self.rate / 1e6:.1f} MB/s; twice that for the rest); "
@@ -160,28 +163,32 @@ def forecast(
     for group in groups:
         file = max(group, key=_size)
         size = min(sampled_bytes // len(groups), max(LEAST_SAMPLED, _size(file) // SAMPLED_PART))
-        some, share = _sampled(file, unlimited, task.task.corpus, size=size, places=places)
-        if not some:
+        sampled_blocks, share = _sampled(file, unlimited, task.task.corpus, size=size, places=places)
+        if not sampled_blocks:
             continue
         stored = sum(map(_size, group))
         # All files of the group are taken to be like these rows.
         times = stored / max(1, _size(file)) / share
         if settings.limit and not settings.splits and len(groups) > 1:  # each split has its limit
-            times = min(times, settings.limit / max(1, sum(block.rows for block in some)))
+            times = min(times, settings.limit / max(1, sum(block.rows for block in sampled_blocks)))
         total += min(stored, times * share * _size(file))
-        for block in some:
+        for block in sampled_blocks:
             work.sort(_before(block))  # what loads the tokenizer, and decodes a file up to there, is not timed
             began = time.process_time()  # as other work on the machine would be counted by the clock
-            done = work.sort(block)
+            sorted_block = work.sort(block)
             took = time.process_time() - began
-            sample.merge(done.totals)
+            sample.merge(sorted_block.totals)
             sampled, timed = sampled + block.size, timed + took
             seconds += times * took
             rows += times * block.rows
-            spilled += times * len(done.spill.data)
-            sketched += times * (done.sketch.size if done.sketch else 0)
-            records.update({split: round(times * (last - first)) for split, (first, last) in done.spill.splits.items()})
-            record_bytes.update({split: round(times * size) for split, size in done.totals.record_bytes.items()})
+            spilled += times * len(sorted_block.spill.data)
+            sketched += times * (sorted_block.sketch.size if sorted_block.sketch else 0)
+            records.update(
+                {split: round(times * (last - first)) for split, (first, last) in sorted_block.spill.splits.items()}
+            )
+            record_bytes.update(
+                {split: round(times * size) for split, size in sorted_block.totals.record_bytes.items()}
+            )
     pa.default_memory_pool().release_unused()  # what the sample took, 0.1 GB, this process would keep until its end
     part = min(1.0, settings.limit / max(1.0, rows)) if settings.limit and settings.splits else 1.0
     return Forecast(
@@ -206,21 +213,21 @@ def _sampled(
     They stand at some places, because how long rows are may go with where they stand; or where the file begins, if it cannot be
     read elsewhere without reading all before. `places` are those of a Parquet file, where each costs decoding what is before it.
     """
-    found = row_limit.scan(file, settings, corpus, block_bytes=size)
-    first = next(found, None)
+    scanned_blocks = row_limit.scan(file, settings, corpus, block_bytes=size)
+    first = next(scanned_blocks, None)
     if first is None:
         return [], 1.0
     if first.format.kind != "parquet":
         block = _of_lines(file, first, size=size)
         return [block], min(1.0, max(1.0, block.size * _packing(block)) / max(1, _size(file)))
     places = 1 if "://" in first.file.path else places
-    parts, chosen = [part for part in (first, *found) if part.rows] or [first], dict[int, Block]()
-    for place in range(places):
-        at = len(parts) * (place + 0.5) / places if places > 1 else 0.0
-        pieces = list(parts[int(at)].pieces(size // places))  # a part is as large as its row group asks for
-        piece = pieces[int(at % 1 * len(pieces))]
+    parts, chosen = [part for part in (first, *scanned_blocks) if part.rows] or [first], dict[int, Block]()
+    for sample_index in range(places):
+        position = len(parts) * (sample_index + 0.5) / places if places > 1 else 0.0
+        pieces = list(parts[int(position)].pieces(size // places))  # a part is as large as its row group asks for
+        piece = pieces[int(position % 1 * len(pieces))]
         chosen[piece.first_row] = piece
-    rows, of_all = (max(1, sum(block.rows for block in some)) for some in (chosen.values(), parts))
+    rows, of_all = (max(1, sum(block.rows for block in block_group)) for block_group in (chosen.values(), parts))
     return list(chosen.values()), rows / of_all
 
 
@@ -230,26 +237,26 @@ def _of_lines(file: LimitedFile, first: Block, *, size: int) -> Block:
     plain = isinstance(file.element, RawFile) and not raw.member and unpacked_name(raw.name) == raw.name
     if not (lines and plain) or first.format.written or raw.bytes < 4 * size:
         return first
-    some = list[bytes]()
+    sampled_lines = list[bytes]()
     with sources.open_random(raw) as opened:
-        for place in range(SAMPLED_PLACES):
-            begin = max(first.begin, raw.bytes * place // SAMPLED_PLACES)
-            if place and begin < opened.tell():  # a row was longer than the way to the next place
+        for sample_index in range(SAMPLED_PLACES):
+            begin = max(first.begin, raw.bytes * sample_index // SAMPLED_PLACES)
+            if sample_index and begin < opened.tell():  # a row was longer than the way to the next place
                 continue
             opened.seek(begin)
             # The row in which a place lies is passed over. The last one is whole: else longer rows would be missing.
-            left, begun = size // SAMPLED_PLACES, place > 0
-            while left > 0 and (line := opened.readline(_LONGEST_LINE)):
+            remaining_bytes, is_partial = size // SAMPLED_PLACES, sample_index > 0
+            while remaining_bytes > 0 and (line := opened.readline(_LONGEST_LINE)):
                 if len(line) == _LONGEST_LINE:
                     return first
-                if not begun:
-                    some.append(line)
-                    left -= len(line)
-                begun = False
+                if not is_partial:
+                    sampled_lines.append(line)
+                    remaining_bytes -= len(line)
+                is_partial = False
             # A JSON array is a file of lines by its name alone.
-            if not place and not blocks.content(first).startswith(some[0]):
+            if not sample_index and not blocks.content(first).startswith(sampled_lines[0]):
                 return first
-    data = b"".join(some)
+    data = b"".join(sampled_lines)
     end, rows, _ = text_rows.of_buffer(data, quoted=False, final=True, delimiter=first.format.delimiter)
     return dataclasses.replace(first, rows=rows, size=end, data=data)
 
@@ -272,7 +279,7 @@ def _alike(files: list[LimitedFile], settings: Settings) -> list[list[LimitedFil
 
 def _size(file: LimitedFile) -> int:
     """Return the bytes of a file or pair as they are stored."""
-    return sum(one.bytes for one in blocks.files(file.element))
+    return sum(raw_file.bytes for raw_file in blocks.files(file.element))
 
 
 def _packing(block: Block) -> float:
@@ -297,21 +304,21 @@ DOUBT = 0.7
 
 def check_disk(work: PrepareBlock, *, source: Resolved, out: str, workers: int, memory: int) -> None:
     """Print what a large run will do. Raises OutputError if it needs more of the disk than is free."""
-    place = scratch_place(out)
-    free = free_bytes(Path(place))
+    scratch_folder = scratch_place(out)
+    free = free_bytes(Path(scratch_folder))
     if 2 * MOST_BYTES_OUT * sum(file.bytes for file in source.files) <= min(free, WORTH_TELLING):
         return
-    made = forecast(work, source=source, sampled_bytes=DISK_SAMPLED_BYTES, places=1)
-    if made.needed < WORTH_TELLING and made.needed <= free / 2:
+    estimate = forecast(work, source=source, sampled_bytes=DISK_SAMPLED_BYTES, places=1)
+    if estimate.needed < WORTH_TELLING and estimate.needed <= free / 2:
         return
-    made = forecast(work, source=source)  # so small a sample tells no time, and refuses nothing
-    if DOUBT * made.needed > free:
+    estimate = forecast(work, source=source)  # so small a sample tells no time, and refuses nothing
+    if DOUBT * estimate.needed > free:
         raise OutputError(
-            f"no space for all of it: about {byte_sizes.text(sum(made.record_bytes.values()))} of records; {place} needs "
-            f"{byte_sizes.text(made.needed)} while they are sorted, and {byte_sizes.text(free)} are free. Free some, choose "
+            f"no space for all of it: about {byte_sizes.text(sum(estimate.record_bytes.values()))} of records; {scratch_folder} needs "
+            f"{byte_sizes.text(estimate.needed)} while they are sorted, and {byte_sizes.text(free)} are free. Free some, choose "
             "another --out, or prepare a part: --limit ROWS"
         )
-    print(made.text(out=out, settings=work.job.settings, workers=workers, memory=memory), file=sys.stderr)
+    print(estimate.text(out=out, settings=work.job.settings, workers=workers, memory=memory), file=sys.stderr)
 
 
 def scratch_place(out: str) -> str:
@@ -319,8 +326,8 @@ def scratch_place(out: str) -> str:
     return tempfile.gettempdir() if gcs.is_gs(out) else out
 
 
-def free_bytes(place: Path) -> int:
+def free_bytes(folder: Path) -> int:
     """Return how many bytes a user may still write at a place, or where it would be made."""
-    there = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())
-    disk = os.statvfs(there)
+    existing_path = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    disk = os.statvfs(existing_path)
     return disk.f_bavail * disk.f_frsize

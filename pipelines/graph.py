@@ -21,8 +21,8 @@ from t5prep.errors import OutputError
 class Graph:
     """The executor of engines: each stage adds steps to a pipeline. What workers made is `kept` for the same job again."""
 
-    def __init__(self, pipeline: beam.Pipeline, kept: Kept) -> None:
-        self._pipeline, self._kept = pipeline, kept
+    def __init__(self, pipeline: beam.Pipeline, results: Kept) -> None:
+        self._pipeline, self._kept = pipeline, results
 
     def run(self, stages: Sequence[flow.Stage[Any]]) -> beam.PCollection:
         """Return the value of the last stage: one element. Each stands behind those that it reads."""
@@ -132,9 +132,9 @@ class Sum(beam.CombineFn):
         """Return nothing added up."""
         return self._zero()
 
-    def add_input(self, total: Any, more: Any) -> Any:
+    def add_input(self, total: Any, element: Any) -> Any:
         """Return both together."""
-        return self._add(total, more)
+        return self._add(total, element)
 
     def merge_accumulators(self, parts: Iterable[Any]) -> Any:
         """Return all of them together."""

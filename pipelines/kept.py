@@ -50,10 +50,10 @@ class Kept:
         """Return where the rows are stored that go with what is kept under a name."""
         return paths.at(self.folder, f"{name}{_ROWS}")
 
-    def keep(self, name: str, made: Iterable[Any], *, file: str = "") -> None:
+    def keep(self, name: str, outputs: Iterable[Any], *, file: str = "") -> None:
         """Keep results, and which version of a `file` goes with them. Raises OutputError."""
         if self.key:
-            content = pickle.dumps((file and paths.version(file), made), pickle.HIGHEST_PROTOCOL)
+            content = pickle.dumps((file and paths.version(file), outputs), pickle.HIGHEST_PROTOCOL)
             Store(self.folder, key=self.key).put(name, content)
 
     @classmethod
@@ -67,17 +67,17 @@ class Kept:
             return NOTHING
         hasher = hashlib.blake2b(digest_size=12)
         code = token_cache.digest_of_code(steps.staged_of(job).definition.code)
-        for told in (job.digest, repr(job.settings), code, *earlier):
-            hasher.update(f"{told}\0".encode())
+        for dependency in (job.digest, repr(job.settings), code, *earlier):
+            hasher.update(f"{dependency}\0".encode())
         for path in sorted(Path(__file__).parent.glob("*.py")):
             hasher.update(path.read_bytes() + b"\0")
-        folder = paths.at(out, f"{output_folder.KEPT}{hasher.hexdigest()}")
+        folder = paths.at(out, f"{output_folder.CACHE_PREFIX}{hasher.hexdigest()}")
         if not gcs.is_gs(out):
-            for other in Path(out).glob(f"{output_folder.KEPT}*"):
-                if fresh or other != Path(folder):
-                    shutil.rmtree(other, ignore_errors=True)
+            for results_folder in Path(out).glob(f"{output_folder.CACHE_PREFIX}*"):
+                if fresh or results_folder != Path(folder):
+                    shutil.rmtree(results_folder, ignore_errors=True)
         elif fresh:
-            gcs.delete_all(paths.at(out, output_folder.KEPT))
+            gcs.delete_all(paths.at(out, output_folder.CACHE_PREFIX))
         return cls(folder, key)
 
 

@@ -189,17 +189,17 @@ class _Groups:
 
     def _write(self, key: Any, pieces: Sequence[Piece]) -> None:
         """Append pieces to the file of their group. Neighbours that are about the same, or the next rows of it, are one piece."""
-        path, own = self._folder / str(key), self._items[key]
+        path, values = self._folder / str(key), self._items[key]
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with open(path, "ab") as file:
                 for piece in pieces:
-                    last, begin = own[-1] if own else None, file.tell()
+                    last, begin = values[-1] if values else None, file.tell()
                     file.write(piece.data)
                     if isinstance(last, Piece) and last.begin + last.size == begin and last.is_before(piece):
-                        own[-1] = dataclasses.replace(last, size=last.size + len(piece.data))
+                        values[-1] = dataclasses.replace(last, size=last.size + len(piece.data))
                     else:
-                        own.append(Piece(piece.about, path=str(path), begin=begin, size=len(piece.data)))
+                        values.append(Piece(piece.about, path=str(path), begin=begin, size=len(piece.data)))
         except OSError as error:
             raise OutputError(atomic_files.explain(error, path)) from error
 

@@ -66,10 +66,10 @@ def window(name: str) -> "Window | Here":
 
 def each(name: str, work: Callable[[Any], Any], elements: Iterable[Any]) -> Iterator[Any]:
     """Yield the result of each element, in order, by the pool of that name, or in this process where there is no name."""
-    own = window(name)
+    pool_window = window(name)
     for element in elements:
-        yield from own.put(work, element)
-    yield from own.drain()
+        yield from pool_window.put(work, element)
+    yield from pool_window.drain()
 
 
 class Here:
@@ -160,8 +160,8 @@ class Window:
                 continue
             self._pending.popleft()
             behind, self._to_resubmit = self._to_resubmit, []
-            for lost in behind:
-                self._submit(lost.work, lost.element, deaths=lost.deaths)
+            for lost_element in behind:
+                self._submit(lost_element.work, lost_element.element, deaths=lost_element.deaths)
             self._pool.done(element, result)
             return result
 
@@ -232,11 +232,11 @@ def _place_sockets() -> None:
     is_long = len(os.fsencode(tempfile.gettempdir())) > _MOST_BYTES_OF_FOLDER
     folder = until_exit.enter_context(atomic_files.temporary_folder(_SHORT_FOLDER if is_long else ""))
     util.Finalize(None, until_exit.close, exitpriority=_AFTER_SOCKETS)
-    before, tempfile.tempdir = tempfile.tempdir, folder
+    previous_tempdir, tempfile.tempdir = tempfile.tempdir, folder
     try:
         util.get_temp_dir()
     finally:
-        tempfile.tempdir = before
+        tempfile.tempdir = previous_tempdir
 
 
 # The path of a socket has at most 103 bytes on macOS and 107 on Linux, of which 60 follow the folder for temporary files.

@@ -67,7 +67,7 @@ def prepare_resolved(request: PrepareRequest) -> Manifest:
     decided = _decide(request)
     source = decided.source
     with output_folder.claimed(
-        request.out, same=decided.same, overwrite=run.overwrite, goes_on=run.runner != "local"
+        request.out, new_identity=decided.same, overwrite=run.overwrite, goes_on=run.runner != "local"
     ) as out:
         folder = paths.at(out, output_folder.SPOOL)
         if run.runner == "dataflow":
@@ -78,8 +78,8 @@ def prepare_resolved(request: PrepareRequest) -> Manifest:
             return _run_here(request, finish, source=source)
         work = PrepareBlock(job)
         if price or run.runner != "prism":
-            told = estimates.forecast(work, source=source)
-            print(told.text(out=out, settings=decided.settings, runner=run.runner, price=price), file=sys.stderr)
+            estimate = estimates.forecast(work, source=source)
+            print(estimate.text(out=out, settings=decided.settings, runner=run.runner, price=price), file=sys.stderr)
         results = Kept.of(job, out, earlier=decided.digests.values(), fresh=run.fresh)
         _run(request, work=work, finish=finish, results=results, source_bytes=sum(file.bytes for file in source.files))
         return load(out)
@@ -129,8 +129,8 @@ def _decide(request: PrepareRequest) -> _Decided:
         earlier = earlier_datasets.collect(datasets, loaded)
     digests = {data: dataset.manifest.digest for data, dataset in datasets.items()}
     files = sorted((file.name, file.bytes) for file in source.files)
-    same = output_folder.Identity(settings, loaded.sha256, definition.sha256 if definition.file else "", files)
-    return _Decided(settings, source, loaded, leaks, earlier, digests, same)
+    identity = output_folder.Identity(settings, loaded.sha256, definition.sha256 if definition.file else "", files)
+    return _Decided(settings, source, loaded, leaks, earlier, digests, identity)
 
 
 def _staged(decided: _Decided, definition: Definition, *, folder: str) -> Job:
@@ -157,8 +157,8 @@ def _run_here(request: PrepareRequest, finish: Finish, *, source: Resolved) -> M
             write = WriteShard(finish.job, finish.out, shared.range_bytes, scratch)
             rows = OneDisk(scratch, min(blocks.JOINED_BYTES, shared.block_bytes))
             of_job = stages.of_job(work, write, finish, rows=rows, block_bytes=shared.block_bytes)
-            made: Manifest = Local(name, scratch).run(of_job)
-            return made
+            manifest: Manifest = Local(name, scratch).run(of_job)
+            return manifest
 
 
 def _budget(run: RunOptions, source: Resolved) -> tuple[Budget, int]:
@@ -186,13 +186,16 @@ def _run(
     with engines.explained(runner, out=finish.out), engines.running(engine):
         pipeline = beam.Pipeline(runner=engine.runner, options=engine.options)
         wired(pipeline, work=work, finish=finish, results=results, shared=shared, source_bytes=source_bytes)
-        done = pipeline.run()
-        done.wait_until_finish()
-        counted = done.metrics().query(MetricsFilter().with_namespace("t5prep"))["counters"]
-        again, made = (sum(one.result or 0 for one in counted if one.key.metric.name == name) for name in (FOUND, MADE))
-        if again:
+        pipeline_result = pipeline.run()
+        pipeline_result.wait_until_finish()
+        counters = pipeline_result.metrics().query(MetricsFilter().with_namespace("t5prep"))["counters"]
+        hits, misses = (
+            sum(counter.result or 0 for counter in counters if counter.key.metric.name == name)
+            for name in (FOUND, MADE)
+        )
+        if hits:
             print(
-                f"{again:,} of {again + made:,} blocks and shards are those that an earlier run had made; --fresh makes them anew",
+                f"{hits:,} of {hits + misses:,} blocks and shards are those that an earlier run had made; --fresh makes them anew",
                 file=sys.stderr,
             )
 
@@ -225,8 +228,8 @@ def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str
         yield ""
         return
     local = pool.Pool(workers, warm=functools.partial(preload, work))
-    known = all(unpacked_name(file.name) == file.name for file in source.files)
-    local.done = watch = LocalProgress(work, total=sum(file.bytes for file in source.files) if known else 0)
+    is_size_known = all(unpacked_name(file.name) == file.name for file in source.files)
+    local.done = watch = LocalProgress(work, total=sum(file.bytes for file in source.files) if is_size_known else 0)
     try:
         yield local.name
     finally:
@@ -315,12 +318,12 @@ def forecast(
             engines.require(run.runner, arguments=beam_options)
         decided = _decide(request)
         if not run.overwrite:
-            output_folder.refuse_another(out, same=decided.same)
+            output_folder.refuse_another(out, new_identity=decided.same)
         with atomic_files.temporary_folder() as folder:
             job = _staged(decided, request.definition, folder=folder)
-            made = estimates.forecast(PrepareBlock(job), source=decided.source)
+            estimate = estimates.forecast(PrepareBlock(job), source=decided.source)
         shared, memory = _budget(run, decided.source)
-    return made.text(
+    return estimate.text(
         out=out, settings=decided.settings, runner=run.runner, workers=shared.workers, memory=memory, price=price
     )
 
@@ -345,8 +348,8 @@ def _requested(
             trusted_code.remember(rules.read(path))
     chosen = definition.choose(options)
     requested = task_settings.requested(chosen, settings)
-    given = definition.task.corpus.source if source is None else source
-    with _opened(given, chosen, bool(requested.split_files)) as resolved:
+    effective_source = definition.task.corpus.source if source is None else source
+    with _opened(effective_source, chosen, bool(requested.split_files)) as resolved:
         yield PrepareRequest(
             definition,
             chosen,
@@ -366,22 +369,22 @@ def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator
 
     has_splits: the user says which file is of which split, so the configs of a card are not read
     """
-    given: contextlib.AbstractContextManager[Resolved]
+    source_context: contextlib.AbstractContextManager[Resolved]
     texts = source if isinstance(source, list | tuple) else [source]
-    uris = [os.fspath(each) for each in texts] if all(isinstance(each, str | Path) for each in texts) else []
+    uris = [os.fspath(uri) for uri in texts] if all(isinstance(uri, str | Path) for uri in texts) else []
     if not uris:
-        given = memory_source.table(source)
+        source_context = memory_source.table(source)
     elif uris == ["-"]:
         if sys.stdin is None:
             raise UsageError("--source -: standard input is closed. Pipe the rows into it, or name a file.")
-        given = memory_source.piped(sys.stdin.buffer, name="stdin")
+        source_context = memory_source.piped(sys.stdin.buffer, name="stdin")
     elif "-" in uris:
         raise UsageError("--source -: standard input cannot be read beside other sources. Save it to a file first.")
     elif uris != [""]:
-        given = contextlib.nullcontext(sources.resolve_all(uris, include=task.files, ignore_card=has_splits))
+        source_context = contextlib.nullcontext(sources.resolve_all(uris, include=task.files, ignore_card=has_splits))
     else:
         raise UsageError(f"{task.name} has no source of its own. Say where the rows are: --source mine.csv")
-    with given as resolved:
+    with source_context as resolved:
         yield resolved
 
 
@@ -389,12 +392,12 @@ def _parted(definition: Definition, choices: Mapping[str, Any]) -> Iterator[dict
     """Yield those choices that say how it runs, those that every task has, and those of the task. Raises UsageError."""
     run = {field.name: field for field in dataclasses.fields(RunOptions)}
     common = {field.name: field for field in dataclasses.fields(Settings) if field.metadata.get("help")}
-    own = {field.name: field for field in dataclasses.fields(definition.task.options)}
-    known = own | common | run
+    task_fields = {field.name: field for field in dataclasses.fields(definition.task.options)}
+    all_fields = task_fields | common | run
     for name in choices:
-        if name not in known:
+        if name not in all_fields:
             raise UsageError(
-                f"{definition.name} has no option {name}.{did_you_mean(name, known)} It has {', '.join(known)}."
+                f"{definition.name} has no option {name}.{did_you_mean(name, all_fields)} It has {', '.join(all_fields)}."
             )
-    for fields in (run, common, own):
-        yield {name: typed(known[name], value) for name, value in choices.items() if name in fields}
+    for fields in (run, common, task_fields):
+        yield {name: typed(all_fields[name], value) for name, value in choices.items() if name in fields}

@@ -20,12 +20,12 @@ class RunOptions(Options):
     runner: str = option(
         "local", "runner of the pipeline; Beam's own options follow after --", choices=RUNNERS, section="Engine"
     )
-    workers: int | None = option(None, "number of processes [default: one for each core]", least=0, section="Engine")
+    workers: int | None = option(None, "number of processes [default: one for each core]", minimum=0, section="Engine")
     memory: int = option(
         parse_memory(DEFAULT),
         "memory limit of all processes together",
         parse=parse_memory,
-        shown=DEFAULT,
+        default_text=DEFAULT,
         section="Engine",
     )
     fresh: bool = option(False, "ignore results cached by an earlier run", section="Engine")

@@ -62,7 +62,7 @@ class Finish:
             sources.check_unchanged(hashed_file.file)
         reasons = sum((collections.Counter(part.reasons) for part in parts), collections.Counter[str]())
         if not any(blocks.records.values()):
-            raise SourceError(no_example(blocks, reasons, place=paths.at(self.out, parts[0].file.name)))
+            raise SourceError(no_example(blocks, reasons, rejected_path=paths.at(self.out, parts[0].file.name)))
         staged = steps.staged_of(self.job)
         staged.bring_filter_files()
         results = build_manifest.Results(
@@ -97,8 +97,10 @@ class Finish:
 def write_index(written: ShardTotals, out: str) -> Index:
     """Write the index of all shards, and return what the manifest says of it. Raises OutputError."""
     splits = dict(sorted(written.splits.items()))
-    pages = (kept.pages for own in splits.values() for kept in own.in_order())
-    return shard_files.write_index(out, pages, every={name: own.every for name, own in splits.items()})
+    pages = (shard.pages for split_shards in splits.values() for shard in split_shards.in_order())
+    return shard_files.write_index(
+        out, pages, every={name: split_shards.every for name, split_shards in splits.items()}
+    )
 
 
 def write_lengths(written: ShardTotals, out: str, *, settings: Settings) -> Lengths | None:
@@ -117,25 +119,32 @@ def write_origins(written: ShardTotals, out: str) -> Origins | None:
     return shard_files.write_origins(out, splits) if splits else None
 
 
-def of_records(written: ShardTotals, what: str) -> dict[str, list[bytes]]:
+def of_records(written: ShardTotals, column: str) -> dict[str, list[bytes]]:
     """Return the `lengths` or `origins` that shards kept of their records, by split; nothing if no split has any."""
-    splits = {name: kept for name, own in written.splits.items() if (kept := own.of_records(what)) is not None}
+    splits = {
+        name: shard_columns
+        for name, split_shards in written.splits.items()
+        if (shard_columns := split_shards.of_records(column)) is not None
+    }
     return splits if any(written.splits[name].counts.records for name in splits) else {}
 
 
-def no_example(blocks: BlockTotals, words: Mapping[str, int], *, place: str) -> str:
+def no_example(blocks: BlockTotals, words: Mapping[str, int], *, rejected_path: str) -> str:
     """Return why there is no example at all, as a sentence.
 
-    `words` counts the whole reasons, of which the commonest of each kind is said; `place` is where the rejected rows are.
+    `words` counts the whole reasons, of which the commonest of each kind is said; `rejected_path` is where the rejected rows are.
     """
     if blocks.read == blocks.blank:
         return f"the source has no rows{f' but {blocks.blank:,} blank ones' if blocks.blank else ''}."
-    why = "; ".join(
+    reasons = "; ".join(
         build_manifest.with_example(f"{reason} {number:,}", reason, words)
         for reason, number in sorted(blocks.reasons.items())
     )
     blanks = f", {blocks.blank:,} of them blank" if blocks.blank else ""
-    return f"no example could be made: {blocks.read:,} rows read{blanks}, all rejected ({why}). Each row's reason is in {place}"
+    return (
+        f"no example could be made: {blocks.read:,} rows read{blanks}, all rejected ({reasons}). "
+        f"Each row's reason is in {rejected_path}"
+    )
 
 
 def source_files(hashed: Iterable[Hashed]) -> list[manifest.SourceFile]:

@@ -94,12 +94,12 @@ def stage(
         EARLIER_TEXTS: earlier.dumps() if earlier else b"",
         FILTERS: json.dumps(filters).encode() if filters else b"",
     }
-    laid = {name: content for name, content in contents.items() if content}
+    job_files = {name: content for name, content in contents.items() if content}
     digest = hashlib.sha256(task.code)
-    for name, content in laid.items():
+    for name, content in job_files.items():
         paths.write(paths.at(folder, name), content)
         digest.update(content)
-    return Job(settings, folder, tokenizer.name, task.file, digest.hexdigest(), tuple(laid))
+    return Job(settings, folder, tokenizer.name, task.file, digest.hexdigest(), tuple(job_files))
 
 
 class Staged:
@@ -170,8 +170,8 @@ class Staged:
     def bring_filter_files(self) -> None:
         """Let filters read the user's files on this machine, wherever it is."""
         if content := self._read(FILTERS):
-            own = json.loads(content)
-            rules.bring({path: base64.b64decode(encoded) for path, encoded in own.items()})
+            encoded_files = json.loads(content)
+            rules.bring({path: base64.b64decode(encoded) for path, encoded in encoded_files.items()})
 
 
 # What this process has loaded, of the last job: a worker serves one preparation, a test many.
@@ -196,17 +196,17 @@ def shared(source: Resolved, *, folder: str) -> Resolved:
 
     Raises SourceError or OutputError.
     """
-    there: dict[str, str] = {}
+    shared_paths: dict[str, str] = {}
     moved = []
     for file in source.files:
         if "://" in file.path:
             moved.append(file)
             continue
-        if file.path not in there:
-            there[file.path] = paths.copy(file.path, paths.at(folder, f"source-{len(there):06d}"))
+        if file.path not in shared_paths:
+            shared_paths[file.path] = paths.copy(file.path, paths.at(folder, f"source-{len(shared_paths):06d}"))
         sha256 = file.sha256 or sources.sha256(file)
         sources.check_unchanged(file)
-        moved.append(dataclasses.replace(file, path=there[file.path], sha256=sha256, modified=0))
+        moved.append(dataclasses.replace(file, path=shared_paths[file.path], sha256=sha256, modified=0))
     return dataclasses.replace(source, files=tuple(moved))
 
 
@@ -238,7 +238,7 @@ Element = Block | RawFile | Hashed
 
 def file_name(file: LimitedFile) -> str:
     """Return the name of a file, or of both of a pair."""
-    return "\0".join(each.name for each in parallel_files.files(file.element))
+    return "\0".join(raw_file.name for raw_file in parallel_files.files(file.element))
 
 
 def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[Element]:
@@ -311,7 +311,7 @@ def blocks_in_runs(elements: Iterable[Element], *, job: Job, joined_bytes: int) 
     """Yield all elements in lists (`in_runs`), with the blocks of small files joined."""
     if job.settings.dedup != "near":  # a sketch is of one file
         apart = {} if job.settings.splits else staged_of(job).splits
-        elements = parallel_files.joined(elements, apart=apart, size=joined_bytes)
+        elements = parallel_files.joined(elements, file_groups=apart, size=joined_bytes)
     return in_runs(elements)
 
 
@@ -440,7 +440,7 @@ class WriteShard:
             layout=records.layout_of(settings, task, tokenizer),
             frame=records.frame_of_rows(settings, task.task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id),
             several=task.task.several_answers,
-            same="text" if settings.dedup == "exact" else "id",
+            duplicate_key="text" if settings.dedup == "exact" else "id",
             repeats=repeats,
             # A packed row is made of neighbours in one range, so its bytes must not depend on memory.
             range_bytes=shards.RANGE_BYTES if settings.is_packed else self.range_bytes,
@@ -472,8 +472,8 @@ def earlier_shards(job: Job) -> Iterator[EarlierShard]:
 
 def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketch]:
     """Yield the sketches of the records of an earlier dataset's shard, their bytes under `spool` (""). Raises DatasetError."""
-    wanted = search.of_settings(job.settings)
-    assert wanted is not None
+    repeat_search = search.of_settings(job.settings)
+    assert repeat_search is not None
     records = earlier_datasets.records(shard.folder, shard.name, staged_of(job).tokenizer)
     while batch := list(itertools.islice(records, ROWS_OF_SKETCH)):
         hashed = shingles([record.text for record in batch], words=job.settings.near_words)
@@ -487,8 +487,12 @@ def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketc
         }
         table = pa.table([pa.array(column, ROWS.field(name).type) for name, column in columns.items()], schema=ROWS)
         name = f"{shard.folder.rstrip('/')}/{shard.name}"
-        made = sketch(table, file=name, first_row=batch[0].number, bands=wanted.bands)
-        yield made.spooled(Path(spool) / "earlier" / f"{shard.digest}-{batch[0].number}.sketch") if spool else made
+        batch_sketch = sketch(table, file=name, first_row=batch[0].number, bands=repeat_search.bands)
+        yield (
+            batch_sketch.spooled(Path(spool) / "earlier" / f"{shard.digest}-{batch[0].number}.sketch")
+            if spool
+            else batch_sketch
+        )
 
 
 def plan_search(*, sketches: Sequence[Sketch | Stored[Sketch]], search: Search) -> Plan:
@@ -507,15 +511,15 @@ def cut_bands(stored: Sketch | Stored[Sketch], *, plan: Plan) -> Iterator[tuple[
 def link_rows(group: tuple[int, Iterable[Piece]]) -> Iterator[tuple[int, Piece]]:
     """Yield the links between rows in one range of band values, all under one number."""
     pieces = list(group[1])
-    most = shards.LARGEST_PIECE // np.dtype((np.uint64, 2)).itemsize
+    max_links = shards.LARGEST_PIECE // np.dtype((np.uint64, 2)).itemsize
 
     def bands() -> Iterator[np.ndarray]:
         for part in itertools.chain.from_iterable(piece.parts(search.ENTRY.itemsize << 16) for piece in pieces):
             yield np.frombuffer(part, search.ENTRY)
 
     for links in search.links(bands, size=sum(map(len, pieces))):
-        for begin in range(0, len(links), most):
-            yield 0, Piece(data=links[begin : begin + most].tobytes())
+        for begin in range(0, len(links), max_links):
+            yield 0, Piece(data=links[begin : begin + max_links].tobytes())
 
 
 def group_rows(group: tuple[int, Iterable[Piece]], *, plan: Plan, spool: str) -> Iterator[tuple[int, Piece]]:
@@ -550,9 +554,9 @@ def find_repeats(group: tuple[int, Iterable[Piece]], *, search: Search, spool: s
 
 def cut_repeats(part: Repeats, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Piece]]:
     """Yield the rows that each shard leaves out because they repeat another one, under the shard's name."""
-    for split, own in shards.of_splits(specs).items():
-        for number, repeats in part.cut(split, len(own)):
-            yield own[number].name, Piece(data=to_bytes(repeats.dropped))
+    for split, split_shards in shards.of_splits(specs).items():
+        for number, repeats in part.cut(split, len(split_shards)):
+            yield split_shards[number].name, Piece(data=to_bytes(repeats.dropped))
 
 
 def remove_pieces(group: tuple[Any, Iterable[Piece]], results: Sequence[Any]) -> None:
@@ -589,12 +593,12 @@ def cut_lines(lines: Piece, *, size: int) -> Iterator[tuple[int, Piece]]:
     if parts == 1:
         yield 0, lines
         return
-    for some in lines.lines():
+    for chunk in lines.lines():
         cut: dict[int, list[bytes]] = {}
-        for line in some.splitlines(keepends=True):
+        for line in chunk.splitlines(keepends=True):
             cut.setdefault(rejected_rows.part_of(line, parts=parts), []).append(line)
-        for number, own in cut.items():
-            yield number, Piece(lines.about, b"".join(own))
+        for number, file_lines in cut.items():
+            yield number, Piece(lines.about, b"".join(file_lines))
 
 
 def write_rejected(group: tuple[int, Iterable[Piece | None]], *, size: int, out: str) -> Iterator[RejectedPart]:

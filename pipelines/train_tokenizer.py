@@ -78,16 +78,16 @@ class DrawBlock:
     def __call__(self, block: Block) -> Drawn:
         """Return the sample of a block; rows without such a column are passed over."""
         sample = Drawing(self.most, seed=self.seed)
-        seen = broken = 0
+        total_lines = broken = 0
         for row in text_columns.read(block, names=self.columns or ("text",)).rows():
             if row.record is None:
                 broken += 1
                 continue
             for text in text_columns.texts_of(row.record, columns=self.columns):
                 lines = list(training.lines_of(text))
-                seen += len(lines)
+                total_lines += len(lines)
                 sample.add(lines)
-        return Drawn(sample.lines(), block.rows, seen, broken)
+        return Drawn(sample.lines(), block.rows, total_lines, broken)
 
 
 def train(
@@ -106,16 +106,16 @@ def train(
     """
     record = _training_record(source, settings, config)
     _check_place(out, record=record)
-    drawn = draw(source, settings, runner=runner, workers=workers)
-    if not drawn.lines:
-        raise text_columns.without_texts(source, drawn.rows, columns=settings.columns)
+    sample = draw(source, settings, runner=runner, workers=workers)
+    if not sample.lines:
+        raise text_columns.without_texts(source, sample.rows, columns=settings.columns)
     names = ("vocab_size", "byte_fallback", "split_digits", "character_coverage", "normalization")
-    model = _trained_apart(drawn.lines, **{name: getattr(settings, name) for name in names})
+    model = _trained_apart(sample.lines, **{name: getattr(settings, name) for name in names})
     tokenizer = Tokenizer(model, name=str(out))
     # The record is written first, so that a killed command can be given again.
     atomic_files.write_whole(out / TRAINING, (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode())
     huggingface_files.write(out, tokenizer, config=config)
-    return Trained(tokenizer, drawn)
+    return Trained(tokenizer, sample)
 
 
 def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:
@@ -127,7 +127,7 @@ def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:
     process.start()
     answer.close()
     try:
-        made = answers.recv()
+        model_or_error = answers.recv()
     except EOFError:
         raise T5prepError(
             "the process that trains the tokenizer died. If the machine ran out of memory, train on fewer lines: --lines 100000"
@@ -135,9 +135,9 @@ def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:
     finally:
         process.kill()
         process.join()
-    if isinstance(made, T5prepError):
-        raise made
-    return bytes(made)
+    if isinstance(model_or_error, T5prepError):
+        raise model_or_error
+    return bytes(model_or_error)
 
 
 def _train_and_send(answer: Connection, lines: Sequence[str], options: Mapping[str, Any]) -> None:
@@ -181,9 +181,9 @@ def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local",
     scanned = (block for file in source.files for block in blocks.scan_element(file, files))
     try:
         with engines.explained(runner, out="the sample of lines"):
-            for drawn in pool.each(cores.name, work, scanned):
-                drawing.add(drawn.lines)
-                totals.update(rows=drawn.rows, seen=drawn.seen, broken=drawn.broken)
+            for block_sample in pool.each(cores.name, work, scanned):
+                drawing.add(block_sample.lines)
+                totals.update(rows=block_sample.rows, seen=block_sample.seen, broken=block_sample.broken)
         return Drawn(drawing.lines(), **{name: totals[name] for name in ("rows", "seen", "broken")})
     finally:
         cores.close()
@@ -204,13 +204,19 @@ def _check_place(out: Path, *, record: Mapping[str, Any]) -> None:
     if not names:
         return
     try:
-        there = json.loads((out / TRAINING).read_bytes())
+        existing_record = json.loads((out / TRAINING).read_bytes())
     except (OSError, ValueError, RecursionError):
-        there = {}
-    if there != record:
-        others = [name for name in record if there.get(name) != record[name]] if there else []
-        how = f"trained with another {', '.join(others)}" if others else "and nothing says how it was trained"
-        raise OutputError(f"{out} holds a tokenizer, {how}. Choose another place: --out DIR, or remove it.")
+        existing_record = {}
+    if existing_record != record:
+        changed_fields = (
+            [name for name in record if existing_record.get(name) != record[name]] if existing_record else []
+        )
+        difference = (
+            f"trained with another {', '.join(changed_fields)}"
+            if changed_fields
+            else "and nothing says how it was trained"
+        )
+        raise OutputError(f"{out} holds a tokenizer, {difference}. Choose another place: --out DIR, or remove it.")
 
 
 def _warm() -> None:

@@ -60,7 +60,7 @@ class Reject(Exception):  # noqa: N818 - not an error of the run: only this row 
     """
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known_names: Iterable[str]) -> str:
     """Return ` Did you mean "sst2"?`, with its leading space, or "" when no known name is close.
 
     >>> did_you_mean("sst", ["sst2", "common_gen"])
@@ -68,5 +68,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("squad", ["sst2", "common_gen"])
     ''
     """
-    close = difflib.get_close_matches(name, list(known), n=1)
+    close = difflib.get_close_matches(name, list(known_names), n=1)
     return f' Did you mean "{close[0]}"?' if close else ""

@@ -46,12 +46,12 @@ SECTIONS = {
 COMMANDS = {command: module for section in SECTIONS.values() for command, module in section.items()}
 
 # Packages in the order that is useful in a bug report; those that are not installed are left out of `--version`.
-_NAMED = (
+_VERSIONED_PACKAGES = (
     *("apache-beam", "sentencepiece", "numpy", "pyarrow", "tensorflow", "tensorflow-cpu", "transformers"),
     *("jax", "libtpu"),
 )
 
-_GIVEN = "t5prep.arguments"  # in a context's `meta`: the command line, for advice
+_ARGUMENTS = "t5prep.arguments"  # in a context's `meta`: the command line, for advice
 
 
 # No process that is started from here, by whatever library, imports files of the folder that the user happens to be in.
@@ -93,10 +93,10 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
             ctx.fail(f'There is no command "{args[0]}".{did_you_mean(args[0], self.list_commands(ctx))}')
-        name, command, rest = super().resolve_command(ctx, args)
+        name, command, command_args = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
-            _refuse_repeats(command, ctx, rest)
-        return name, command, rest
+            _refuse_repeats(command, ctx, command_args)
+        return name, command, command_args
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command. Control characters in its output are escaped, and an interruption ends with one sentence."""
@@ -129,7 +129,7 @@ class _Commands(click.Group):
                 sys.exit(message.exit_code)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_GIVEN] = list(args)
+        ctx.meta[_ARGUMENTS] = list(args)
         try:
             return super().parse_args(ctx, args)
         except KeyboardInterrupt:  # of which click says "Aborted!"
@@ -162,16 +162,20 @@ def _refuse_repeats(command: click.Command, parent: click.Context, args: Sequenc
     """
     context = command.context_class(command, parent=parent, info_name=command.name)
     try:
-        _, rest, given = command.make_parser(context).parse_args(list(args))
+        _, subcommand_args, parameters = command.make_parser(context).parse_args(list(args))
     except click.UsageError:
         return  # the command says it when it parses its arguments
-    counts = collections.Counter(parameter for parameter in given if isinstance(parameter, click.Option))
+    counts = collections.Counter(parameter for parameter in parameters if isinstance(parameter, click.Option))
     for option, count in counts.items():
         if count > 1 and not (option.multiple or option.count or option.is_eager):
             name = max(option.opts, key=len)
             raise click.UsageError(f"{name} is given {count} times. Give it once.", context)
-    if isinstance(command, click.Group) and rest and (inner := command.get_command(context, rest[0])):
-        _refuse_repeats(inner, context, rest[1:])
+    if (
+        isinstance(command, click.Group)
+        and subcommand_args
+        and (inner := command.get_command(context, subcommand_args[0]))
+    ):
+        _refuse_repeats(inner, context, subcommand_args[1:])
 
 
 def _advised(error: click.UsageError, group: click.Context) -> str:
@@ -180,38 +184,43 @@ def _advised(error: click.UsageError, group: click.Context) -> str:
     if context is None:
         return error.message
     options = {name for parameter in context.command.params for name in parameter.opts}
-    given: list[str] = group.meta[_GIVEN]
+    arguments: list[str] = group.meta[_ARGUMENTS]
     if isinstance(error, click.NoSuchOption) and "--set" in options:
         from t5prep.training.settings.config import TrainConfig
 
         setting = error.option_name.lstrip("-").replace("-", "_")
         if setting in {field.name for field in dataclasses.fields(TrainConfig)}:
             error.possibilities = []  # type: ignore[misc]
-            after = given[given.index(error.option_name) + 1 :] if error.option_name in given else []
-            value = after[0] if after and not after[0].startswith("-") else "VALUE"
+            following_arguments = (
+                arguments[arguments.index(error.option_name) + 1 :] if error.option_name in arguments else []
+            )
+            value = (
+                following_arguments[0]
+                if following_arguments and not following_arguments[0].startswith("-")
+                else "VALUE"
+            )
             return f"{error.message} {setting} is a setting: --set {setting}={value}"
-    named = "--data" if context.info_name == "train" else "--model"
-    if named not in options:
+    required_option = "--data" if context.info_name == "train" else "--model"
+    if required_option not in options:
         return error.message
     if "unexpected extra argument" in error.message:
-        return f"{error.message}. Name it with its option: {named} ..."
-    place = given[1] if len(given) > 1 and not given[1].startswith("-") else ""
-    if isinstance(error, click.MissingParameter) and place:
+        return f"{error.message}. Name it with its option: {required_option} ..."
+    address = arguments[1] if len(arguments) > 1 and not arguments[1].startswith("-") else ""
+    if isinstance(error, click.MissingParameter) and address:
         out = " --out RUN" if context.info_name in ("train", "export") else ""
-        return (
-            f'"{place}" is given without its option. Did you mean: t5prep {context.info_name} {named} {place}{out} ...?'
-        )
+        command = f"t5prep {context.info_name} {required_option} {address}{out} ..."
+        return f'"{address}" is given without its option. Did you mean: {command}?'
     return error.message
 
 
-def _show_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+def _show_versions(ctx: click.Context, _: click.Parameter, is_requested: bool) -> None:
     """Print the version of t5prep on the first line, and those of Python and the packages that it depends on on the second."""
-    if not wanted or ctx.resilient_parsing:
+    if not is_requested or ctx.resilient_parsing:
         return
     import importlib.metadata  # imported here because loading it takes as long as loading click
 
     versions = [f"Python {platform.python_version()}"]
-    for name in _NAMED:
+    for name in _VERSIONED_PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions.append(f"{name} {importlib.metadata.version(name)}")
     click.echo(f"t5prep {__version__}\n{', '.join(versions)}")

@@ -52,18 +52,21 @@ EXTRAS = {
 
 def packages() -> Iterator[Finding]:
     """Check Python and the required packages against the version bounds in the installed package's metadata."""
-    here = platform.python_version()
+    python_version = platform.python_version()
     try:
         about = importlib.metadata.metadata("t5prep")
     except importlib.metadata.PackageNotFoundError:
-        yield Finding("Python", "ok", here)
-        seen = "runs from its folder, so which packages it wants is not known"
-        yield Finding("t5prep", "absent", seen, install_command())
+        yield Finding("Python", "ok", python_version)
+        details = "runs from its folder, so which packages it wants is not known"
+        yield Finding("t5prep", "absent", details, install_command())
         return
-    wanted = str(about.json.get("requires_python", ">=3.11"))
-    fits = SpecifierSet(wanted).contains(here, prereleases=True)
+    required_python = str(about.json.get("requires_python", ">=3.11"))
+    fits = SpecifierSet(required_python).contains(python_version, prereleases=True)
     yield Finding(
-        "Python", "ok" if fits else "wrong", f"{here} (wanted: {wanted})", "" if fits else "uv python install 3.11"
+        "Python",
+        "ok" if fits else "wrong",
+        f"{python_version} (wanted: {required_python})",
+        "" if fits else "uv python install 3.11",
     )
     needs = [Requirement(text) for text in about.get_all("Requires-Dist") or []]
     for extra in ("", *EXTRAS):
@@ -79,8 +82,8 @@ def encoder() -> Finding:
 
         slow = loading.load("sample:").slow
     except NotBuiltError:
-        again = install_command(options="--force-reinstall --no-deps")
-        return Finding("encoder in C", "wrong", "it is not built", f"install a C compiler, then: {again}")
+        reinstall_command = install_command(options="--force-reinstall --no-deps")
+        return Finding("encoder in C", "wrong", "it is not built", f"install a C compiler, then: {reinstall_command}")
     if not slow:
         return Finding("encoder in C", "ok", "gives SentencePiece's ids")
     return Finding(
@@ -116,9 +119,9 @@ def _fitting(extra: str, needs: list[Requirement]) -> Finding:
         purpose = f", for {EXTRAS[extra]}" if extra else ""
         return Finding(name, "ok", f"{len(needs)} packages, all as tested{purpose}")
     fix = install_command(*filter(None, [extra]))
-    some = ", ".join(bad[:4]) + (f" and {len(bad) - 4} more" if len(bad) > 4 else "")
+    problems = ", ".join(bad[:4]) + (f" and {len(bad) - 4} more" if len(bad) > 4 else "")
     purpose = f" (for {EXTRAS[extra]})" if extra else ""
-    return Finding(name, "absent" if extra else "wrong", some + purpose, fix)
+    return Finding(name, "absent" if extra else "wrong", problems + purpose, fix)
 
 
 def version(name: str) -> str | None:
@@ -137,8 +140,8 @@ def runners() -> Iterator[Finding]:
         missing = [lack for lack in lacks if lack.engine == engine]
         name = f"runner {engine}"
         if missing:
-            what = " and ".join(lack.what for lack in missing)
-            yield Finding(name, "absent", f"{what} not found", missing[0].command)
+            missing_names = " and ".join(lack.what for lack in missing)
+            yield Finding(name, "absent", f"{missing_names} not found", missing[0].command)
         else:
             yield Finding(name, "ok", "all it needs is here")
 
@@ -172,18 +175,23 @@ GPU_CODE = TPU_CODE.replace('tpu="local"', "gpus=True")
 
 def tensorflow() -> Iterator[Finding]:
     """Check whether TensorFlow loads, which devices it sees, and whether jax has what its programs are called by."""
-    found = {name: at for name in ("tensorflow", "tensorflow-cpu") if (at := version(name))}
-    if not found:
-        why, fix = "not installed", install_command("train")
+    versions = {
+        name: package_version for name in ("tensorflow", "tensorflow-cpu") if (package_version := version(name))
+    }
+    if not versions:
+        reason, fix = "not installed", install_command("train")
         if not TENSORFLOW_FITS:
-            why, fix = "none exists for this Python", "make train"
-        yield Finding("TensorFlow", "absent", f"{why}; preparing does not need it", fix)
+            reason, fix = "none exists for this Python", "make train"
+        yield Finding("TensorFlow", "absent", f"{reason}; preparing does not need it", fix)
         return
-    if len(set(found.values())) > 1:
-        both = " and ".join(f"{name} {at}" for name, at in found.items())
-        again = install_command("train", options="--force-reinstall")
+    if len(set(versions.values())) > 1:
+        both = " and ".join(f"{name} {package_version}" for name, package_version in versions.items())
+        reinstall_command = install_command("train", options="--force-reinstall")
         yield Finding(
-            "TensorFlow", "wrong", f"{both} share their files", f"pip uninstall -y {' '.join(found)}; {again}"
+            "TensorFlow",
+            "wrong",
+            f"{both} share their files",
+            f"pip uninstall -y {' '.join(versions)}; {reinstall_command}",
         )
         return
     answer = asked(_TENSORFLOW_CODE)
@@ -216,7 +224,9 @@ def tpus(name: str | None) -> Iterator[Finding]:
     if "error" in answer:
         yield Finding("TPU", "wrong", str(answer["error"]), "sudo lsof /dev/accel* /dev/vfio/*")
         return
-    yield Finding("TPU runtime", "ok", ", ".join(f"{what} {version}" for what, version in answer["versions"].items()))
+    yield Finding(
+        "TPU runtime", "ok", ", ".join(f"{package} {version}" for package, version in answer["versions"].items())
+    )
     memory = f", {answer['memory'] / 2**30:.1f} GiB each" if answer["memory"] else ""
     yield Finding("TPU", "ok", f"{answer['devices']} devices ({answer['kind']}{memory}); a tiny step ran on them")
 
@@ -277,7 +287,7 @@ def credentials() -> Iterator[Finding]:
     cloud = Path(os.environ.get("CLOUDSDK_CONFIG") or home / ".config" / "gcloud")
     hub = Path(os.environ.get("HF_HOME") or home / ".cache" / "huggingface")
     kaggle = Path(os.environ.get("KAGGLE_CONFIG_DIR") or home / ".kaggle")
-    for what, variables, files, fix in (
+    for subject, variables, files, fix in (
         (
             "Google Cloud",
             ("GOOGLE_APPLICATION_CREDENTIALS",),
@@ -292,15 +302,15 @@ def credentials() -> Iterator[Finding]:
             "mv ~/Downloads/kaggle.json ~/.kaggle/",
         ),
     ):
-        named = next((name for name in variables if os.environ.get(name)), "")
-        if named == "GOOGLE_APPLICATION_CREDENTIALS" and not Path(os.environ[named]).is_file():
-            yield Finding(what, "wrong", f"{named} names a file that does not exist", f"unset {named}")
-        elif named:
-            yield Finding(what, "ok", f"credentials in ${named}")
+        variable = next((name for name in variables if os.environ.get(name)), "")
+        if variable == "GOOGLE_APPLICATION_CREDENTIALS" and not Path(os.environ[variable]).is_file():
+            yield Finding(subject, "wrong", f"{variable} names a file that does not exist", f"unset {variable}")
+        elif variable:
+            yield Finding(subject, "ok", f"credentials in ${variable}")
         elif file := next((path for path in files if path.is_file()), None):
-            yield Finding(what, "ok", f"credentials in {file}")
+            yield Finding(subject, "ok", f"credentials in {file}")
         else:
-            yield Finding(what, "absent", "no credentials; only what is public can be read", fix)
+            yield Finding(subject, "absent", "no credentials; only what is public can be read", fix)
 
 
 def disk() -> Iterator[Finding]:
@@ -310,11 +320,15 @@ def disk() -> Iterator[Finding]:
         places.append(("disk of the cache", store.root(), "t5prep cache clear tokenized"))
     except UsageError as error:
         yield Finding("disk of the cache", "wrong", str(error), "export T5PREP_CACHE=FOLDER")
-    for what, place, fix in places:
-        there = next(path for path in (place, *place.absolute().parents) if path.exists())
-        free = shutil.disk_usage(there).free
-        seen = f"{free / 1e9:,.0f} GB free at {there}"
-        yield Finding(what, "ok", seen) if free >= ENOUGH_BYTES else Finding(what, "absent", f"only {seen}", fix)
+    for subject, folder, fix in places:
+        existing_path = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        free = shutil.disk_usage(existing_path).free
+        details = f"{free / 1e9:,.0f} GB free at {existing_path}"
+        yield (
+            Finding(subject, "ok", details)
+            if free >= ENOUGH_BYTES
+            else Finding(subject, "absent", f"only {details}", fix)
+        )
 
 
 def examine(*, tpu: str | None = None, bucket: str | None = None) -> Iterator[Finding]:
@@ -322,8 +336,8 @@ def examine(*, tpu: str | None = None, bucket: str | None = None) -> Iterator[Fi
 
     `tpu` is "local" to require a working TPU of this machine. `bucket` is gs://NAME[/prefix].
     """
-    with concurrent.futures.ThreadPoolExecutor(1) as beside:  # TensorFlow takes longer to load than all else
-        loading = beside.submit(lambda: list(tensorflow()))
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:  # TensorFlow takes longer to load than all else
+        loading = executor.submit(lambda: list(tensorflow()))
         yield from packages()
         yield encoder()
         yield from runners()
@@ -355,15 +369,15 @@ def bucket_findings(uri: str) -> Iterator[Finding]:
         yield Finding("bucket: list", "wrong", str(error), create if "There is no bucket" in str(error) else "")
         return
     yield Finding("bucket: list", "ok", f"{gcs.identity()} sees {count:,} objects under {uri}")
-    for what, done, act in (
+    for operation, outcome, act in (
         ("write", "written", lambda: gcs.write(probe, b"t5prep")),
         ("read", "read back", lambda: gcs.read(probe)),
         ("delete", "removed", lambda: gcs.delete(probe)),
     ):
         try:
             act()
-            yield Finding(f"bucket: {what}", "ok", f"an object can be {done}")
+            yield Finding(f"bucket: {operation}", "ok", f"an object can be {outcome}")
         except (OutputError, OSError) as error:
-            yield Finding(f"bucket: {what}", "wrong", str(error))
-            if what == "write":
+            yield Finding(f"bucket: {operation}", "wrong", str(error))
+            if operation == "write":
                 break

@@ -58,8 +58,8 @@ def ending(message: str) -> click.ClickException:
 
 def sentence(error: Exception) -> click.ClickException | None:
     """Return the sentence for an error that is not a bug, on one line: no name or value in it begins one. None for all others."""
-    found = _sentence(error)
-    return found and type(found)(found.message.replace("\n", " "))
+    exception = _sentence(error)
+    return exception and type(exception)(exception.message.replace("\n", " "))
 
 
 def _sentence(error: Exception) -> click.ClickException | None:

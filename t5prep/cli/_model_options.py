@@ -12,15 +12,15 @@ def need_tensorflow() -> None:
     needed()
 
 
-def recipe_names(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
+def recipe_names(context: click.Context, option: click.Parameter, prefix: str) -> list[str]:
     """Return the recipes that complete what was typed for `--recipe`."""
     from t5prep.training.settings.config import recipes
 
-    return [name for name in recipes() if name.startswith(begun)]
+    return [name for name in recipes() if name.startswith(prefix)]
 
 
-def setting_names(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
+def setting_names(context: click.Context, option: click.Parameter, prefix: str) -> list[str]:
     """Return the settings that complete what was typed for `--set`, each with its `=`."""
     from t5prep.training.settings.config import TrainConfig
 
-    return [f"{field.name}=" for field in dataclasses.fields(TrainConfig) if field.name.startswith(begun)]
+    return [f"{field.name}=" for field in dataclasses.fields(TrainConfig) if field.name.startswith(prefix)]

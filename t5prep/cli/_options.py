@@ -57,29 +57,31 @@ def from_field(field: "dataclasses.Field[object]", *, default: object, section: 
     return SectionOption([flag(field.name)], section=section or field.metadata["section"], **_declared(field, default))
 
 
-def option(name: str, help: str, *, section: str, **how: Any) -> SectionOption:
+def option(name: str, help: str, *, section: str, **attributes: Any) -> SectionOption:
     """Return an option of the command line that shows its default."""
-    return SectionOption([flag(name)], section=section, help=help, show_default=_has_default(**how), **how)
+    return SectionOption(
+        [flag(name)], section=section, help=help, show_default=_has_default(**attributes), **attributes
+    )
 
 
 def _declared(field: "dataclasses.Field[object]", default: object) -> dict[str, Any]:
     """Return what click takes for a field."""
     rules, kind = field.metadata, str if field.metadata["parse"] else _kind(field.type)
-    how: dict[str, Any] = {"type": click.Choice(rules["choices"]) if rules["choices"] else kind}
+    attributes: dict[str, Any] = {"type": click.Choice(rules["choices"]) if rules["choices"] else kind}
     if rules["is_address"]:
-        how = {"type": ADDRESS}
+        attributes = {"type": ADDRESS}
     if kind is bool:
-        how = {"is_flag": True}
+        attributes = {"is_flag": True}
     elif isinstance(default, tuple):
-        how["multiple"] = True
+        attributes["multiple"] = True
     elif rules["alone"]:
-        how |= {"is_flag": False, "flag_value": rules["alone"]}
+        attributes |= {"is_flag": False, "flag_value": rules["alone"]}
     if rules["metavar"]:
-        how["metavar"] = rules["metavar"]
-    shown = rules["shown"] or default
-    if shown is not None:
-        how["default"] = shown
-    return {"help": sentence(field), "show_default": _has_default(**how), **how}
+        attributes["metavar"] = rules["metavar"]
+    default_value = rules["shown"] or default
+    if default_value is not None:
+        attributes["default"] = default_value
+    return {"help": sentence(field), "show_default": _has_default(**attributes), **attributes}
 
 
 def _has_default(*, default: object = None, is_flag: bool = False, **_: object) -> bool:

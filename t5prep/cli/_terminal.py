@@ -69,7 +69,7 @@ class _Visible:
 @contextlib.contextmanager
 def shown(*, data: bool) -> Iterator[None]:
     """Let only visible text reach stdout and stderr; with `data`, a stdout that is not a terminal is left as it is."""
-    before = sys.stdout, sys.stderr
+    previous_streams = sys.stdout, sys.stderr
     for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None:  # closed before the command began: its text is dropped
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
@@ -78,7 +78,7 @@ def shown(*, data: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = previous_streams
 
 
 @contextlib.contextmanager
@@ -89,12 +89,12 @@ def stoppable() -> Iterator[None]:
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for again in before:
-            signal.signal(again, lambda *_: os._exit(1))
+        for signal_number in previous_handlers:
+            signal.signal(signal_number, lambda *_: os._exit(1))
         signals.note(signal.Signals(number).name)
         signals.obey(number, frame)
 
-    before = {number: signal.signal(number, stop) for number in signals.stopping()}
+    previous_handlers = {number: signal.signal(number, stop) for number in signals.stopping()}
     try:
         with signals.raised_again():
             yield
@@ -103,7 +103,7 @@ def stoppable() -> Iterator[None]:
         # Python remembers a KeyboardInterrupt that left code given as text, such as a dataclass's, even if it was caught,
         # and then kills its own process at its end. The next code that is given as text makes it forget.
         exec("")
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
@@ -122,5 +122,5 @@ def dropped_at_end() -> Iterator[None]:
 
 def stopped(command: str | None) -> click.ClickException:
     """Return the message for a command that was interrupted."""
-    again = "goes on: what was done is kept" if command in _GOES_ON else "begins again"
-    return ending(f"Stopped. The same command {again}.")
+    resume_note = "goes on: what was done is kept" if command in _GOES_ON else "begins again"
+    return ending(f"Stopped. The same command {resume_note}.")

@@ -65,20 +65,20 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
     from t5prep.dataset.prepared import Dataset
 
     opened = Dataset(data, tokenizer=tokenizer)
-    shown, target = inspect_records.records(opened, split=split, count=count), opened.manifest.target
+    records, target = inspect_records.records(opened, split=split, count=count), opened.manifest.target
     if as_json:
-        _output.print_json({"records": [dataclasses.asdict(record) for record in shown]})
+        _output.print_json({"records": [dataclasses.asdict(record) for record in records]})
         return
     width = max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns)
     wrapped = functools.partial(click.wrap_text, width=width - 2, initial_indent="  ", subsequent_indent="  ")
-    for record in shown:
+    for record in records:
         title = f"── {record.id} ".ljust(width, "─")  # the id of a packed row has the ids of all its examples
         click.echo(_output.colour(title if len(title) <= width else f"{title[: width - 1]}…", bold=True))
-        for what, text, ids in (("input", record.inputs, record.input_ids), ("target", record.targets, record.labels)):
-            click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
+        for side, text, ids in (("input", record.inputs, record.input_ids), ("target", record.targets, record.labels)):
+            click.echo(_output.colour(f"{side}  {len(ids)} places", fg="cyan"))
             for line in text.split("\n"):
                 click.echo(wrapped(line))
-            if what == "target" and not target.has_tokens:
+            if side == "target" and not target.has_tokens:
                 if note := target.note(ids):
                     click.echo("    " + _output.colour(note, dim=True))
                 continue
@@ -127,13 +127,15 @@ def table_command(
     from t5prep.dataset import manifest, table
     from t5prep.errors import UsageError
 
-    made_of, place = manifest.load(data).source, Path(out)
-    if place.is_file():
-        size, whole = place.stat().st_size, Path(made_of.uri)
-        alike = {file.sha256 for file in made_of.files if file.bytes == size}
-        with place.open("rb") as there:
-            known = alike and hashlib.file_digest(there, "sha256").hexdigest() in alike
-        if known or (whole.exists() and place.samefile(whole)):
+    made_of, out_path = manifest.load(data).source, Path(out)
+    if out_path.is_file():
+        size, source_path = out_path.stat().st_size, Path(made_of.uri)
+        candidate_hashes = {file.sha256 for file in made_of.files if file.bytes == size}
+        with out_path.open("rb") as existing_file:
+            is_source_copy = (
+                candidate_hashes and hashlib.file_digest(existing_file, "sha256").hexdigest() in candidate_hashes
+            )
+        if is_source_copy or (source_path.exists() and out_path.samefile(source_path)):
             raise UsageError(f"{out} is the source of {data}, which the table would replace. Name another file.")
     texts = t5prep.table(
         data,
@@ -260,7 +262,7 @@ def explore_command(
             source=source,
             tokenizer=tokenizer,
             trust_code=trust_code,
-            made=lambda rows: line.add(bytes=0, rows=rows),
+            on_progress=lambda rows: line.add(bytes=0, rows=rows),
         )
     server = Server(explorer, port=port, run=run)
     _output.say(f"{data} is shown at {server.url}. Ctrl-C stops it.")
@@ -328,7 +330,7 @@ def upload_command(data: str, to: str, workers: int, delete_stale: bool, overwri
     from t5prep.dataset.upload import upload
 
     with Progress("uploading") as line:
-        done = upload(
+        summary = upload(
             data,
             to,
             workers=workers,
@@ -338,17 +340,17 @@ def upload_command(data: str, to: str, workers: int, delete_stale: bool, overwri
             progress=line.read,
         )
     if as_json:
-        _output.print_json(dataclasses.asdict(done))
+        _output.print_json(dataclasses.asdict(summary))
         return
     click.echo(
-        f"{done.uri}: {len(done.sent)} objects sent ({byte_sizes.text(done.bytes)}), {len(done.skipped)} there already, "
-        f"digest {done.digest[:12]}…"
+        f"{summary.uri}: {len(summary.sent)} objects sent ({byte_sizes.text(summary.bytes)}), {len(summary.skipped)} there already, "
+        f"digest {summary.digest[:12]}…"
     )
-    if done.deleted:
-        click.echo(f"  removed       {len(done.deleted)} shards that the manifest does not name")
-    if done.stale:
+    if summary.deleted:
+        click.echo(f"  removed       {len(summary.deleted)} shards that the manifest does not name")
+    if summary.stale:
         _output.say(
-            f"  warning       {len(done.stale)} shards there are not this dataset's ({done.stale[0]}). "
+            f"  warning       {len(summary.stale)} shards there are not this dataset's ({summary.stale[0]}). "
             "Remove them: --delete-stale"
         )
-    _output.print_next(f"verify {shlex.quote(done.uri)}")
+    _output.print_next(f"verify {shlex.quote(summary.uri)}")

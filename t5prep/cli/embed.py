@@ -43,17 +43,17 @@ def embed_command(model: str, data: str, out: str, as_json: bool, **given: objec
             progress.add(bytes=characters, rows=rows)
 
         rows = sys.stdin.buffer if data == "-" else data
-        made = t5prep.embed(model, rows, out=out, watch=watch, **given)
+        summary = t5prep.embed(model, rows, out=out, watch=watch, **given)
     if as_json:
-        _output.print_json(dataclasses.asdict(made))
+        _output.print_json(dataclasses.asdict(summary))
         return
-    if made.missing:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in made.missing.items())
-        _output.say(f"{sum(made.missing.values()):,} of {made.rows:,} rows have no text: {reasons}.")
-    if made.cut:
-        _output.say(f"{number_of(made.cut, 'text')} longer than the length, cut. Allow more with --length.")
-    kept = f" ({made.kept:,} kept from before)" if made.kept else ""
+    if summary.missing:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.missing.items())
+        _output.say(f"{sum(summary.missing.values()):,} of {summary.rows:,} rows have no text: {reasons}.")
+    if summary.cut:
+        _output.say(f"{number_of(summary.cut, 'text')} longer than the length, cut. Allow more with --length.")
+    cached_note = f" ({summary.kept:,} kept from before)" if summary.kept else ""
     _output.say(
-        f"{made.out}: {number_of(made.texts, 'text')}, {number_of(made.tokens, 'token')}, vectors of {made.width:,} values, "
-        f"in {number_of(made.files, 'file')}{kept}"
+        f"{summary.out}: {number_of(summary.texts, 'text')}, {number_of(summary.tokens, 'token')}, "
+        f"vectors of {summary.width:,} values, in {number_of(summary.files, 'file')}{cached_note}"
     )

@@ -99,8 +99,8 @@ def options_of(config: "TrainConfig", *, tpu: str | None) -> PlanOptions:
 
     Raises UsageError if neither names a type, or there is no dataset.
     """
-    here = os.environ.get("TPU_ACCELERATOR_TYPE", "")
-    name = here if tpu in (None, "auto", "local") else tpu
+    accelerator_type = os.environ.get("TPU_ACCELERATOR_TYPE", "")
+    name = accelerator_type if tpu in (None, "auto", "local") else tpu
     if not name:
         raise UsageError(
             "Which TPU? This machine has none (TPU_ACCELERATOR_TYPE is not set). Name its type: --tpu v5e-8 --dry-run"
@@ -123,9 +123,9 @@ def warn(config: "TrainConfig", *, tpu: str) -> None:
     except T5prepError:
         return  # no plan for this machine, model or data: the training itself reports what is wrong
     if plan and not plan.fits:
-        needed, there = plan.hbm_bytes / 2**30, plan.answer.question.tpu.chip.hbm_bytes / 2**30
+        needed, available_gib = plan.hbm_bytes / 2**30, plan.answer.question.tpu.chip.hbm_bytes / 2**30
         _output.say(
-            f"warning: t5prep plan says that this cannot fit: a device needs {needed:.2f} GiB of {there:.2f} GiB. "
+            f"warning: t5prep plan says that this cannot fit: a device needs {needed:.2f} GiB of {available_gib:.2f} GiB. "
             "See what would: the same command with --dry-run"
         )
 
@@ -138,30 +138,32 @@ def print_one(options: PlanOptions, *, as_json: bool) -> "Plan":
 
     def show(plan: "Plan") -> None:
         nonlocal printed
-        before, printed = printed, plan
-        if before is None and options.save:
-            made = plan.answer.compiled
-            versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
-            said = f"The executable is {made.saved} ({versions}): a start with the same versions takes it."
+        previous_plan, printed = printed, plan
+        if previous_plan is None and options.save:
+            executable = plan.answer.compiled
+            versions = ", ".join(f"{name} {version}" for name, version in executable.versions.items())
+            message = f"The executable is {executable.saved} ({versions}): a start with the same versions takes it."
             _output.say(
-                said if made.saved else "Nothing is saved: the step does not fit, or the place cannot be written."
+                message
+                if executable.saved
+                else "Nothing is saved: the step does not fit, or the place cannot be written."
             )
         if as_json:
             return
         question = plan.answer.question
-        if before is None:
+        if previous_plan is None:
             click.echo("\n".join(report.lines(plan.answer, model=question.settings.model)))
             if plan.epoch:
                 click.echo(report.epoch_line(plan.epoch, chips=question.tpu.chips))
             if not plan.fits and not (options.quick or options.embed):
                 _output.say("Looking for what would fit.")
-        elif plan.searched and not before.searched:
-            most = "none: not even the smallest fits"
+        elif plan.searched and not previous_plan.searched:
+            largest_batch = "none: not even the smallest fits"
             if plan.largest:
                 asked_for, about = plan.largest.question, "about " if plan.largest.extended else ""
-                most = f"{about}{asked_for.settings.batch} ({asked_for.rows} on each device)"
-            click.echo(f"  largest batch {most}")
-        elif len(plan.advice) > len(before.advice):
+                largest_batch = f"{about}{asked_for.settings.batch} ({asked_for.rows} on each device)"
+            click.echo(f"  largest batch {largest_batch}")
+        elif len(plan.advice) > len(previous_plan.advice):
             click.echo(report.advice_line(plan.advice[-1].words, plan.advice[-1].answer))
 
     plan = t5prep.plan(**vars(options), watch=show, say=_output.say)

@@ -86,17 +86,17 @@ def predict_command(
         _output.say(predictions.note)
     with Progress("answered", total=predictions.bytes) as progress:
 
-        def watch(some: list["Answer"]) -> None:
-            progress.add(bytes=sum(len(one.input) for one in some), rows=len(some))
+        def watch(batch: list["Answer"]) -> None:
+            progress.add(bytes=sum(len(prediction.input) for prediction in batch), rows=len(batch))
 
         if out:
-            begun = predictions.write(out, to=to, fresh=fresh, watch=watch)
+            resumed_rows = predictions.write(out, to=to, fresh=fresh, watch=watch)
         else:
             predictions.write_to(sys.stdout, to=to or "text", watch=watch)
     for sentence in predictions.sentences():
         _output.say(sentence)
     if out:
-        went_on = f" ({begun:,} of them written before)" if begun else ""
+        went_on = f" ({resumed_rows:,} of them written before)" if resumed_rows else ""
         _output.say(f"{out}: {number_of(predictions.counts.rows, 'answer')}{went_on}")
     if 0 < predictions.counts.rows == predictions.counts.missing.total():
         raise SourceError(f"None of the {predictions.counts.rows:,} rows of {predictions.source.uri} has an input.")
@@ -137,17 +137,19 @@ def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **gi
 
     if file:
         atomic_files.check_writable(Path(file), option="--predictions", begins=b'{\n  "checkpoint": ')
-    found = t5prep.evaluate(model, **given)
-    whole = found.to_json(scores=scores)
+    evaluation = t5prep.evaluate(model, **given)
+    evaluation_json = evaluation.to_json(scores=scores)
     if file:
         atomic_files.write_whole(
-            Path(file), (json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode(), option="--predictions"
+            Path(file),
+            (json.dumps(evaluation_json, ensure_ascii=False, indent=2) + "\n").encode(),
+            option="--predictions",
         )
     if as_json:
-        _output.print_json(whole)
+        _output.print_json(evaluation_json)
         return
-    for result in found.each or [found]:
-        if found.each:
+    for result in evaluation.each or [evaluation]:
+        if evaluation.each:
             click.echo(f"\n{result.data}, {result.split}")
         _output.print_metrics(result.metrics)
         _print_wrong("Wrong answers with the highest losses:", result.worst[:WORST_PRINTED])
@@ -163,9 +165,9 @@ def _one_of_each(sample: Sequence["Wrong"]) -> list["Wrong"]:
     return [wrong for wrong in in_turn if wrong][:WORST_PRINTED]
 
 
-def _print_wrong(title: str, some: Sequence["Wrong"]) -> None:
-    if some:
+def _print_wrong(title: str, wrong_answers: Sequence["Wrong"]) -> None:
+    if wrong_answers:
         click.echo(f"\n{title}")
-    for wrong in some:
+    for wrong in wrong_answers:
         click.echo(f"\n{wrong.id}: said {wrong.prediction}, right is {wrong.target}, loss {wrong.loss:.2f}")
         click.echo(click.wrap_text(wrong.input[:400], width=96, initial_indent="  ", subsequent_indent="  "))

@@ -69,9 +69,9 @@ class _TaskCommand(_options.SectionCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. Raises UsageError for a word before `--` that belongs to no option."""
         if not ctx.resilient_parsing:
-            own = args[: args.index("--")] if "--" in args else args
+            task_args = args[: args.index("--")] if "--" in args else args
             try:
-                values, _, _ = self.make_parser(ctx).parse_args(list(own))
+                values, _, _ = self.make_parser(ctx).parse_args(list(task_args))
             except click.UsageError:
                 values = {}  # said below
             words = values.get("beam_options")
@@ -94,9 +94,9 @@ def _callback(name: str) -> Callable[..., None]:
         dry_run: bool,
         runner: str,
         workers: int | None,
-        **given: object,
+        **option_values: object,
     ) -> None:
-        given |= {"runner": runner, "workers": workers}
+        option_values |= {"runner": runner, "workers": workers}
         uri = source[0] if len(source) == 1 else source
         memory_budget.check_limit()
         if dry_run and as_json:
@@ -106,7 +106,7 @@ def _callback(name: str) -> Callable[..., None]:
         if dry_run:
             from pipelines.prepare import forecast
 
-            told = forecast(name, source=uri, tokenizer=tokenizer, out=out, beam_options=beam_options, **given)
+            told = forecast(name, source=uri, tokenizer=tokenizer, out=out, beam_options=beam_options, **option_values)
             click.echo(f"{name}, and nothing is written:\n{told}")
             click.echo("next: the same command without --dry-run")
             return
@@ -115,7 +115,9 @@ def _callback(name: str) -> Callable[..., None]:
 
             pool.begin_loading(tokenizer if os.path.exists(tokenizer) else "")
         began = time.monotonic()
-        manifest = t5prep.prepare(name, source=uri, tokenizer=tokenizer, out=out, beam_options=beam_options, **given)
+        manifest = t5prep.prepare(
+            name, source=uri, tokenizer=tokenizer, out=out, beam_options=beam_options, **option_values
+        )
         if as_json:
             _output.print_json({"out": out, **_facts(manifest)})
         else:
@@ -154,8 +156,8 @@ def _tell(manifest: "Manifest", *, out: str, seconds: float) -> None:
     size = sum(shard.bytes for shard in manifest.shards)
     click.echo(f"{out}: {manifest.records:,} records, {byte_sizes.text(size)}, in {seconds:.1f} s")
     for name, split in manifest.splits.items():
-        shown = split.labels if len(split.labels) < 8 else {}
-        labels = "".join(f"  {label} {number:,}" for label, number in shown.items())
+        label_counts = split.labels if len(split.labels) < 8 else {}
+        labels = "".join(f"  {label} {number:,}" for label, number in label_counts.items())
         shards = progress.number_of(len(split.shards), "shard").rjust(11)
         click.echo(f"  {name:<12} {split.records:>9,} records  {shards}{labels}")
     limit = manifest.settings.input_length
@@ -163,10 +165,10 @@ def _tell(manifest: "Manifest", *, out: str, seconds: float) -> None:
     half = f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
     if cut["rows_cut"]:
         of = progress.number_of(cut["rows_cut"], "input")
-        lost = f"{of} longer than {limit} tokens lost {cut['tokens_lost']:,} tokens"
+        cut_summary = f"{of} longer than {limit} tokens lost {cut['tokens_lost']:,} tokens"
     else:
-        lost = f"no input, all fit in {limit} tokens"
-    click.echo(f"  cut           {lost}; {half}")
+        cut_summary = f"no input, all fit in {limit} tokens"
+    click.echo(f"  cut           {cut_summary}; {half}")
     if targets["rows_cut"]:
         click.echo(
             f"  cut           {progress.number_of(targets['rows_cut'], 'target')} lost {targets['tokens_lost']:,} tokens"
@@ -203,12 +205,15 @@ def _of_texts(manifest: "Manifest") -> Iterator[str]:
     if texts is None:
         return
     if texts.inputs_unknown or texts.targets_unknown:
-        shown = ", ".join(f"{_printable(text)} {count:,}" for text, count in texts.characters[:_CHARACTERS])
+        unknown_characters = ", ".join(
+            f"{_printable(text)} {count:,}" for text, count in texts.characters[:_CHARACTERS]
+        )
         tokens = sum(split.tokens["inputs"] for split in manifest.splits.values())
         unknown = sum(split.unk_rate * split.tokens["inputs"] for split in manifest.splits.values())
-        counted = ((texts.inputs_unknown, "input"), (texts.targets_unknown, "target"))
-        rows = " and ".join(progress.number_of(count, side) for count, side in counted if count)
-        yield f"  unknown       {unknown / max(1, tokens):.2%} of input tokens, in {rows}{f': {shown}' if shown else ''}"
+        side_counts = ((texts.inputs_unknown, "input"), (texts.targets_unknown, "target"))
+        rows = " and ".join(progress.number_of(count, side) for count, side in side_counts if count)
+        list_of_characters = f": {unknown_characters}" if unknown_characters else ""
+        yield f"  unknown       {unknown / max(1, tokens):.2%} of input tokens, in {rows}{list_of_characters}"
     if (repeats := texts.repeats) and repeats.rows:
         about = "" if repeats.exact else "about "
         across = f", {repeats.across_splits:,} of them one of another split" if repeats.across_splits else ""
@@ -234,10 +239,10 @@ def _balance(manifest: "Manifest") -> str:
     totals = {field: sum(getattr(rows, field) for rows in manifest.rows.values()) for field in _BECAME}
     became = " + ".join(f"{number:,} {field}" for field, number in totals.items() if number and field != "read")
     split = manifest.ledger["split"]
-    more = (
+    split_note = (
         f" + {split['examples'] - split['rows']:,} more of {split['rows']:,} that were split" if split["rows"] else ""
     )
-    return f"{totals['read']:,} read{more} = {became}"
+    return f"{totals['read']:,} read{split_note} = {became}"
 
 
 @click.command("prepare", cls=_Tasks, subcommand_metavar="TASK [OPTIONS] [-- BEAM OPTIONS]")

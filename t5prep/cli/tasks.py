@@ -45,9 +45,9 @@ def tasks_command(as_json: bool) -> None:
         click.echo(_output.colour(name, bold=True))
         click.echo(f"  {definition.summary}")
         click.echo(f"  source    {definition.task.corpus.source or 'yours: --source'}")
-        for what in ("licence", "citation"):
-            if value := getattr(definition.task.corpus, what):
-                click.echo(f"  {what:<9} {value}")
+        for attribute in ("licence", "citation"):
+            if value := getattr(definition.task.corpus, attribute):
+                click.echo(f"  {attribute:<9} {value}")
         click.echo(f"  options   t5prep prepare {name} --help")
 
 
@@ -89,11 +89,11 @@ def filter_command(
         raise UsageError(f"--try {source}: say which filters to try, as in t5prep filter gopher --try {source}")
     options = FileOptions(**files)
     selected = _file_options.selected(source, split, options=options)
-    done = chain.attempt(columns.texts(selected, columns=column, limit=limit, options=options), filters)
+    trial = chain.attempt(columns.texts(selected, columns=column, limit=limit, options=options), filters)
     if as_json:
-        _output.print_json({"source": source, **done.to_json()})
+        _output.print_json({"source": source, **trial.to_json()})
     else:
-        _tell(done)
+        _tell(trial)
 
 
 def _list(names: list[str], *, as_json: bool) -> None:
@@ -121,9 +121,9 @@ def _list(names: list[str], *, as_json: bool) -> None:
     )
 
 
-def _tell(done: "Trial") -> None:
+def _tell(trial: "Trial") -> None:
     """Print the result of each filter, with its reasons and some of the texts."""
-    for outcome in done.outcomes:
+    for outcome in trial.outcomes:
         share = f"{outcome.rejected / max(1, outcome.texts):.1%}"
         changed = f", {outcome.changed:,} changed" if outcome.changed else ""
         click.echo(
@@ -134,5 +134,5 @@ def _tell(done: "Trial") -> None:
             click.echo(f"  {number:>8,}  {reason}")
         for reason, text in outcome.examples:
             click.echo(f"            {reason}  |  {text}")
-    kept = f"{done.kept:,} of {done.texts:,} rows, {done.kept_words:,} of {done.words:,} words"
-    click.echo(f"kept: {kept}")
+    summary = f"{trial.kept:,} of {trial.texts:,} rows, {trial.kept_words:,} of {trial.words:,} words"
+    click.echo(f"kept: {summary}")

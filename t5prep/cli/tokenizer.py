@@ -253,9 +253,11 @@ def _tell(report: "Report") -> None:
         click.echo(f"  {name:<13} {value:>12}  {meaning}")
     if report.lost:
         click.echo("\n  lost                                count  becomes       for example")
-    for lost in report.lost[:LOST_SHOWN]:
-        shown = " ".join(lost.example.split())
-        click.echo(f"  {lost.name[:32]:<32} {lost.count:>8,}  {lost.becomes:<12}  {shown}")
+    for lost_character in report.lost[:LOST_SHOWN]:
+        example = " ".join(lost_character.example.split())
+        click.echo(
+            f"  {lost_character.name[:32]:<32} {lost_character.count:>8,}  {lost_character.becomes:<12}  {example}"
+        )
     if len(report.lost) > LOST_SHOWN:
         click.echo(f"  and {len(report.lost) - LOST_SHOWN} characters more: --json lists them")
     for sentence in audit.advice(report):

@@ -15,7 +15,7 @@ from t5prep.options.models import ModelOptions
 if TYPE_CHECKING:
     from t5prep.training.settings.config import TrainConfig
 
-SHOWN = 10  # rows of the table of predictions
+MAX_TABLE_ROWS = 10  # rows of the table of predictions
 
 
 class _ListSettings(click.Option):
@@ -156,7 +156,7 @@ def train_command(
         _output.print_json({"run": result.run, "steps": result.steps, "best": result.best, "metrics": metrics})
         return
     if result.evaluation:
-        _output.print_predictions(result.evaluation.predictions[:SHOWN])
+        _output.print_predictions(result.evaluation.predictions[:MAX_TABLE_ROWS])
         click.echo()
         _output.print_metrics(metrics)
     click.echo(f"best checkpoint: {result.best}")
@@ -175,21 +175,21 @@ def _check_step(config: "TrainConfig", *, tpu: str | None, gpus: bool, replicas:
     need_tensorflow()
     from t5prep.training.check_step import check_step
 
-    done = check_step(config, tpu=tpu, gpus=gpus, replicas=replicas)
+    comparison = check_step(config, tpu=tpu, gpus=gpus, replicas=replicas)
     if as_json:
-        _output.print_json({**dataclasses.asdict(done), "finite": done.finite})
+        _output.print_json({**dataclasses.asdict(comparison), "finite": comparison.finite})
     else:
-        click.echo(f"{'':<16}{done.cpu:>24}{done.accelerator:>32}")
-        for name, value in done.cpu_metrics.items():
-            click.echo(f"{name:<16}{value:>24.6g}{done.accelerator_metrics[name]:>32.6g}")
+        click.echo(f"{'':<16}{comparison.cpu:>24}{comparison.accelerator:>32}")
+        for name, value in comparison.cpu_metrics.items():
+            click.echo(f"{name:<16}{value:>24.6g}{comparison.accelerator_metrics[name]:>32.6g}")
         click.echo(
             "\nvariable                 not finite  norm of the update  largest difference  difference of the state"
         )
-        for one in done.variables[:SHOWN]:
-            numbers = f"{one.not_finite:>10,}  {one.update:>18.3g}  {one.weights:>18.3g}  {one.state:>23.3g}"
-            click.echo(f"{one.name:<25}{numbers}")
-        if done.without:
-            click.echo(f"turned off: {', '.join(done.without)}")
-    if not done.finite:
+        for variable in comparison.variables[:MAX_TABLE_ROWS]:
+            numbers = f"{variable.not_finite:>10,}  {variable.update:>18.3g}  {variable.weights:>18.3g}  {variable.state:>23.3g}"
+            click.echo(f"{variable.name:<25}{numbers}")
+        if comparison.without:
+            click.echo(f"turned off: {', '.join(comparison.without)}")
+    if not comparison.finite:
         click.echo("Not all numbers are finite. What to try, in which order: docs/google-cloud.md.", err=True)
         raise click.exceptions.Exit(1)

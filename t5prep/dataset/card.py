@@ -49,10 +49,10 @@ def _hub_names(splits: Iterable[str]) -> dict[str, str]:
     """Return what splits are called on the Hub, no two alike: letters, digits and `_`, and not `all`, which is every split."""
     names: dict[str, str] = {}
     for split in sorted(splits, key=lambda name: re.search(r"\W", name) is not None):  # what can keep its name does
-        own = re.sub(r"\W", "_", split)
-        while own in ("all", *names.values()):
-            own += "_"
-        names[split] = own
+        hub_name = re.sub(r"\W", "_", split)
+        while hub_name in ("all", *names.values()):
+            hub_name += "_"
+        names[split] = hub_name
     return {split: names[split] for split in splits}
 
 
@@ -78,7 +78,7 @@ def _header(manifest: Manifest) -> str:
     from huggingface_hub import DatasetCardData
 
     examples = sum(split.examples for split in manifest.splits.values())
-    size = next((name for most, name in _SIZES if examples < most), "n>1M")
+    size = next((name for max_examples, name in _SIZES if examples < max_examples), "n>1M")
     kinds = [_TASKS[metric] for metric in manifest.task.metrics if metric in _TASKS]
     hub = manifest.source.uri.startswith("hf:")
     facts = DatasetCardData(
@@ -94,8 +94,8 @@ def _header(manifest: Manifest) -> str:
             {
                 "config_name": "default",
                 "data_files": [
-                    {"split": own, "path": table_of(name)}
-                    for name, own in _hub_names(manifest.splits).items()
+                    {"split": hub_name, "path": table_of(name)}
+                    for name, hub_name in _hub_names(manifest.splits).items()
                     if manifest.splits[name].records
                 ],
             }

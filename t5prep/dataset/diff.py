@@ -34,8 +34,8 @@ class Difference:
 
 def diff(a: str | Path, b: str | Path) -> Difference:
     """Return what the manifests of two datasets say differently. Raises DatasetError, OutputError."""
-    one, other = manifest.load(a), manifest.load(b)
-    return Difference(one.digest == other.digest, list(_changes(one, other)))
+    manifest_a, manifest_b = manifest.load(a), manifest.load(b)
+    return Difference(manifest_a.digest == manifest_b.digest, list(_changes(manifest_a, manifest_b)))
 
 
 def decides(change: Change) -> bool:
@@ -47,9 +47,9 @@ def _changes(a: Manifest, b: Manifest) -> Iterator[Change]:
     """Yield the fields that differ, in the order of the manifest."""
     fields = [dict(_flat(dataclasses.asdict(dataset))) for dataset in (a, b)]
     for field in {**fields[0], **fields[1]}:
-        one, other = fields[0].get(field), fields[1].get(field)
-        if one != other:
-            yield Change(field, one, other)
+        value_a, value_b = fields[0].get(field), fields[1].get(field)
+        if value_a != value_b:
+            yield Change(field, value_a, value_b)
 
 
 def _flat(value: dict[str, Any], path: str = "") -> Iterator[tuple[str, object]]:

@@ -15,8 +15,8 @@ def records(opened: Dataset, *, split: str, count: int) -> Iterator[DecodedRecor
     read = opened.records(*(shard.name for shard in opened.split(split).shards))
     for number, record in enumerate(itertools.islice(read, min(count, sys.maxsize))):
         with opened.decoding(f"Record {number} of the split {split} in {opened.folder}"):
-            shown = opened.decoded(record)
-        yield shown
+            decoded_record = opened.decoded(record)
+        yield decoded_record
 
 
 def columns(text: str) -> int:

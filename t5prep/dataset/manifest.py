@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # only what reads a manifest needs it: workers read none
 SCHEMA = 2
 NAME = "manifest.json"
 # This many of the JSON encoder's pieces, a name or a number each, are joined into one.
-_TOGETHER = 4096
+_JOINED_PIECES = 4096
 TASK_FILE = "task.py"  # the user's own file of a task, kept beside the dataset that it made
 _FILTER_FILE = re.compile(r"filter-\d+\.(py|txt)")
 
@@ -311,10 +311,13 @@ class Manifest:
 
 def _altered(content: bytes, sha256: str, *, path: str, original: str) -> str:
     """Return that the content of `path` is not that of the original file, and what to do, without a full stop; "" if it is."""
-    found = hashlib.sha256(content).hexdigest()
-    if found == sha256:
+    actual_sha256 = hashlib.sha256(content).hexdigest()
+    if actual_sha256 == sha256:
         return ""
-    return f"{path} is altered: it has the SHA-256 {found[:12]}…, and the file {original} had {sha256[:12]}…. Put that one there"
+    return (
+        f"{path} is altered: it has the SHA-256 {actual_sha256[:12]}…, and the file {original} had {sha256[:12]}…. "
+        "Put that one there"
+    )
 
 
 def fields_of(described: "DataclassInstance") -> dict[str, Any]:
@@ -322,17 +325,17 @@ def fields_of(described: "DataclassInstance") -> dict[str, Any]:
     return {field.name: getattr(described, field.name) for field in dataclasses.fields(described)}
 
 
-def json_pieces(facts: object, **how: Any) -> Iterator[bytes]:
+def json_pieces(facts: object, **options: Any) -> Iterator[bytes]:
     """Yield the JSON of `facts` in UTF-8, some tens of kilobytes at a time.
 
-    Of a dataclass, its fields. `how` are options of json.dumps.
+    Of a dataclass, its fields. `options` are options of json.dumps.
 
     >>> b"".join(json_pieces([1, {"a": 2}], separators=(",", ":")))
     b'[1,{"a":2}]'
     """
     # In pieces, the encoder asks for each object when it reaches it.
-    encoded = json.JSONEncoder(default=fields_of, **how).iterencode(facts)
-    while part := "".join(itertools.islice(encoded, _TOGETHER)):
+    encoded = json.JSONEncoder(default=fields_of, **options).iterencode(facts)
+    while part := "".join(itertools.islice(encoded, _JOINED_PIECES)):
         yield part.encode()
 
 
@@ -348,12 +351,12 @@ def digest(manifest: Manifest) -> str:
 def _digest(facts: Mapping[str, Any]) -> str:
     """Return the digest of a manifest as its file says it, with fields that this version does not know (docs/format.md)."""
     left_out = {"source": "uri", "tokenizer": "name", "settings": "shards"}
-    said = {name: value for name, value in facts.items() if name not in ("digest", "created_by")}
-    said |= {
+    digested_facts = {name: value for name, value in facts.items() if name not in ("digest", "created_by")}
+    digested_facts |= {
         name: {key: value for key, value in facts[name].items() if key != key_out} for name, key_out in left_out.items()
     }
     sha256 = hashlib.sha256()
-    for piece in json_pieces(said, sort_keys=True, separators=(",", ":")):
+    for piece in json_pieces(digested_facts, sort_keys=True, separators=(",", ":")):
         sha256.update(piece)
     return sha256.hexdigest()
 
@@ -380,8 +383,8 @@ def record_features(settings: Settings, *, references: bool) -> dict[str, Featur
     return dict(sorted(spec.items()))
 
 
-def loads(text: str | bytes, *, where: str) -> Manifest:
-    """Return a manifest from its JSON; `where` is named in errors.
+def loads(text: str | bytes, *, location: str) -> Manifest:
+    """Return a manifest from its JSON; `location` is named in errors.
 
     Raises DatasetError when it is not JSON, not a manifest, of a newer schema, or altered since it was written.
     """
@@ -390,21 +393,21 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
     try:
         facts = manifest_checks.parse(text)
     except ValueError as error:
-        raise DatasetError(f"{where} is not a t5prep manifest ({error}). Prepare the dataset again.") from error
+        raise DatasetError(f"{location} is not a t5prep manifest ({error}). Prepare the dataset again.") from error
     schema = facts["schema"]
     if schema != SCHEMA:
         raise DatasetError(
-            f"{where} has schema {str(schema)[:40]!r} ({str(facts.get('created_by'))[:40]}); t5prep {__version__} reads schema "
+            f"{location} has schema {str(schema)[:40]!r} ({str(facts.get('created_by'))[:40]}); t5prep {__version__} reads schema "
             f"{SCHEMA}. Prepare the dataset again, or read it with the t5prep that wrote it."
         )
     try:
         manifest = converter().structure(facts, Manifest)
     except cattrs.BaseValidationError as error:
         problem = manifest_checks.reasons(error)
-        raise DatasetError(f"{where} is not a whole manifest: {problem}. Prepare the dataset again.") from error
-    if manifest.digest != (found := _digest(facts)):
+        raise DatasetError(f"{location} is not a whole manifest: {problem}. Prepare the dataset again.") from error
+    if manifest.digest != (actual_digest := _digest(facts)):
         raise DatasetError(
-            f"{where} was altered: its digest says {manifest.digest[:12]}…, its content gives {found[:12]}…. "
+            f"{location} was altered: its digest says {manifest.digest[:12]}…, its content gives {actual_digest[:12]}…. "
             "Restore the file, or prepare the dataset again."
         )
     problem = manifest_checks.problem(manifest)
@@ -413,7 +416,7 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
     ):
         problem = "it has other features than its settings make"
     if problem:
-        raise DatasetError(f"{where} is not a whole manifest: {problem}. Prepare the dataset again.")
+        raise DatasetError(f"{location} is not a whole manifest: {problem}. Prepare the dataset again.")
     return manifest
 
 
@@ -427,11 +430,13 @@ def converter() -> "cattrs.Converter":
 
     # Of the settings, the seed may be negative; all other whole numbers of a manifest are counts.
     strict, of_settings = cattrs.Converter(), cattrs.Converter()
-    for made in (strict, of_settings):
+    for new_converter in (strict, of_settings):
         for kind in (bool, int, float, str):
-            made.register_structure_hook(kind, _plain)
-        made.register_structure_hook(int | None, lambda value, _: None if value is None else _plain(value, int))
-        manifest_checks.stop_at_the_first_error(made)
+            new_converter.register_structure_hook(kind, _plain)
+        new_converter.register_structure_hook(
+            int | None, lambda value, _: None if value is None else _plain(value, int)
+        )
+        manifest_checks.stop_at_the_first_error(new_converter)
     strict.register_structure_hook(int, lambda value, _: manifest_checks.count(value))
     settings_hook = make_dict_structure_fn(Settings, of_settings, _cattrs_forbid_extra_keys=True)
     strict.register_structure_hook(Settings, settings_hook)
@@ -465,17 +470,17 @@ def load(data: str | Path) -> Manifest:
         print(t5prep.load("data/sample").splits["train"].records)
     """
     folder = folder_of(data)
-    where = paths.at(folder or ".", NAME)
+    manifest_path = paths.at(folder or ".", NAME)
     try:
-        return loads(paths.read(paths.at(folder or ".", NAME)), where=where)
+        return loads(paths.read(paths.at(folder or ".", NAME)), location=manifest_path)
     except FileNotFoundError:
-        again = (
+        advice = (
             f"Upload it (again): t5prep upload DATA {folder}"
             if gcs.is_gs(folder)
             else f"Prepare it (again): t5prep prepare TASK --out {folder} ..."
         )
         if not gcs.is_gs(folder) and folder and not Path(folder).exists():
-            raise DatasetError(f"{folder} does not exist.{paths.mistyped(folder)} {again}") from None
+            raise DatasetError(f"{folder} does not exist.{paths.mistyped(folder)} {advice}") from None
         if not gcs.is_gs(folder) and (Path(folder or ".") / "train.json").is_file():
             raise DatasetError(
                 f"{folder} is a training run, and not a prepared dataset. To look at a run: t5prep report {folder}"
@@ -486,12 +491,12 @@ def load(data: str | Path) -> Manifest:
                 f"{folder} has no {NAME}, so it is not a prepared dataset; but {inside} is one."
             ) from None
         raise DatasetError(
-            f"{folder} has no {NAME}, so it is not a prepared dataset, or preparing did not finish. {again}"
+            f"{folder} has no {NAME}, so it is not a prepared dataset, or preparing did not finish. {advice}"
         ) from None
     except NotADirectoryError:
         raise DatasetError(f"{folder} is a file. A prepared dataset is the directory with {NAME} in it.") from None
     except OSError as error:
-        raise DatasetError(f"{where} cannot be read ({error.strerror}).") from error
+        raise DatasetError(f"{manifest_path} cannot be read ({error.strerror}).") from error
     except ValueError:  # of the system's call
         raise DatasetError(f"{str(data)!r} is not a dataset: a name of a folder holds no NUL character.") from None
 

@@ -68,8 +68,8 @@ def _elements(converter: "cattrs.Converter", kind: type) -> Callable[[object, ty
     element = typing.get_args(kind)[0]
 
     def structure(value: object, _: type) -> object:
-        made = (_at(converter, index, one, element) for index, one in enumerate(_of_kind(value, list)))
-        return tuple(made) if typing.get_origin(kind) is tuple else list(made)
+        members = (_at(converter, index, member, element) for index, member in enumerate(_of_kind(value, list)))
+        return tuple(members) if typing.get_origin(kind) is tuple else list(members)
 
     return structure
 
@@ -81,7 +81,7 @@ def _fixed_elements(converter: "cattrs.Converter", kind: type) -> Callable[[obje
         values = _of_kind(value, list)
         if len(values) != len(elements):
             raise ValueError(f"it has {len(values)} values and not {len(elements)}")
-        return tuple(_at(converter, index, one, elements[index]) for index, one in enumerate(values))
+        return tuple(_at(converter, index, member, elements[index]) for index, member in enumerate(values))
 
     return structure
 
@@ -91,8 +91,8 @@ def _items(converter: "cattrs.Converter", kind: type) -> Callable[[object, type]
 
     def structure(value: object, _: type) -> object:
         return {
-            converter.structure(name, str): _at(converter, name, one, element)
-            for name, one in _of_kind(value, dict).items()
+            converter.structure(name, str): _at(converter, name, member, element)
+            for name, member in _of_kind(value, dict).items()
         }
 
     return structure
@@ -104,7 +104,7 @@ def _of_kind(value: Any, kind: type) -> Any:
     return value
 
 
-def _at(converter: "cattrs.Converter", place: int | str, value: Any, kind: Any) -> Any:
+def _at(converter: "cattrs.Converter", key: int | str, value: Any, kind: Any) -> Any:
     """Return an element as its kind; an error names its place. Raises cattrs.BaseValidationError."""
     import cattrs
     from cattrs.errors import IterableValidationNote
@@ -114,8 +114,8 @@ def _at(converter: "cattrs.Converter", place: int | str, value: Any, kind: Any) 
     try:
         return converter.structure(value, kind)
     except Exception as error:
-        named = place if isinstance(place, int) else place[:60]
-        error.add_note(IterableValidationNote(f"element {named!r}", named, kind))
+        short_key = key if isinstance(key, int) else key[:60]
+        error.add_note(IterableValidationNote(f"element {short_key!r}", short_key, kind))
         raise cattrs.IterableValidationError("", [error], kind) from None
 
 
@@ -123,8 +123,8 @@ def reasons(error: "cattrs.BaseValidationError") -> str:
     """Return the first problems that a converter found, in one line: the names in them are those of whoever wrote the file."""
     import cattrs
 
-    found = "; ".join(cattrs.transform_error(error)[:3])
-    return "".join(character if character.isprintable() else " " for character in found)[:500]
+    message = "; ".join(cattrs.transform_error(error)[:3])
+    return "".join(character if character.isprintable() else " " for character in message)[:500]
 
 
 def problem(manifest: "Manifest") -> str:
@@ -151,11 +151,11 @@ def _problems(manifest: "Manifest") -> Iterator[str]:
             yield f"index.every does not have the split {missing[0]!r:.60}"
         if min(manifest.index.every.values(), default=1) < 1:
             yield "index.every has pages of no record"
-    for what, beside in (("lengths", manifest.lengths), ("origins", manifest.origins)):
-        if beside is not None and (unknown := sorted(beside.records.keys() - splits.keys())):
-            yield f"{what}.records has {unknown[0]!r:.60}, which is no split"
-    before = manifest.ledger["inputs"].get("tokens_before")
-    if before is not None and (missing := [name for name in PERCENTILES if name not in before]):
+    for field, side_file in (("lengths", manifest.lengths), ("origins", manifest.origins)):
+        if side_file is not None and (unknown := sorted(side_file.records.keys() - splits.keys())):
+            yield f"{field}.records has {unknown[0]!r:.60}, which is no split"
+    percentiles = manifest.ledger["inputs"].get("tokens_before")
+    if percentiles is not None and (missing := [name for name in PERCENTILES if name not in percentiles]):
         yield f"ledger.inputs.tokens_before has no {missing[0]}"
     for name, counts in (("inputs", manifest.ledger["inputs"]), ("targets", manifest.ledger["targets"])):
         if unknown_splits := sorted({row["split"] for row in counts["worst"]} - splits.keys()):
@@ -166,8 +166,8 @@ def _names(manifest: "Manifest") -> Iterator[str]:
     """Yield what is wrong with the names of files beside the manifest; every split is a part of such names."""
     splits = manifest.splits
     shards = [shard.name for shard in manifest.shards]
-    beside = (manifest.index, manifest.lengths, manifest.origins, manifest.rejected_file)
-    names = (*splits, *shards, *(file.name for file in beside if file is not None))
+    side_files = (manifest.index, manifest.lengths, manifest.origins, manifest.rejected_file)
+    names = (*splits, *shards, *(file.name for file in side_files if file is not None))
     if (
         name := next((name for name in names if set(name) & {"/", "\\", "\0"} or name in ("", ".", "..")), None)
     ) is not None:

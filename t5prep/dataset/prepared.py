@@ -90,7 +90,7 @@ class Dataset:
     def shard_sizes(self) -> dict[str, int]:
         """The bytes of each shard that is there, by name."""
         if gcs.is_gs(self.folder):
-            return {name: found.bytes for name, found in gcs.objects(self.folder).items()}
+            return {name: remote_object.bytes for name, remote_object in gcs.objects(self.folder).items()}
         names = (shard.name for shard in self.manifest.shards)
         return {name: os.path.getsize(path) for name in names if os.path.isfile(path := self.at(name))}
 
@@ -138,9 +138,9 @@ class Dataset:
         file = self.manifest.rejected_file
         for path in map(self.at, rejected_rows.names_of(file.name) if file else ()):
             with self.reading(path), paths.opened(path) as opened:
-                lines = (line for line in opened if not needles or any(one in line for one in needles))
-                while some := [json.loads(line) for line in itertools.islice(lines, _LINES)]:
-                    rows = pa.RecordBatch.from_pylist(some, schema=REJECTED)
+                lines = (line for line in opened if not needles or any(needle in line for needle in needles))
+                while batch := [json.loads(line) for line in itertools.islice(lines, _LINES)]:
+                    rows = pa.RecordBatch.from_pylist(batch, schema=REJECTED)
                     if any(rows[name].null_count for name in ("file", "row", "reason")):
                         raise ValueError("a line names no row, or no reason")
                     yield rows
@@ -149,9 +149,9 @@ class Dataset:
         """Raise DatasetError, which names a record, for what decoding it raises."""
         return _said(f"{record} is none that t5prep wrote", self.folder)
 
-    def reading(self, what: str) -> contextlib.AbstractContextManager[None]:
+    def reading(self, subject: str) -> contextlib.AbstractContextManager[None]:
         """Raise DatasetError, which names what is read, for what reading it raises."""
-        return _said(f"{what} cannot be read", self.folder)
+        return _said(f"{subject} cannot be read", self.folder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,5 +217,5 @@ def _said(wrong: str, folder: str | Path) -> Iterator[None]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         # The texts of other errors are a name or a type, which says nothing alone.
         plain = isinstance(error, OSError | ValueError)
-        why = getattr(error, "strerror", None) or (error if plain else f"{error!r}")
-        raise DatasetError(f"{wrong} ({why}). Find out more: t5prep verify {folder}") from error
+        reason = getattr(error, "strerror", None) or (error if plain else f"{error!r}")
+        raise DatasetError(f"{wrong} ({reason}). Find out more: t5prep verify {folder}") from error

@@ -68,7 +68,7 @@ class Rows:
     parts: int = 0
 
 
-_COUNTED = [field.name for field in dataclasses.fields(Rows)]
+_ROW_FIELDS = [field.name for field in dataclasses.fields(Rows)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,12 +93,12 @@ def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
                 f"{name}: {file.read + file.parts:,} rows and parts, {became:,} are accounted for ({file.examples:,} examples, "
                 f"{file.rejected:,} rejected, {file.duplicates:,} duplicates, {file.blank:,} blank). {_MISTAKE}"
             )
-    for what, total, counted in (
+    for kind, total, row_total in (
         ("examples", examples, sum(file.examples for file in rows.values())),
         ("rejected rows and duplicates", rejected, sum(file.rejected + file.duplicates for file in rows.values())),
     ):
-        if total != counted:
-            raise BalanceError(f"{counted:,} {what} were made, and {total:,} are in the dataset. {_MISTAKE}")
+        if total != row_total:
+            raise BalanceError(f"{row_total:,} {kind} were made, and {total:,} are in the dataset. {_MISTAKE}")
 
 
 class Total:
@@ -109,7 +109,7 @@ class Total:
 
     def add(self, file: str, **counts: int) -> None:
         """Count some rows of a file, by the names that Rows has."""
-        self._add(file, [counts.get(name, 0) for name in _COUNTED])
+        self._add(file, [counts.get(name, 0) for name in _ROW_FIELDS])
 
     def merge(self, other: "Total") -> None:
         """Count what another one counted."""
@@ -134,17 +134,17 @@ def write_rejected(
     """
     digest, size, count = hashlib.sha256(), 0, 0
     reasons = collections.Counter[bytes]()
-    for some in lines:
-        file.write(some)
-        digest.update(some)
-        size += len(some)
-        for line in some.splitlines():
+    for chunk in lines:
+        file.write(chunk)
+        digest.update(chunk)
+        size += len(chunk)
+        for line in chunk.splitlines():
             count += 1
             reason = line.rpartition(_REASON)[2]  # inside of a JSON string a quote is never bare
             if reason in reasons or len(reasons) < different:
                 reasons[reason] += 1
-    counted = collections.Counter({json.loads(reason[:-1]): number for reason, number in reasons.items()})
-    return RejectedFile(name, count, size, digest.hexdigest()), counted
+    reason_counts = collections.Counter({json.loads(reason[:-1]): number for reason, number in reasons.items()})
+    return RejectedFile(name, count, size, digest.hexdigest()), reason_counts
 
 
 def read_rejected(file: BinaryIO, *, name: str) -> tuple[RejectedFile, collections.Counter[str]]:
@@ -200,8 +200,8 @@ def part_of(line: bytes, *, parts: int) -> int:
     if parts == 1:
         return 0
     row = json.loads(line)
-    place = f"{row['file']}\0{row['row'] // _ROWS_TOGETHER}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(place, digest_size=8).digest(), "big") % parts
+    row_key = f"{row['file']}\0{row['row'] // _ROWS_TOGETHER}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(row_key, digest_size=8).digest(), "big") % parts
 
 
 def together(parts: Sequence[RejectedFile]) -> RejectedFile:

@@ -46,11 +46,11 @@ def parse_splits(text: str) -> dict[str, float]:
             raise UsageError(
                 f'--splits "{text}": "{item}" is not a name and a share between 0 and 1, or a number of rows. {_EXAMPLE}'
             )
-    rest = [size for size in splits.values() if size <= 1]
+    shares = [size for size in splits.values() if size <= 1]
     twice = len(splits) != text.count(",") + 1
-    if row_counts(splits) and not rest and "train" not in splits:
-        splits["train"], rest = 1.0, [1.0]
-    if twice or abs(sum(rest) - 1) > 1e-6:
+    if row_counts(splits) and not shares and "train" not in splits:
+        splits["train"], shares = 1.0, [1.0]
+    if twice or abs(sum(shares) - 1) > 1e-6:
         raise UsageError(f'--splits "{text}": each name once, and the shares must add up to 1. {_EXAMPLE}')
     return splits
 
@@ -106,10 +106,10 @@ class Settings:
     task: str = dataclasses.field(metadata={"changes_tokens": True})
     options: dict[str, Any] = dataclasses.field(metadata={"changes_tokens": True})
     input_length: int = option(
-        help="maximum input length in tokens, including EOS", least=4, changes_tokens=True, section="Length"
+        help="maximum input length in tokens, including EOS", minimum=4, changes_tokens=True, section="Length"
     )
     target_length: int = option(
-        help="maximum target length in tokens, including EOS", least=1, changes_tokens=True, section="Length"
+        help="maximum target length in tokens, including EOS", minimum=1, changes_tokens=True, section="Length"
     )
     target: str = option(
         "text",
@@ -197,16 +197,20 @@ class Settings:
     )
     # As in Lee et al. 2022 (runs of five words), Rae et al. 2021 (0.8), and Penedo et al. 2024 (112 hashes).
     near_words: int = option(
-        5, "with --dedup near: words in each shingle", least=1, most=100, changes_tokens=True, section="Advanced"
+        5, "with --dedup near: words in each shingle", minimum=1, maximum=100, changes_tokens=True, section="Advanced"
     )
     near_jaccard: float = option(
-        0.8, "with --dedup near: minimum Jaccard similarity of near-duplicates", least=0.05, most=1, section="Advanced"
+        0.8,
+        "with --dedup near: minimum Jaccard similarity of near-duplicates",
+        minimum=0.05,
+        maximum=1,
+        section="Advanced",
     )
     near_hashes: int = option(
         112,
         "with --dedup near: MinHashes for each text; more hashes find more pairs and take longer",
-        least=8,
-        most=4096,
+        minimum=8,
+        maximum=4096,
         section="Advanced",
     )
     filter: tuple[str, ...] = option(
@@ -224,22 +228,27 @@ class Settings:
     )
     # As in GPT-3 (Brown et al. 2020, appendix C) and after it.
     decontaminate_words: int = option(
-        13, "with --decontaminate: words in a shared run", least=3, most=100, changes_tokens=True, section="Advanced"
+        13,
+        "with --decontaminate: words in a shared run",
+        minimum=3,
+        maximum=100,
+        changes_tokens=True,
+        section="Advanced",
     )
     shards: int | None = option(
         None,
         "number of shards of the largest split, or auto",
-        least=1,
+        minimum=1,
         parse=parse_shards,
-        shown="auto",
+        default_text="auto",
         compare=False,
         section="Output",
     )
     seed: int = option(
-        0, "random seed of the splits and of the order", least=-(1 << 63), most=(1 << 63) - 1, section="Advanced"
+        0, "random seed of the splits and of the order", minimum=-(1 << 63), maximum=(1 << 63) - 1, section="Advanced"
     )
     limit: int | None = option(
-        None, "maximum number of rows to read, for each split if the files are splits", least=1, section="Source"
+        None, "maximum number of rows to read, for each split if the files are splits", minimum=1, section="Source"
     )
     format: str = option(
         "",
@@ -277,7 +286,7 @@ class Settings:
         check(self)
         for field in dataclasses.fields(self):
             if field.metadata.get("is_address"):
-                object.__setattr__(self, field.name, tuple(Address(one) for one in getattr(self, field.name)))
+                object.__setattr__(self, field.name, tuple(Address(address) for address in getattr(self, field.name)))
                 _check_distinct(flag(field.name), getattr(self, field.name))
         parse_delimiter(self.delimiter)
         from t5prep.reading import encodings  # which loads Arrow: `--help` needs none of it
@@ -346,17 +355,17 @@ class Settings:
         }
 
 
-def _check_distinct(option_name: str, given: tuple[Address, ...]) -> None:
+def _check_distinct(option_name: str, addresses: tuple[Address, ...]) -> None:
     """Raise UsageError for two addresses that differ only in what is never recorded: one name would stand for both."""
-    for address in set(given):
-        if len({one.request for one in given if one == address}) > 1:
+    for address in set(addresses):
+        if len({candidate.request for candidate in addresses if candidate == address}) > 1:
             raise UsageError(
                 f"{option_name} names {address} twice with other values, which are not recorded because they may be secret. "
                 "Download one of the two files, and name the file."
             )
 
 
-def differences(there: Settings, here: Settings) -> Iterator[str]:
+def differences(existing_settings: Settings, current_settings: Settings) -> Iterator[str]:
     """Yield each choice of the first settings that is another one in the second, as it would be typed.
 
     >>> one = Settings("sst2", {}, 128, 4, seed=1)
@@ -364,13 +373,20 @@ def differences(there: Settings, here: Settings) -> Iterator[str]:
     ['--layout padded', '--seed 1']
     """
     for field in dataclasses.fields(Settings):
-        one, other = getattr(there, field.name), getattr(here, field.name)
-        if not field.compare or (one == other and (field.name != "splits" or list(one or ()) == list(other or ()))):
+        existing_value, current_value = getattr(existing_settings, field.name), getattr(current_settings, field.name)
+        if not field.compare or (
+            existing_value == current_value
+            and (field.name != "splits" or list(existing_value or ()) == list(current_value or ()))
+        ):
             continue  # the same shares in another order draw other splits
         if field.name == "task":
-            yield f"task {one}"
+            yield f"task {existing_value}"
         elif field.name == "options":
-            names = dict.fromkeys([*one, *other])
-            yield from (spelled(name, one.get(name)) for name in names if one.get(name) != other.get(name))
+            names = dict.fromkeys([*existing_value, *current_value])
+            yield from (
+                spelled(name, existing_value.get(name))
+                for name in names
+                if existing_value.get(name) != current_value.get(name)
+            )
         else:
-            yield spelled(field.name, one)
+            yield spelled(field.name, existing_value)

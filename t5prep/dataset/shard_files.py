@@ -28,7 +28,7 @@ ORIGIN = ("file", "row", "input_cut", "target_cut")
 _PAGES = 4096
 # ... but a page has at least 8 records and at most 64, or in a split of more than 2^20 such pages at most 256: then the
 # index of two terabytes of 512 tokens each has 32 MB.
-_FEWEST, _USUAL, _MOST, _MOST_PAGES = 8, 64, 256, 1 << 20
+_FEWEST, _USUAL, _MAX_PAGE_RECORDS, _MOST_PAGES = 8, 64, 256, 1 << 20
 # Larger splits have no lengths and origins: while a dataset is prepared, those of all its records are in one process, compressed.
 MOST_RECORDS = 1 << 24
 # What to do about a file that is missing or altered.
@@ -98,9 +98,9 @@ def is_shard(file: str) -> bool:
     return bool(_SHARD.fullmatch(file))
 
 
-def strays(files: Iterable[str], named: Iterable[str]) -> list[str]:
+def strays(files: Iterable[str], manifest_shards: Iterable[str]) -> list[str]:
     """Return the shards among some files that are not among those that a manifest names, in order."""
-    return sorted(set(filter(is_shard, files)) - set(named))
+    return sorted(set(filter(is_shard, files)) - set(manifest_shards))
 
 
 def spacing(records: int) -> int:
@@ -109,10 +109,10 @@ def spacing(records: int) -> int:
     >>> [spacing(records) for records in (100, 100_000, 1_000_000, 2_000_000_000)]
     [8, 16, 64, 256]
     """
-    wanted = min(_USUAL, records // _PAGES)
+    page_capacity = min(_USUAL, records // _PAGES)
     if records > _USUAL * _MOST_PAGES:
-        wanted = min(_MOST, records // _MOST_PAGES)
-    return 1 << (max(_FEWEST, wanted).bit_length() - 1)
+        page_capacity = min(_MAX_PAGE_RECORDS, records // _MOST_PAGES)
+    return 1 << (max(_FEWEST, page_capacity).bit_length() - 1)
 
 
 def page_sizes(sizes: np.ndarray, *, every: int) -> np.ndarray:
@@ -197,18 +197,18 @@ def write_origins(out: str, splits: Mapping[str, Sequence[bytes]]) -> Origins:
 
     Raises OutputError.
     """
-    shards = (_numbers_of(shard).reshape(len(ORIGIN), -1) for own in splits.values() for shard in own)
-    most = functools.reduce(np.maximum, (columns.max(axis=1, initial=0) for columns in shards))
-    widths = [next(width for width in _WIDTHS if number < 1 << 8 * width) for number in most.tolist()]
+    shards = (_numbers_of(shard).reshape(len(ORIGIN), -1) for split_shards in splits.values() for shard in split_shards)
+    column_maxima = functools.reduce(np.maximum, (columns.max(axis=1, initial=0) for columns in shards))
+    widths = [next(width for width in _WIDTHS if number < 1 << 8 * width) for number in column_maxima.tolist()]
     entry = _origin(widths)
 
     def entries(shard: bytes) -> np.ndarray:
         columns = _numbers_of(shard).reshape(len(ORIGIN), -1)
-        made = np.zeros(columns.shape[1], entry)
+        shard_entries = np.zeros(columns.shape[1], entry)
         for name, column in zip(ORIGIN, columns, strict=True):
             if name in (entry.names or ()):
-                made[name] = column
-        return made
+                shard_entries[name] = column
+        return shard_entries
 
     return Origins(**vars(_write_records(out, ORIGINS, splits, entries)), widths=widths)
 
@@ -221,9 +221,9 @@ def _write_records(
 
     def pieces() -> Iterator[bytes]:
         for split in records:
-            for own in map(entries, splits[split]):
-                records[split] += len(own)
-                yield own.tobytes()
+            for shard_entries in map(entries, splits[split]):
+                records[split] += len(shard_entries)
+                yield shard_entries.tobytes()
 
     return Lengths(**vars(_written(out, name, pieces())), records=records)
 
@@ -235,15 +235,15 @@ def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
     """
     content, path = read_checked(data, origins), paths.at(data, origins.name)
     entry = _origin(origins.widths) if set(origins.widths) <= set(_WIDTHS) else np.dtype([])
-    whole = bool(entry.itemsize) and len(content) == sum(origins.records.values()) * entry.itemsize
-    if not whole or len(origins.widths) != len(ORIGIN):
+    is_complete = bool(entry.itemsize) and len(content) == sum(origins.records.values()) * entry.itemsize
+    if not is_complete or len(origins.widths) != len(ORIGIN):
         raise DatasetError(f"{path} does not have the origins of these records. {AGAIN}")
     return _by_split(np.frombuffer(content, entry), origins.records)
 
 
 def _by_split(entries: np.ndarray, records: Mapping[str, int]) -> dict[str, np.ndarray]:
     """Return the entries of each split's records, given those of all."""
-    ends = list(itertools.accumulate((own for _, own in sorted(records.items())), initial=0))
+    ends = list(itertools.accumulate((count for _, count in sorted(records.items())), initial=0))
     return {split: entries[a:b] for split, a, b in zip(sorted(records), ends, ends[1:], strict=False)}
 
 
@@ -264,7 +264,7 @@ def read_lengths(data: str | Path, lengths: Lengths, *, records: Mapping[str, in
     """
     content, path = read_checked(data, lengths), paths.at(data, lengths.name)
     total = sum(lengths.records.values())
-    wrong = [split for split, own in records.items() if own != lengths.records[split]]
+    wrong = [split for split, count in records.items() if count != lengths.records[split]]
     if wrong or total == 0 or len(content) not in (2 * total, 4 * total, 8 * total):
         raise DatasetError(f"{path} does not have the lengths of the split {', '.join(wrong or records)}. {AGAIN}")
     entries = np.frombuffer(content, f"<u{len(content) // (2 * total)}")
@@ -277,8 +277,8 @@ def read_checked(data: str | Path, file: Beside) -> bytes:
     try:
         content = paths.read(path)
     except OSError as error:
-        why = error.strerror or "not found"
-        raise DatasetError(f"{path} cannot be read ({why}), but the manifest names it. {AGAIN}") from error
+        reason = error.strerror or "not found"
+        raise DatasetError(f"{path} cannot be read ({reason}), but the manifest names it. {AGAIN}") from error
     if len(content) != file.bytes:
         raise DatasetError(f"{path} has {len(content):,} bytes, the manifest says {file.bytes:,}. {AGAIN}")
     sha256 = hashlib.sha256(content).hexdigest()

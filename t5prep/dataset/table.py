@@ -77,10 +77,10 @@ class _Records:
         self._references = "references" in dataset.features
         self._clusters = _Clusters(opened) if dataset.near_duplicates else None
         self._files = _texts([file.name for file in dataset.source.files])
-        each = pa.list_ if self._packed else lambda one: one
+        wrap_type = pa.list_ if self._packed else lambda arrow_type: arrow_type
         self.schema = pa.schema(
             [
-                ("id", each(pa.string())),
+                ("id", wrap_type(pa.string())),
                 *((name, _NAME) for name in ("split", "shard")),
                 ("place", pa.int64()),
                 ("input", pa.string()),
@@ -91,8 +91,8 @@ class _Records:
                 ("input_cut", pa.int32()),
                 ("target_cut", pa.int32()),
                 ("file", pa.list_(pa.string()) if self._packed else _NAME),
-                ("row", each(pa.int64())),
-                *([("near_duplicates", pa.int32()), ("cluster", each(pa.string()))] if self._clusters else ()),
+                ("row", wrap_type(pa.int64())),
+                *([("near_duplicates", pa.int32()), ("cluster", wrap_type(pa.string()))] if self._clusters else ()),
                 *([("references", pa.list_(pa.string()))] if self._references else ()),
             ]
         )
@@ -101,7 +101,7 @@ class _Records:
         """Yield what makes batches of the records of splits, in the order of their shards."""
         dataset, pages, origins = self._opened.manifest, self._opened.pages, self._opened.origins
         for split in splits:
-            every, own, at = self._opened.index.every[split], origins.get(split), 0
+            every, split_origins, offset = self._opened.index.every[split], origins.get(split), 0
             for shard, sizes in zip(dataset.splits[split].shards, pages[split], strict=True):
                 first = 0
                 for data, count in self._read(shard, sizes, every=every):
@@ -109,27 +109,27 @@ class _Records:
                         with self._reading(shard.name, first):
                             ids = self._strings(data, places, "id")
                         edges = ids.offsets.to_numpy() if self._packed else np.arange(len(places) + 1)
-                        origin = None if own is None else own[at : at + edges[-1]]
+                        origin = None if split_origins is None else split_origins[offset : offset + edges[-1]]
                         yield functools.partial(
                             self._batch, data, places, ids, edges, origin, split=split, shard=shard.name, first=first
                         )
-                        first, at = first + len(places), at + int(edges[-1])
+                        first, offset = first + len(places), offset + int(edges[-1])
 
     def _read(self, shard: shard_files.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
         """Yield some pages of a shard at a time, and how many records they have."""
         counts = shard_files.page_records(shard, len(sizes), every=every)
-        path, together = self._opened.at(shard.name), max(1, _TOGETHER // every)
+        path, batch_pages = self._opened.at(shard.name), max(1, _TOGETHER // every)
         with self._opened.reading(path), paths.opened(path) as file:
-            for begin in range(0, len(sizes), together):
-                some = slice(begin, begin + together)
-                yield file.read(int(sizes[some].sum(dtype=np.int64))), int(counts[some].sum())
+            for begin in range(0, len(sizes), batch_pages):
+                page_range = slice(begin, begin + batch_pages)
+                yield file.read(int(sizes[page_range].sum(dtype=np.int64))), int(counts[page_range].sum())
 
     def _cut_up(self, data: bytes, count: int, *, shard: str, first: int) -> Iterator[np.ndarray]:
         """Yield where the records of some bytes of a shard lie, so many at a time that their ids fit into little memory."""
         with self._reading(shard, first):
             places = tfrecord.cut_records((data,), np.array([count]))
-        most = max(1, _MOST_IDS // int(places["size"].max(initial=1)))
-        yield from (places[begin : begin + most] for begin in range(0, len(places), most))
+        max_records = max(1, _MOST_IDS // int(places["size"].max(initial=1)))
+        yield from (places[begin : begin + max_records] for begin in range(0, len(places), max_records))
 
     def _reading(self, shard: str, first: int) -> contextlib.AbstractContextManager[None]:
         """Raise DatasetError, which names the first record of some, for what reading them raises."""
@@ -156,9 +156,9 @@ class _Records:
             rows = len(places)
             # An id takes a byte or more: a length that is a lie takes no memory.
             longest = int(places["size"].max(initial=0))
-            most = {name: min(length, longest) for name, length in self._lengths.items()}
-            inputs = self._texts((data,), places, "input_ids", most["input_ids"], self._opened.tokenizer.pad_id)
-            targets, target_lengths = self._targets((data,), places, most["labels"])
+            max_lengths = {name: min(length, longest) for name, length in self._lengths.items()}
+            inputs = self._texts((data,), places, "input_ids", max_lengths["input_ids"], self._opened.tokenizer.pad_id)
+            targets, target_lengths = self._targets((data,), places, max_lengths["labels"])
             if origins is not None:
                 if len(origins) < edges[-1]:
                     raise ValueError(f"{shard_files.ORIGINS} has no entry for it")
@@ -189,12 +189,12 @@ class _Records:
         """Return the columns from `cut` to `row`."""
         file, row, *cut = (shard_files.origin(origins, name) for name in shard_files.ORIGIN)
         # A source may have 10⁵ files: only those of these rows are named beside them.
-        there, of = np.unique(file, return_inverse=True)
-        files = pa.DictionaryArray.from_arrays(_numbers(of.astype(np.int32)), self._files.take(_numbers(there)))
+        file_indices, of = np.unique(file, return_inverse=True)
+        files = pa.DictionaryArray.from_arrays(_numbers(of.astype(np.int32)), self._files.take(_numbers(file_indices)))
         places = [files, _numbers(row)]
         if self._packed:
             cut = [np.add.reduceat(tokens, edges[:-1]) for tokens in cut]
-            places = [pa.ListArray.from_arrays(edges, own) for own in (files.cast(pa.string()), places[1])]
+            places = [pa.ListArray.from_arrays(edges, values) for values in (files.cast(pa.string()), places[1])]
         return [_numbers(cut[0] > 0), *(_numbers(tokens.astype(np.int32)) for tokens in cut), *places]
 
     def _strings(self, data: bytes, places: np.ndarray, name: str) -> pa.Array:
@@ -216,18 +216,18 @@ class _Records:
         counts = _numbers(np.add.reduceat(counts, edges[:-1]).astype(np.int32))
         return [counts, pa.ListArray.from_arrays(edges, clusters) if self._packed else clusters]
 
-    def _targets(self, pages: tuple[bytes, ...], places: np.ndarray, most: int) -> tuple[pa.Array, np.ndarray]:
-        """Return the text of each target, and how many labels it has, int32[records]: `most` at most."""
-        asked = (pages, places, "labels", most, IGNORED_LABEL)
+    def _targets(self, pages: tuple[bytes, ...], places: np.ndarray, max_labels: int) -> tuple[pa.Array, np.ndarray]:
+        """Return the text of each target, and how many labels it has, int32[records]: `max_labels` at most."""
+        decoder_args = (pages, places, "labels", max_labels, IGNORED_LABEL)
         if not isinstance(self._target, HeadTarget):
-            decoded = self._texts(*asked)
+            decoded = self._texts(*decoder_args)
             return decoded.texts, decoded.lengths
-        labels = decoding.ids_of(*asked)
-        there = labels != IGNORED_LABEL
-        lengths = np.count_nonzero(there, axis=1).astype(np.int32)
+        labels = decoding.ids_of(*decoder_args)
+        label_mask = labels != IGNORED_LABEL
+        lengths = np.count_nonzero(label_mask, axis=1).astype(np.int32)
         if isinstance(self._target, ClassTarget):
             return pa.DictionaryArray.from_arrays(_numbers(labels[:, 0]), _texts(self._target.classes)), lengths
-        texts = [self._target.text(row[kept].tolist()) for row, kept in zip(labels, there, strict=True)]
+        texts = [self._target.text(row[row_mask].tolist()) for row, row_mask in zip(labels, label_mask, strict=True)]
         return pa.array(texts, pa.string()), lengths
 
 
@@ -246,28 +246,30 @@ def _numbers(values: np.ndarray) -> pa.Array:
 
 def _texts(texts: Sequence[str]) -> pa.StringArray:
     """Return a column of some texts, without `pa.array` as `_numbers` does."""
-    own = Names.joined([text.encode(errors="replace") for text in texts])
-    return pa.StringArray.from_buffers(len(own), pa.py_buffer(own.starts.astype(np.int32)), pa.py_buffer(own.data))
+    joined_texts = Names.joined([text.encode(errors="replace") for text in texts])
+    return pa.StringArray.from_buffers(
+        len(joined_texts), pa.py_buffer(joined_texts.starts.astype(np.int32)), pa.py_buffer(joined_texts.data)
+    )
 
 
 class _Clusters:
     """Rows that are nearly the same, by the id of the one that was kept, and how many were left out."""
 
     def __init__(self, opened: Dataset) -> None:
-        kept = pa.chunked_array([batch["cluster"] for batch in _rejected(opened)], pa.string())
-        counted = kept.drop_null().value_counts()
-        self._ids = pa.concat_arrays([counted.field("values")])
-        self._counts = counted.field("counts").to_numpy()
+        cluster_ids = pa.chunked_array([batch["cluster"] for batch in _rejected(opened)], pa.string())
+        cluster_counts = cluster_ids.drop_null().value_counts()
+        self._ids = pa.concat_arrays([cluster_counts.field("values")])
+        self._counts = cluster_counts.field("counts").to_numpy()
 
     def of(self, ids: pa.StringArray) -> tuple[np.ndarray, pa.StringArray]:
         """Return how many rows were left out for each record, int64[ids], and its cluster, null if none was."""
-        found = pc.index_in(ids, self._ids)
-        answers = pc.and_(pc.is_null(found), pc.match_substring(ids, "#"))
+        indices = pc.index_in(ids, self._ids)
+        answers = pc.and_(pc.is_null(indices), pc.match_substring(ids, "#"))
         if pc.any(answers).as_py():  # the end of a record's id that is one of several answers
             rows = pc.replace_substring_regex(ids.filter(answers), "#[0-9a-f]{8}$", "")
-            found = pc.replace_with_mask(found, answers, pc.index_in(rows, self._ids))
-        counts = pc.fill_null(pc.take(_numbers(self._counts), found), 0).to_numpy()
-        return counts, pc.take(self._ids, found)
+            indices = pc.replace_with_mask(indices, answers, pc.index_in(rows, self._ids))
+        counts = pc.fill_null(pc.take(_numbers(self._counts), indices), 0).to_numpy()
+        return counts, pc.take(self._ids, indices)
 
 
 _ORIGIN = ("input_cut", "target_cut", "file", "row")
@@ -286,8 +288,8 @@ def _rejected(opened: Dataset) -> Iterator[pa.RecordBatch]:
     """Yield the rows that made no record, with their clusters if near-duplicates were looked for."""
     for rows in opened.rejected():
         if opened.manifest.near_duplicates:
-            kept = pc.struct_field(pc.extract_regex(rows["reason"], rejected_rows.NEAR), "id")
-            rows = rows.append_column("cluster", kept)
+            cluster_ids = pc.struct_field(pc.extract_regex(rows["reason"], rejected_rows.NEAR), "id")
+            rows = rows.append_column("cluster", cluster_ids)
         yield rows
 
 
@@ -300,17 +302,19 @@ class Answers:
 
     def __init__(self, path: str | Path) -> None:
         """Read the file. Raises UsageError if it holds no predictions."""
-        how = f"{path} holds no predictions. Write them: t5prep eval --model RUN --predictions FILE"
+        message = f"{path} holds no predictions. Write them: t5prep eval --model RUN --predictions FILE"
         try:
-            whole = json.loads(paths.read(path))
-            answers = [one for part in whole.get("evaluations", [whole]) for one in part["predictions"]]
-            right = [one["prediction"] in one["references"] if "references" in one else None for one in answers]
+            document = json.loads(paths.read(path))
+            answers = [answer for part in document.get("evaluations", [document]) for answer in part["predictions"]]
+            right = [
+                answer["prediction"] in answer["references"] if "references" in answer else None for answer in answers
+            ]
             columns = {
-                "id": pa.array([one["id"] for one in answers], pa.string()),
-                "prediction": pa.array([one["prediction"] for one in answers], pa.string()),
+                "id": pa.array([answer["id"] for answer in answers], pa.string()),
+                "prediction": pa.array([answer["prediction"] for answer in answers], pa.string()),
                 "right": pa.array(right, pa.bool_()),
-                "loss": pa.array([one.get("loss") for one in answers], pa.float32()),
-                "scores": pa.array([one.get("scores") for one in answers]),
+                "loss": pa.array([answer.get("loss") for answer in answers], pa.float32()),
+                "scores": pa.array([answer.get("scores") for answer in answers]),
             }
         except OSError as error:
             raise UsageError(f"{path} cannot be read ({error.strerror or error}).") from error
@@ -323,14 +327,16 @@ class Answers:
             RecursionError,
             pa.ArrowException,
         ) as error:
-            raise UsageError(how) from error
+            raise UsageError(message) from error
         if not answers:
-            raise UsageError(how)
+            raise UsageError(message)
         needed = ("id", "prediction", "right")
-        self._columns = {name: own for name, own in columns.items() if name in needed or own.null_count < len(answers)}
-        self.fields = [pa.field(name, own.type) for name, own in self._columns.items()][1:]
+        self._columns = {
+            name: column for name, column in columns.items() if name in needed or column.null_count < len(answers)
+        }
+        self.fields = [pa.field(name, column.type) for name, column in self._columns.items()][1:]
         # The first answer is the one that counts.
-        self._places = {one["id"]: place for place, one in reversed(list(enumerate(answers)))}
+        self._places = {answer["id"]: index for index, answer in reversed(list(enumerate(answers)))}
 
     def columns(self, records: pa.RecordBatch | pa.Table) -> list[pa.Array]:
         """Return the columns of `fields` for some records; null for those that have no prediction."""
@@ -338,8 +344,8 @@ class Answers:
             raise UsageError("A packed record has many examples, so no prediction is of one: leave --predictions out.")
         places = pa.array(map(self._places.get, records["id"].to_pylist()), pa.int64())
         joined = {field.name: pc.take(self._columns[field.name], places) for field in self.fields}
-        same = pc.equal(joined["prediction"], records["target"].cast(pa.string()))
-        joined["right"] = pc.coalesce(joined["right"], same)
+        matches = pc.equal(joined["prediction"], records["target"].cast(pa.string()))
+        joined["right"] = pc.coalesce(joined["right"], matches)
         return list(joined.values())
 
 
@@ -352,20 +358,20 @@ def write(reader: pa.RecordBatchReader, out: str | Path, *, compression: str = "
     end = Path(out).suffix.lower()
     if end not in _WRITERS:
         raise UsageError(f"{out} does not say its format. End its name in {', '.join(_WRITERS)}.")
-    rows, how = 0, {"compression": compression} if end == ".parquet" else {}
+    rows, writer_options = 0, {"compression": compression} if end == ".parquet" else {}
     with paths.whole(str(out), option="", sweep=True) as file:
-        for some in _WRITERS[end](file, reader, **how):
-            rows += len(some)
+        for batch in _WRITERS[end](file, reader, **writer_options):
+            rows += len(batch)
     return rows
 
 
 def _parquet(file: BinaryIO, reader: pa.RecordBatchReader, *, compression: str) -> Iterator[pa.Table]:
     """Write some batches at a time, which are a row group, and yield them."""
     # Texts differ from row to row: to look for equal ones takes as long as to write them, and the least of them says nothing.
-    same = [field.name for field in reader.schema if pa.types.is_dictionary(field.type)]
+    dictionary_columns = [field.name for field in reader.schema if pa.types.is_dictionary(field.type)]
     ordered = [name for name in reader.schema.names if name not in ("input", "target", "prediction")]
-    how = {"compression": compression, "use_dictionary": same, "write_statistics": ordered}
-    with pq.ParquetWriter(file, reader.schema, **how) as writer:
+    writer_options = {"compression": compression, "use_dictionary": dictionary_columns, "write_statistics": ordered}
+    with pq.ParquetWriter(file, reader.schema, **writer_options) as writer:
         while batches := list(itertools.islice(reader, _IN_A_GROUP)):
             group = pa.Table.from_batches(batches)
             writer.write_table(group)

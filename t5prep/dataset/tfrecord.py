@@ -43,9 +43,11 @@ def unpack(packed: bytes) -> np.ndarray:
     longest = int(sizes.max(initial=0))
     if longest > LONGEST_VARINT or (len(data) and data[-1] >= 0x80):
         raise ValueError("a broken number")
-    for place in range(longest):
-        more = sizes > place
-        values[more] |= (data[begins[more] + place] & 0x7F).astype(np.uint64) << np.uint64(7 * place)
+    for byte_index in range(longest):
+        is_longer = sizes > byte_index
+        values[is_longer] |= (data[begins[is_longer] + byte_index] & 0x7F).astype(np.uint64) << np.uint64(
+            7 * byte_index
+        )
     return values.view(np.int64)
 
 
@@ -97,36 +99,36 @@ def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
     return features
 
 
-def raw_features(record: bytes, *, wanted: Container[str] | None = None) -> dict[str, list[bytes]]:
+def raw_features(record: bytes, *, names: Container[str] | None = None) -> dict[str, list[bytes]]:
     """Return the features of an Example, not decoded: name → byte strings, or one string of packed varints.
 
-    `wanted` are the names to read, None all. Only for records of this project's own making: it looks at no tags.
+    `names` are the names to read, None all. Only for records of this project's own making: it looks at no tags.
     """
     features: dict[str, list[bytes]] = {}
-    at, end = _inside(record, 0)
-    while at < end:
-        at, entry_end = _inside(record, at)  # one entry of the map
-        at, name_end = _inside(record, at)
-        name = record[at:name_end].decode()
-        if wanted is not None and name not in wanted:
-            at = entry_end
+    offset, end = _inside(record, 0)
+    while offset < end:
+        offset, entry_end = _inside(record, offset)  # one entry of the map
+        offset, name_end = _inside(record, offset)
+        name = record[offset:name_end].decode()
+        if names is not None and name not in names:
+            offset = entry_end
             continue
-        at, _ = _inside(record, name_end)  # its feature
-        at, list_end = _inside(record, at)
+        offset, _ = _inside(record, name_end)  # its feature
+        offset, list_end = _inside(record, offset)
         values = features[name] = []
-        while at < list_end:
-            at, value_end = _inside(record, at)
-            values.append(record[at:value_end])
-            at = value_end
+        while offset < list_end:
+            offset, value_end = _inside(record, offset)
+            values.append(record[offset:value_end])
+            offset = value_end
     return features
 
 
-def _inside(data: bytes, at: int) -> tuple[int, int]:
-    """Return where the content of the length-delimited field at `at` begins and ends."""
-    size = data[at + 1]
+def _inside(data: bytes, offset: int) -> tuple[int, int]:
+    """Return where the content of the length-delimited field at `offset` begins and ends."""
+    size = data[offset + 1]
     if size < 0x80:
-        return at + 2, at + 2 + size
-    size, begin = _read_varint(data, at + 1)
+        return offset + 2, offset + 2 + size
+    size, begin = _read_varint(data, offset + 1)
     return begin, begin + size
 
 
@@ -149,10 +151,10 @@ def _of_number(number: int, message: bytes) -> Iterator[bytes]:
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     value = 0
-    for place, byte in enumerate(data[position : position + LONGEST_VARINT]):
-        value |= (byte & 0x7F) << 7 * place
+    for byte_index, byte in enumerate(data[position : position + LONGEST_VARINT]):
+        value |= (byte & 0x7F) << 7 * byte_index
         if byte < 0x80:
-            return value, position + place + 1
+            return value, position + byte_index + 1
     raise ValueError(_NO_EXAMPLE)
 
 
@@ -185,9 +187,9 @@ def join_records(parts: Sequence[Records]) -> Records:
         if id(part.pages) not in begins:
             begins[id(part.pages)] = len(pages)
             pages += part.pages
-        own = part.places.ravel().copy()
-        own["page"] += begins[id(part.pages)]
-        places.append(own)
+        part_places = part.places.ravel().copy()
+        part_places["page"] += begins[id(part.pages)]
+        places.append(part_places)
     return Records(tuple(pages), np.concatenate(places))
 
 
@@ -198,7 +200,7 @@ def cut_records(pages: Sequence[bytes], counts: np.ndarray) -> np.ndarray:
     that, or with a wrong checksum.
     """
     places = np.empty(int(counts.sum()), PLACE)
-    whole = cut_blocks(tuple(pages), np.ascontiguousarray(counts, np.int64), places)
-    if whole < len(pages):
-        raise BrokenPageError(whole)
+    valid_pages = cut_blocks(tuple(pages), np.ascontiguousarray(counts, np.int64), places)
+    if valid_pages < len(pages):
+        raise BrokenPageError(valid_pages)
     return places

@@ -52,24 +52,24 @@ def upload(
     shards = [shard.name for shard in dataset.shards]
     names = [*shards, *verify.names_beside(dataset, folder), manifest.NAME]
     checksums = {name: _crc32c(folder / name) for name in names}
-    there = gcs.objects(to)
-    sent = _missing(checksums, there)
-    stale = shard_files.strays(there, shards)
+    remote_objects = gcs.objects(to)
+    sent = _missing(checksums, remote_objects)
+    stale = shard_files.strays(remote_objects, shards)
     size = sum((folder / name).stat().st_size for name in sent)
     started(size)
     send = functools.partial(_send, folder, to, checksums=checksums, progress=progress)
     if sent:
-        _claim(to, dataset, there, overwrite=overwrite)
-        if manifest.NAME in there:
+        _claim(to, dataset, remote_objects, overwrite=overwrite)
+        if manifest.NAME in remote_objects:
             # A manifest never lies beside shards that are not its own.
-            _delete(to, [manifest.NAME], there)
-        send([name for name in sent if name != manifest.NAME], there=there, workers=workers)
+            _delete(to, [manifest.NAME], remote_objects)
+        send([name for name in sent if name != manifest.NAME], there=remote_objects, workers=workers)
     if delete_stale:
-        _delete(to, stale, there)
+        _delete(to, stale, remote_objects)
     if sent:
         _check(to, checksums)
         send([manifest.NAME], there={}, workers=1)
-    if sent or gcs.MARKER in there:
+    if sent or gcs.MARKER in remote_objects:
         gcs.release(to)
     return Uploaded(
         uri=to,
@@ -82,16 +82,20 @@ def upload(
     )
 
 
-def _missing(checksums: Mapping[str, str], there: Mapping[str, gcs.Object]) -> list[str]:
+def _missing(checksums: Mapping[str, str], remote_objects: Mapping[str, gcs.Object]) -> list[str]:
     """Return the names of files that the prefix does not hold; with any of them, the manifest last."""
-    missing = [name for name, crc32c in checksums.items() if name not in there or there[name].crc32c != crc32c]
+    missing = [
+        name
+        for name, crc32c in checksums.items()
+        if name not in remote_objects or remote_objects[name].crc32c != crc32c
+    ]
     return [*(name for name in missing if name != manifest.NAME), manifest.NAME] if missing else []
 
 
-def _delete(to: str, names: Iterable[str], there: Mapping[str, gcs.Object]) -> None:
+def _delete(to: str, names: Iterable[str], remote_objects: Mapping[str, gcs.Object]) -> None:
     """Delete objects, each only in the generation that was seen."""
     for name in names:
-        gcs.delete(f"{to}/{name}", generation=there[name].generation)
+        gcs.delete(f"{to}/{name}", generation=remote_objects[name].generation)
 
 
 def _crc32c(path: Path) -> str:
@@ -100,15 +104,15 @@ def _crc32c(path: Path) -> str:
         return gcs.crc32c(file)
 
 
-def _claim(to: str, dataset: manifest.Manifest, there: dict[str, gcs.Object], *, overwrite: bool) -> None:
+def _claim(to: str, dataset: manifest.Manifest, remote_objects: dict[str, gcs.Object], *, overwrite: bool) -> None:
     """Claim a prefix for this dataset. Raise OutputError if it holds, or is being given, another one."""
-    if manifest.NAME in there and not overwrite:
-        where = f"{to}/{manifest.NAME}"
-        other = manifest.loads(gcs.read(where), where=where)
-        if other.digest != dataset.digest:
+    if manifest.NAME in remote_objects and not overwrite:
+        manifest_path = f"{to}/{manifest.NAME}"
+        existing_dataset = manifest.loads(gcs.read(manifest_path), location=manifest_path)
+        if existing_dataset.digest != dataset.digest:
             raise OutputError(
-                f"{to} holds another dataset (task {other.settings.task}, {other.records:,} records, digest {other.digest[:12]}…). "
-                "Choose another prefix, or replace it: --overwrite"
+                f"{to} holds another dataset (task {existing_dataset.settings.task}, {existing_dataset.records:,} records, "
+                f"digest {existing_dataset.digest[:12]}…). Choose another prefix, or replace it: --overwrite"
             )
     gcs.claim(to, {"digest": dataset.digest, "task": dataset.settings.task})
 
@@ -141,8 +145,8 @@ def _send(
 
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         try:
-            for done in concurrent.futures.as_completed([pool.submit(send, name) for name in names]):
-                done.result()
+            for future in concurrent.futures.as_completed([pool.submit(send, name) for name in names]):
+                future.result()
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -151,9 +155,9 @@ def _send(
 
 def _check(to: str, checksums: Mapping[str, str]) -> None:
     """Raise OutputError unless the bucket still holds every file but the manifest, which is sent next."""
-    there = gcs.objects(to)
+    remote_objects = gcs.objects(to)
     for name, crc32c in checksums.items():
-        if name != manifest.NAME and (name not in there or there[name].crc32c != crc32c):
+        if name != manifest.NAME and (name not in remote_objects or remote_objects[name].crc32c != crc32c):
             raise OutputError(f"{to}/{name} was removed or changed while others were uploaded. Run the upload again.")
 
 

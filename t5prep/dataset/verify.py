@@ -70,7 +70,10 @@ def check(
     if dataset.index:
         for name, sizes in opened.pages.items():
             every, of_split = dataset.index.every[name], dataset.splits[name].shards
-            pages |= {shard.name: list(_pieces(shard, own, every)) for shard, own in zip(of_split, sizes, strict=True)}
+            pages |= {
+                shard.name: list(_pieces(shard, page_sizes, every))
+                for shard, page_sizes in zip(of_split, sizes, strict=True)
+            }
     records = {name: split.records for name, split in dataset.splits.items()}
     if dataset.lengths:
         shard_files.read_lengths(
@@ -113,7 +116,7 @@ def check_shards(
 
 def _check_features(opened: Dataset) -> None:
     """Raise if the first record of a split has other features than the manifest says."""
-    dataset, where = opened.manifest, opened.at(manifest.NAME)
+    dataset, manifest_path = opened.manifest, opened.at(manifest.NAME)
     for split in dataset.splits.values():
         for shard in (shard for shard in split.shards if shard.records):
             path = opened.at(shard.name)
@@ -131,7 +134,7 @@ def _check_features(opened: Dataset) -> None:
                     or feature.shape not in ([None], [len(values)])
                     or (values and isinstance(values[0], bytes) != (feature.dtype == "bytes"))
                 ):
-                    raise DatasetError(f"{path} has another feature {name} than {where} says. {AGAIN}")
+                    raise DatasetError(f"{path} has another feature {name} than {manifest_path} says. {AGAIN}")
             break
 
 
@@ -146,11 +149,11 @@ def check_rows(opened: Dataset) -> None:
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         names = rejected_rows.names_of(dataset.rejected_file.name)
         read = list(pool.map(functools.partial(_read_rejected, opened), names))
-    there = rejected_rows.together([part for part, _ in read])
+    rejected_file = rejected_rows.together([part for part, _ in read])
     lines = sum((counts for _, counts in read), collections.Counter[str]())
-    if there != dataset.rejected_file:
+    if rejected_file != dataset.rejected_file:
         raise DatasetError(
-            f"{path} was altered: it has {there.lines:,} rows and SHA-256 {there.sha256[:12]}…, the manifest says "
+            f"{path} was altered: it has {rejected_file.lines:,} rows and SHA-256 {rejected_file.sha256[:12]}…, the manifest says "
             f"{dataset.rejected_file.lines:,} and {dataset.rejected_file.sha256[:12]}…. {AGAIN}"
         )
     for name, rows in dataset.rows.items():
@@ -179,8 +182,8 @@ def _check(
     path, read, size, wrong = opened.at(shard.name), hashlib.sha256(), 0, ""
     try:
         with paths.opened(path) as file:
-            for many, records in itertools.chain(pages, itertools.repeat((_PIECE, 0))):
-                if not (piece := file.read(many)):
+            for piece_bytes, records in itertools.chain(pages, itertools.repeat((_PIECE, 0))):
+                if not (piece := file.read(piece_bytes)):
                     break
                 read.update(piece)
                 size += len(piece)
@@ -205,17 +208,17 @@ def _wrong_ids(piece: bytes, records: int, dataset: manifest.Manifest) -> str:
     if not dataset.target.has_tokens:
         del lengths["labels"]
     ids = {name: np.empty((records, length), np.int32) for name, length in lengths.items()}
-    features = tuple((name.encode(), own, own.shape[1], 0, -1) for name, own in ids.items())
+    features = tuple((name.encode(), token_ids, token_ids.shape[1], 0, -1) for name, token_ids in ids.items())
     try:
         places = tfrecord.cut_records([piece], np.array([records]))
     except tfrecord.BrokenPageError:
         return "holds something else than records"
     if decode_rows((piece,), places, features, None, 0) < records:
         return "holds records that t5prep did not write"
-    for name, own in ids.items():
-        own[(own == tfrecord.IGNORED_LABEL) & (name == "labels")] = 0
-        if own.size and not 0 <= own.min() <= own.max() < tokens:
-            odd = own.min() if own.min() < 0 else own.max()
+    for name, token_ids in ids.items():
+        token_ids[(token_ids == tfrecord.IGNORED_LABEL) & (name == "labels")] = 0
+        if token_ids.size and not 0 <= token_ids.min() <= token_ids.max() < tokens:
+            odd = token_ids.min() if token_ids.min() < 0 else token_ids.max()
             return f"has the id {odd:,} in {name}, and the tokenizer has {tokens:,} tokens"
     return ""
 

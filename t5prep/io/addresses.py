@@ -31,12 +31,12 @@ class Address(str):
     __slots__ = ("request",)
     request: str
 
-    def __new__(cls, given: str) -> "Address":
+    def __new__(cls, text: str) -> "Address":
         """Return the address that was given as text, or the same again."""
-        if isinstance(given, Address):
-            return given
-        address = super().__new__(cls, public(given))
-        address.request = given
+        if isinstance(text, Address):
+            return text
+        address = super().__new__(cls, public(text))
+        address.request = text
         return address
 
     def __reduce__(self) -> tuple[type["Address"], tuple[str]]:
@@ -54,22 +54,22 @@ def public(address: str) -> str:
     scheme = _SCHEME.match(address)
     if not scheme or os.path.exists(address):
         return address
-    rest = address[scheme.end() :].lstrip("/\\")
-    start = address[: len(address) - len(rest)]
+    host_path = address[scheme.end() :].lstrip("/\\")
+    start = address[: len(address) - len(host_path)]
     if not address.lower().startswith(("http:", "https:")):
-        return start + _path(rest)
-    rest, question, query = rest.partition("#")[0].partition("?")
+        return start + _path(host_path)
+    host_path, question, query = host_path.partition("#")[0].partition("?")
     pairs = "&".join(f"{key}=…" if is_pair else "…" for key, is_pair, _ in (p.partition("=") for p in query.split("&")))
-    return start + _PARAMETER.sub(r";\1=…", _path(rest)) + (f"?{pairs}" if question and query else "")
+    return start + _PARAMETER.sub(r";\1=…", _path(host_path)) + (f"?{pairs}" if question and query else "")
 
 
-def _path(rest: str) -> str:
+def _path(host_path: str) -> str:
     """Return a host and a path without the user and password that stand before them, which should hold no slash."""
-    host, slash, path = rest.partition("/")
+    host, slash, path = host_path.partition("/")
     if "@" in host:
         return host.rpartition("@")[2] + slash + path
     if _HOST.fullmatch(host):
-        return rest
+        return host_path
     return path.rpartition("@")[2] if "@" in path else f"…{slash}{path}"
 
 
@@ -80,9 +80,9 @@ def public_text(message: str) -> str:
     '"s3://bucket/a" is not read, nor is https://h/a?token=….'
     """
 
-    def replace(found: re.Match[str]) -> str:
-        address = found[0].rstrip(_PUNCTUATION)
-        return public(address) + found[0][len(address) :]
+    def replace(match: re.Match[str]) -> str:
+        address = match[0].rstrip(_PUNCTUATION)
+        return public(address) + match[0][len(address) :]
 
     return _IN_TEXT.sub(replace, message)
 

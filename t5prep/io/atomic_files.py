@@ -80,8 +80,8 @@ def check_writable(path: Path, *, begins: bytes, option: str = "--out") -> None:
         return
     try:
         if path.is_file() and path.stat().st_size:
-            with path.open("rb") as there:
-                if there.read(len(begins)) != begins:
+            with path.open("rb") as existing_file:
+                if existing_file.read(len(begins)) != begins:
                     raise OutputError(
                         f"{path} is another file, which would be replaced. Choose another place with {option}."
                     )
@@ -115,12 +115,12 @@ def remove_left(folder: Path, *names: str) -> None:
     What a living process writes is locked, and stays; so does what another user left.
     """
     for name in names:
-        for left in folder.glob(f"{UNFINISHED}{name}-????????"):
+        for unfinished_path in folder.glob(f"{UNFINISHED}{name}-????????"):
             with contextlib.suppress(OSError):
                 # Not what a link names; and opening a pipe would wait.
-                handle = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                handle = os.open(unfinished_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
-                    _remove_unlocked(left, handle)
+                    _remove_unlocked(unfinished_path, handle)
                 finally:
                     os.close(handle)
 

@@ -63,13 +63,13 @@ class Object(NamedTuple):
     generation: int
 
 
-def is_gs(place: object) -> bool:
+def is_gs(path: object) -> bool:
     """Check whether a place is in a bucket, by its scheme alone: a directory called `gs` or `logs` is not.
 
     >>> is_gs("gs://bucket/a"), is_gs("logs/a")
     (True, False)
     """
-    return str(place).startswith(SCHEME)
+    return str(path).startswith(SCHEME)
 
 
 def listed(uri: str) -> "list[storage.Blob]":
@@ -292,7 +292,7 @@ def write(uri: str, content: bytes | BinaryIO, *, generation: int | None = None)
     file = io.BytesIO(content) if isinstance(content, bytes) else content
     size = file.seek(0, os.SEEK_END)
     with speaking(uri, need="storage.objects.create"):
-        for left in reversed(range(_WRITES)):
+        for remaining_retries in reversed(range(_WRITES)):
             try:
                 sent = blob(uri)
                 sent.upload_from_file(
@@ -309,7 +309,7 @@ def write(uri: str, content: bytes | BinaryIO, *, generation: int | None = None)
             except PreconditionFailed:
                 raise FileExistsError(uri) from None
             except BadRequest:
-                if not left:
+                if not remaining_retries:
                     raise
     return int(sent.generation)
 
@@ -354,25 +354,25 @@ def objects(uri: str) -> dict[str, Object]:
     return {item.name: item for item in objects if item.name}
 
 
-def claim(place: str, what: Mapping[str, str]) -> None:
-    """Lock a prefix for writing `what`. A lock that an interrupted run of the same `what` left is taken over.
+def claim(uri: str, dataset_facts: Mapping[str, str]) -> None:
+    """Lock a prefix for writing `dataset_facts`. A lock that an interrupted run of the same `dataset_facts` left is taken over.
 
-    Two runs of the same `what` write the same bytes. Where they overlap, the first that ends removes what both keep, and
+    Two runs of the same `dataset_facts` write the same bytes. Where they overlap, the first that ends removes what both keep, and
     the other one says so. Raises OutputError when the prefix is locked for something else.
     """
-    mark = json.dumps(what, sort_keys=True).encode()
+    mark = json.dumps(dataset_facts, sort_keys=True).encode()
     try:
-        write(f"{place}/{MARKER}", mark, generation=0)
+        write(f"{uri}/{MARKER}", mark, generation=0)
     except FileExistsError:
-        if read(f"{place}/{MARKER}") != mark:
+        if read(f"{uri}/{MARKER}") != mark:
             raise OutputError(
-                f"Another dataset is on its way to {place}, or was cut off. Let it finish, choose another prefix, or "
-                f"give it up: gcloud storage rm -r {place}"
+                f"Another dataset is on its way to {uri}, or was cut off. Let it finish, choose another prefix, or "
+                f"give it up: gcloud storage rm -r {uri}"
             ) from None
     except FileNotFoundError:
-        raise OutputError(f"{place} cannot be written: there is no bucket {split(place)[0]}.") from None
+        raise OutputError(f"{uri} cannot be written: there is no bucket {split(uri)[0]}.") from None
 
 
-def release(place: str) -> None:
+def release(uri: str) -> None:
     """Release the lock."""
-    delete(f"{place}/{MARKER}")
+    delete(f"{uri}/{MARKER}")

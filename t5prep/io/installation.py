@@ -19,8 +19,8 @@ def install_command(*extras: str, options: str = "") -> str:
     It begins with `cd CLONE` when the clone is known and is not the working directory. `options` are for pip.
     """
     clone = ROOT if (ROOT / "setup.py").is_file() else None
-    place = "." + (f"[{','.join(extras)}]" if extras else "")
-    command = " ".join(filter(None, [f"{python()} -m pip install", options, f"-e '{place}' -c .ci/pins.txt"]))
+    requirement = "." + (f"[{','.join(extras)}]" if extras else "")
+    command = " ".join(filter(None, [f"{python()} -m pip install", options, f"-e '{requirement}' -c .ci/pins.txt"]))
     if clone is None:
         return f"{command}   (in a clone of t5prep)"
     return command if clone == Path.cwd() else f"cd {clone} && {command}"
@@ -28,13 +28,17 @@ def install_command(*extras: str, options: str = "") -> str:
 
 def python() -> str:
     """Return the shell's name of the running Python: `python` where that starts it, else its path."""
-    named = shutil.which("python")
-    return "python" if named and os.path.samefile(named, sys.executable) and _same_prefix(named) else sys.executable
+    executable = shutil.which("python")
+    return (
+        "python"
+        if executable and os.path.samefile(executable, sys.executable) and _same_prefix(executable)
+        else sys.executable
+    )
 
 
-def _same_prefix(named: str) -> bool:
+def _same_prefix(executable: str) -> bool:
     """Check whether a Python belongs to this environment; environments may link to the same executable."""
-    return os.path.dirname(os.path.abspath(named)) == os.path.dirname(os.path.abspath(sys.executable))
+    return os.path.dirname(os.path.abspath(executable)) == os.path.dirname(os.path.abspath(sys.executable))
 
 
 def check_names_are_utf8() -> None:

@@ -13,7 +13,7 @@ MODULES = "modules.json"
 # How the small text begins that Git keeps in place of a large file.
 _LFS = b"version https://git-lfs.github.com/spec/v1"
 # The advice for a name that is not found.
-WANTED = "pass a directory with config.json and weights, or a name such as google-t5/t5-base."
+MODEL_NAME_HINT = "pass a directory with config.json and weights, or a name such as google-t5/t5-base."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +55,8 @@ def find(name: str | Path) -> ModelFiles:
     """
     if Path(name).is_dir():
         return in_directory(Path(name), name=str(name))
-    if "/" in str(name) and (meant := paths.mistyped(name)):
-        raise UsageError(f"{name} does not exist.{meant} Pass a run, a directory with config.json, or a Hub name.")
+    if "/" in str(name) and (suggestion := paths.mistyped(name)):
+        raise UsageError(f"{name} does not exist.{suggestion} Pass a run, a directory with config.json, or a Hub name.")
     return _on_the_hub(str(name))
 
 
@@ -82,7 +82,7 @@ def _on_the_hub(name: str) -> ModelFiles:
         return _in_cache(name, f"the Hugging Face Hub answers {error.response.status_code}", error)
     except (OSError, errors.HTTPError) as error:  # type: ignore[attr-defined]  # httpx's own; offline is an OSError
         return _in_cache(name, "the Hugging Face Hub cannot be reached", error)
-    every = [one.rfilename for one in info.siblings or ()]
+    every = [sibling.rfilename for sibling in info.siblings or ()]
     depth = 1 if MODULES in every else 0
     files = frozenset(file for file in every if file.count("/") <= depth)
 
@@ -101,7 +101,7 @@ def _on_the_hub(name: str) -> ModelFiles:
     return ModelFiles(name, files, fetch)
 
 
-def _in_cache(name: str, why: str, error: Exception) -> ModelFiles:
+def _in_cache(name: str, reason: str, error: Exception) -> ModelFiles:
     """Return the files of a model that were fetched before. Raises UsageError if there are none."""
     from huggingface_hub import errors, snapshot_download
 
@@ -109,7 +109,7 @@ def _in_cache(name: str, why: str, error: Exception) -> ModelFiles:
         folder = Path(snapshot_download(name, local_files_only=True))
     except (errors.LocalEntryNotFoundError, errors.HFValidationError, OSError):
         raise UsageError(
-            f'"{name}" is not a directory, and {why}. Try again when it answers, or pass a directory of this machine.'
+            f'"{name}" is not a directory, and {reason}. Try again when it answers, or pass a directory of this machine.'
         ) from error
     return in_directory(folder, name=name)
 
@@ -122,5 +122,5 @@ def _refused(name: str, error: Exception) -> str:
         return f"{name} is gated: accept its terms at https://huggingface.co/{name}, and log in with `hf auth login`."
     return (
         f'"{name}" is not a directory, and the Hugging Face Hub has no such model, or it is private and you are not logged in'
-        f" (`hf auth login`): {WANTED}"
+        f" (`hf auth login`): {MODEL_NAME_HINT}"
     )

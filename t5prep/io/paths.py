@@ -20,18 +20,18 @@ _BUFFERED = 32 << 20
 _READ_AHEAD_BYTES = 4 << 20
 
 
-def at(place: str | Path, name: str) -> str:
+def at(folder: str | Path, name: str) -> str:
     """Return the path of a name inside a place.
 
     >>> at("gs://bucket/data/", "manifest.json"), at("data", "manifest.json")
     ('gs://bucket/data/manifest.json', 'data/manifest.json')
     """
-    return f"{str(place).rstrip('/')}/{name}" if gcs.is_gs(place) else str(Path(place) / name)
+    return f"{str(folder).rstrip('/')}/{name}" if gcs.is_gs(folder) else str(Path(folder) / name)
 
 
-def names(place: str | Path) -> set[str]:
+def names(folder: str | Path) -> set[str]:
     """Return the names of the files directly in a place. Raises OSError, OutputError."""
-    return set(gcs.objects(str(place))) if gcs.is_gs(place) else {path.name for path in Path(place).iterdir()}
+    return set(gcs.objects(str(folder))) if gcs.is_gs(folder) else {path.name for path in Path(folder).iterdir()}
 
 
 @contextlib.contextmanager
@@ -131,9 +131,9 @@ def copy(path: str, uri: str) -> str:
     """
     with open(path, "rb") as file:
         with contextlib.suppress(FileNotFoundError):
-            there = gcs.Reader(uri)
-            if there.crc32c == gcs.crc32c(file):
-                return f"{uri}#{there.generation}"
+            reader = gcs.Reader(uri)
+            if reader.crc32c == gcs.crc32c(file):
+                return f"{uri}#{reader.generation}"
         return f"{uri}#{_send(uri, file)}"
 
 
@@ -146,9 +146,9 @@ def _send(uri: str, file: BinaryIO) -> int:
 
 def nearby(path: Path) -> str:
     """Return a suggestion as the rest of a sentence: the closest name in the folder, else the first names there."""
-    there = _beside(path)
-    some = f" {path.parent} has {', '.join(there[:5])}{', …' if len(there) > 5 else ''}." if there else ""
-    return did_you_mean(path.name, there) or some
+    siblings = _beside(path)
+    listing = f" {path.parent} has {', '.join(siblings[:5])}{', …' if len(siblings) > 5 else ''}." if siblings else ""
+    return did_you_mean(path.name, siblings) or listing
 
 
 def mistyped(name: str | Path) -> str:

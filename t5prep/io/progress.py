@@ -18,12 +18,14 @@ class Progress:
     `shown` says whether the line is drawn; None: on a terminal, and printed each half minute anywhere else.
     """
 
-    def __init__(self, what: str, *, total: int = 0, stream: TextIO | None = None, shown: bool | None = None) -> None:
-        self._what = what
+    def __init__(
+        self, label: str, *, total: int = 0, stream: TextIO | None = None, is_shown: bool | None = None
+    ) -> None:
+        self._what = label
         self._total = total
         self._stream = stream or sys.stderr
-        self._logged = shown is None and not self._stream.isatty()
-        self._shown = not self._logged if shown is None else shown
+        self._logged = is_shown is None and not self._stream.isatty()
+        self._shown = not self._logged if is_shown is None else is_shown
         self._began = self._last = time.monotonic()
         self._bytes = self._rows = self._skipped = 0
         self._lock = threading.Lock()
@@ -62,16 +64,16 @@ class Progress:
 
     def line(self, seconds: float) -> str:
         """Return the text of the line after some seconds."""
-        done = f"{min(1.0, self._bytes / self._total):4.0%}  " if self._total else ""
+        percent = f"{min(1.0, self._bytes / self._total):4.0%}  " if self._total else ""
         rows = f"{self._rows:,} rows  {self._rows / seconds:,.0f} rows/s  " if self._rows else ""
         if self._total and not self._rows:
             rows = f"{self._bytes / 1e6:,.1f} of {self._total / 1e6:,.1f} MB  "
         speed = (self._bytes - self._skipped) / seconds
         rate = f"{speed / 1e6:.1f} MB/s"
-        left = ""
+        remaining_time = ""
         if self._total > self._bytes and speed:
-            left = f"  {duration((self._total - self._bytes) / speed)} left"
-        return f"{self._what}  {done}{rows}{rate}{left}"
+            remaining_time = f"  {duration((self._total - self._bytes) / speed)} left"
+        return f"{self._what}  {percent}{rows}{rate}{remaining_time}"
 
     def close(self) -> None:
         """Clear the line."""

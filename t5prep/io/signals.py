@@ -32,11 +32,11 @@ def stopping() -> list[signal.Signals]:
 @contextlib.contextmanager
 def kept_from_new_threads() -> Iterator[None]:
     """Let threads that are started meanwhile, by libraries too, take no signals. They come to the main thread afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _OF_CRASHES)
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _OF_CRASHES)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
 
 @contextlib.contextmanager
@@ -51,11 +51,11 @@ def end_at_once(message: str) -> Iterator[None]:
     numbers = stopping()
     listening, pipe = os.pipe()
     os.set_blocking(pipe, False)
-    ended = threading.Event()
+    end_event = threading.Event()
 
     def listen() -> None:
         while received := os.read(listening, 1):
-            if received[0] in numbers and not ended.wait(GRACE_SECONDS):
+            if received[0] in numbers and not end_event.wait(GRACE_SECONDS):
                 with contextlib.suppress(OSError):
                     os.write(2, f"Error: {signal.Signals(received[0]).name}: {message}\n".encode())
                 os._exit(1)
@@ -63,12 +63,12 @@ def end_at_once(message: str) -> Iterator[None]:
 
     with kept_from_new_threads():
         threading.Thread(target=listen, name="end at once", daemon=True).start()
-    before = signal.set_wakeup_fd(pipe, warn_on_full_buffer=False)
+    previous_pipe = signal.set_wakeup_fd(pipe, warn_on_full_buffer=False)
     try:
         yield
     finally:
-        ended.set()
-        signal.set_wakeup_fd(before)
+        end_event.set()
+        signal.set_wakeup_fd(previous_pipe)
         os.close(pipe)  # the thread ends
 
 
@@ -107,11 +107,11 @@ def obey(_: int, frame: FrameType | None) -> None:
 @contextlib.contextmanager
 def raised_again() -> Iterator[None]:
     """Raise a KeyboardInterrupt again that Python could only ignore or that was put off. In the main thread only."""
-    before = sys.unraisablehook
+    previous_hook = sys.unraisablehook
 
     def hook(about: "sys.UnraisableHookArgs") -> None:
         if not (_received and issubclass(about.exc_type, KeyboardInterrupt)):
-            before(about)
+            previous_hook(about)
         else:
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
@@ -120,6 +120,6 @@ def raised_again() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.unraisablehook = before
+        sys.unraisablehook = previous_hook
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)

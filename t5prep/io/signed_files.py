@@ -46,8 +46,8 @@ def check(signed: bytes, *, name: str, key: bytes | None = None) -> bytes | None
     head, _, content = signed.partition(b"\n")
     if not head.startswith(_HEAD) or (key := _key(make=False) if key is None else key) is None:
         return None
-    wanted = _signature(key, name, content).encode()
-    return content if hmac.compare_digest(head[len(_HEAD) :], wanted) else None
+    expected_signature = _signature(key, name, content).encode()
+    return content if hmac.compare_digest(head[len(_HEAD) :], expected_signature) else None
 
 
 def _signature(key: bytes, name: str, content: bytes) -> str:

@@ -83,10 +83,10 @@ class Store:
         self,
         limit: int,
         *,
-        before: float = math.inf,
+        cutoff: float = math.inf,
         weigh: Callable[[os.stat_result], int] = operator.attrgetter("st_size"),
     ) -> int:
-        """Remove files last used `before` a time, the longest unused first, until all weigh at most `limit`; return their weight.
+        """Remove files last used `cutoff` a time, the longest unused first, until all weigh at most `limit`; return their weight.
 
         No list of all files is made, for there may be a million. Leftovers of killed processes go too.
         """
@@ -97,7 +97,7 @@ class Store:
                     _remove(path)
             elif path.endswith(self.suffix):
                 total += weigh(status)
-                if (used := _last_used(status, now=now)) < before:
+                if (used := _last_used(status, now=now)) < cutoff:
                     unused[int(used)] += weigh(status)
         excess, latest, seconds = total - limit, -1, sorted(unused, reverse=True)
         while seconds and excess > 0:
@@ -105,7 +105,7 @@ class Store:
             excess -= unused[latest]
         for path, status in _files(self.folder) if latest >= 0 else ():
             used = _last_used(status, now=now)
-            if total > limit and used < before and int(used) <= latest and path.endswith(self.suffix) and _remove(path):
+            if total > limit and used < cutoff and int(used) <= latest and path.endswith(self.suffix) and _remove(path):
                 total -= weigh(status)
         return total
 
@@ -115,8 +115,8 @@ def root() -> Path:
 
     Raises UsageError if this user has no home.
     """
-    if own := os.environ.get("T5PREP_CACHE"):
-        return Path(own)
+    if folder := os.environ.get("T5PREP_CACHE"):
+        return Path(folder)
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "t5prep"
     except RuntimeError:
@@ -133,12 +133,12 @@ def limit() -> int:
 
 def show() -> list[Kept]:
     """Return what the cache holds now, kind by kind."""
-    kept = []
-    for kind, what in KINDS.items():
+    usages = []
+    for kind, description in KINDS.items():
         folder = root() / kind
         sizes = [status.st_size for _, status in _files(folder)]
-        kept.append(Kept(kind, what, len(sizes), sum(sizes), folder))
-    return kept
+        usages.append(Kept(kind, description, len(sizes), sum(sizes), folder))
+    return usages
 
 
 def _files(folder: Path | str) -> Iterator[tuple[str, os.stat_result]]:
@@ -166,7 +166,7 @@ def clear(kinds: list[str]) -> list[Kept]:
     """Remove all files of these kinds; return what was removed. Raises UsageError for an unknown kind."""
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise UsageError(f'"{unknown[0]}" is not kept; there are {", ".join(KINDS)}')
-    there = [kept for kept in show() if kept.kind in kinds]
-    for kept in there:
-        shutil.rmtree(kept.folder, ignore_errors=True)
-    return there
+    usages = [usage for usage in show() if usage.kind in kinds]
+    for usage in usages:
+        shutil.rmtree(usage.folder, ignore_errors=True)
+    return usages

@@ -29,10 +29,10 @@ CHUNK_BYTES = 8 << 20
 PATIENCE_SECONDS = 300.0
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 32.0
-_AGAIN = (408, 429, 500, 502, 503, 504)
+_RETRYABLE_STATUSES = (408, 429, 500, 502, 503, 504)
 # The server no longer takes the session, or got other bytes than were sent: begin a new one, this many times for each byte
 # that it gained.
-_GONE = (400, 404, 410)
+_EXPIRED_STATUSES = (400, 404, 410)
 _SESSIONS = 5
 
 
@@ -104,9 +104,9 @@ class Upload:
             self._at(_received(response))
             return ""
         self._known = False
-        if response.status_code in _AGAIN:
+        if response.status_code in _RETRYABLE_STATUSES:
             return f"{response.status_code} {response.reason}"
-        if response.status_code in _GONE and self._begun < _SESSIONS:
+        if response.status_code in _EXPIRED_STATUSES and self._begun < _SESSIONS:
             self._forget()
             return f"{response.status_code} {response.reason}"
         if response.status_code == 412:
@@ -150,8 +150,8 @@ class Upload:
             chunk = os.pread(file.fileno(), CHUNK_BYTES, self._offset)
         if not chunk and self._size:
             raise OutputError(f"{self._path} became shorter while it was uploaded. Prepare the dataset again.")
-        what = f"{self._offset}-{self._offset + len(chunk) - 1}" if chunk else "*"
-        headers = {"Content-Range": f"bytes {what}/{self._size}"}
+        byte_range = f"{self._offset}-{self._offset + len(chunk) - 1}" if chunk else "*"
+        headers = {"Content-Range": f"bytes {byte_range}/{self._size}"}
         return self._http.put(self._session, data=chunk, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
 
     def _at(self, offset: int) -> None:

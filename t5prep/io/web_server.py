@@ -36,8 +36,10 @@ class Server(http.server.ThreadingHTTPServer):
         try:
             super().__init__(address, handler)
         except OSError as error:
-            where = f"{address[0]}:{address[1]}"
-            raise UsageError(f"{where} cannot be served ({error.strerror or error}). Choose another --port.") from error
+            endpoint = f"{address[0]}:{address[1]}"
+            raise UsageError(
+                f"{endpoint} cannot be served ({error.strerror or error}). Choose another --port."
+            ) from error
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection in a thread of its own, or close it if there are too many."""

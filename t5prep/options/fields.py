@@ -26,10 +26,10 @@ def option(
     help: str = "",
     *,
     choices: Sequence[str] = (),
-    least: float | None = None,
-    most: float | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
     parse: Callable[[str], object] | None = None,
-    shown: str = "",
+    default_text: str = "",
     changes_tokens: bool = False,
     removes_markup: str = "",
     compare: bool = True,
@@ -41,8 +41,8 @@ def option(
 ) -> Any:
     """Return a dataclass field that is also an option of the command line: `input_length` is `--input-length`.
 
-    `help` is its text in `--help`. `choices` are its allowed texts beside the default, `least` and `most` the bounds of a
-    number. `parse` makes the value from the command line's text, and `shown` is that text for a default of None.
+    `help` is its text in `--help`. `choices` are its allowed texts beside the default, `minimum` and `maximum` the bounds of a
+    number. `parse` makes the value from the command line's text, and `default_text` is that text for a default of None.
     `changes_tokens` means that other values give other tokens. `removes_markup` is the value that removes HTML tags from the
     texts. Two dataclasses that differ only in fields with `compare=False` are equal. The value of a field that `is_address`
     may hold a credential. `alone` is the value of an option that is typed without one, and `metavar` what `--help` shows as its
@@ -52,10 +52,10 @@ def option(
     metadata = {
         "help": help,
         "choices": tuple(choices),
-        "least": least,
-        "most": most,
+        "least": minimum,
+        "most": maximum,
         "parse": parse,
-        "shown": shown,
+        "shown": default_text,
         "changes_tokens": changes_tokens,
         "removes_markup": removes_markup,
         "is_address": is_address,
@@ -111,7 +111,7 @@ def spelled(name: str, value: object) -> str:
     if (value in (None, False, "", [], ()) and not isinstance(value, int | float)) or value is False:
         return f"no {flag(name)}"
     values = value if isinstance(value, list | tuple) else [as_text(value)]
-    return " ".join(f"{flag(name)} {shlex.quote(str(one))}" for one in values)
+    return " ".join(f"{flag(name)} {shlex.quote(str(member))}" for member in values)
 
 
 def as_text(value: object) -> str:
@@ -150,21 +150,23 @@ def typed(field: "dataclasses.Field[object]", value: object) -> object:
         return _typed(field.name, value, kind)
     of = typing.get_args(kinds[0])[0]
     if isinstance(value, Mapping):
-        parts = ((name, part) for name, each in value.items() for part in ([each] if isinstance(each, str) else each))
+        parts = (
+            (name, part) for name, texts in value.items() for part in ([texts] if isinstance(texts, str) else texts)
+        )
         value = tuple(f"{name}={part}" for name, part in parts)
     several = value if isinstance(value, list | tuple) else (value,)
-    return tuple(_typed(field.name, one, of, given=value, plural=_PLURALS[of]) for one in several)
+    return tuple(_typed(field.name, member, of, values=value, plural=_PLURALS[of]) for member in several)
 
 
-def _typed(name: str, value: object, kind: type, *, given: object = None, plural: str = "") -> object:
-    """Return one value as its type has it. Raises UsageError, which names the `given` list if there is one."""
+def _typed(name: str, value: object, kind: type, *, values: object = None, plural: str = "") -> object:
+    """Return one value as its type has it. Raises UsageError, which names the `values` list if there is one."""
     if kind not in _KINDS:
         return value
     if kind is str and isinstance(value, os.PathLike):
         return os.fspath(value)
     accepts, noun = _KINDS[kind]
     if not isinstance(value, accepts) or (isinstance(value, bool) and kind is not bool):
-        raise UsageError(f"{flag(name)} {given if plural else value!r}: it is {noun}{plural}")
+        raise UsageError(f"{flag(name)} {values if plural else value!r}: it is {noun}{plural}")
     return value if kind is str else kind(value)
 
 
@@ -185,25 +187,25 @@ def check(chosen: "DataclassInstance") -> None:
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{flag(field.name)} {value}: it is a finite number")
         if rules.get("choices") and value not in (*rules["choices"], field.default):
-            meant = did_you_mean(str(value), rules["choices"])
-            raise UsageError(f'{flag(field.name)} "{value}": it is one of {", ".join(rules["choices"])}.{meant}')
-        for one in value if isinstance(value, tuple) else (value,):
-            if rules.get("least") is not None and one is not None and one < rules["least"]:
-                raise UsageError(f"{flag(field.name)} {one}: it is at least {rules['least']}")
-            if rules.get("most") is not None and one is not None and one > rules["most"]:
-                raise UsageError(f"{flag(field.name)} {one}: it is at most {rules['most']}")
+            suggestion = did_you_mean(str(value), rules["choices"])
+            raise UsageError(f'{flag(field.name)} "{value}": it is one of {", ".join(rules["choices"])}.{suggestion}')
+        for number in value if isinstance(value, tuple) else (value,):
+            if rules.get("least") is not None and number is not None and number < rules["least"]:
+                raise UsageError(f"{flag(field.name)} {number}: it is at least {rules['least']}")
+            if rules.get("most") is not None and number is not None and number > rules["most"]:
+                raise UsageError(f"{flag(field.name)} {number}: it is at most {rules['most']}")
 
 
-def build(cls: type[_Options], given: Mapping[str, object], *, owner: str = "this task") -> _Options:
+def build(cls: type[_Options], values: Mapping[str, object], *, owner: str = "this task") -> _Options:
     """Return a dataclass of options, groups among them, with the given values; the others have their defaults.
 
     `owner` is what has the options, for the error. Raises UsageError.
     """
-    known = {field.name: field for field in leaves(cls)}
-    for name in given:
-        if name not in known:
-            raise UsageError(f'{owner} has no option "{name}".{did_you_mean(name, known)} It has: {", ".join(known)}')
-    return _built(cls, {name: typed(known[name], value) for name, value in given.items()})
+    fields = {field.name: field for field in leaves(cls)}
+    for name in values:
+        if name not in fields:
+            raise UsageError(f'{owner} has no option "{name}".{did_you_mean(name, fields)} It has: {", ".join(fields)}')
+    return _built(cls, {name: typed(fields[name], value) for name, value in values.items()})
 
 
 def _built(cls: type[_Options], values: Mapping[str, object]) -> _Options:
@@ -231,14 +233,14 @@ def accepts(cls: "type[DataclassInstance]") -> Callable[[_Function], _Function]:
 
     def complete(function: _Function) -> _Function:
         signature = inspect.signature(function)
-        named, fields, docs = list(signature.parameters.values()), list(leaves(cls)), function.__doc__ or ""
-        rest = named.pop()
+        parameters, fields, docs = list(signature.parameters.values()), list(leaves(cls)), function.__doc__ or ""
+        var_keyword = parameters.pop()
         options = [
             inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
             for field in fields
         ]
-        others = [rest] if f"**{rest.name}: " in docs else []
-        function.__signature__ = signature.replace(parameters=[*named, *options, *others])  # type: ignore[attr-defined]
+        extra_keywords = [var_keyword] if f"**{var_keyword.name}: " in docs else []
+        function.__signature__ = signature.replace(parameters=[*parameters, *options, *extra_keywords])  # type: ignore[attr-defined]
         lines = "\n".join(f"        {field.name}: {sentence(field)}" for field in fields)
         function.__doc__ = docs.replace("        **options\n", f"{lines}\n")
         return function

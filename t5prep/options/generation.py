@@ -16,17 +16,17 @@ class Generation(Options):
     if the search itself does not need them. Raises UsageError.
     """
 
-    beams: int = option(1, "beam width for generation; 1 is greedy", least=1)
+    beams: int = option(1, "beam width for generation; 1 is greedy", minimum=1)
     length_penalty: float = option(0.6, "exponent of the length that divides the log-probability; 0.6 is T5's")
-    min_length: int = option(0, "minimum answer length in tokens, including EOS", least=0)
-    max_length: int = option(0, "maximum answer length in tokens [default: the run's]", least=0)
-    no_repeat_ngram: int = option(0, "size of n-grams that may not repeat; 0: no limit", least=0)
+    min_length: int = option(0, "minimum answer length in tokens, including EOS", minimum=0)
+    max_length: int = option(0, "maximum answer length in tokens [default: the run's]", minimum=0)
+    no_repeat_ngram: int = option(0, "size of n-grams that may not repeat; 0: no limit", minimum=0)
     sample: bool = option(False, "sample each token instead of taking the most likely one")
     temperature: float = option(1.0, "with --sample: temperature; below 1, answers vary less")
-    top_k: int = option(0, "with --sample: sample from the k most likely tokens; 0: all", least=0)
+    top_k: int = option(0, "with --sample: sample from the k most likely tokens; 0: all", minimum=0)
     top_p: float = option(1.0, "with --sample: sample from the most likely tokens of this total probability")
-    seed: int = option(0, "with --sample: random seed", least=0, most=2**63 - 1)
-    answers: int = option(1, "number of answers for each row", least=1)
+    seed: int = option(0, "with --sample: random seed", minimum=0, maximum=2**63 - 1)
+    answers: int = option(1, "number of answers for each row", minimum=1)
     scores: bool = option(False, "return the score of each answer")
 
     def __post_init__(self) -> None:

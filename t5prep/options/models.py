@@ -28,7 +28,7 @@ class RowOptions(Options):
     task: str = option("", "task of the rows, for a run on several tasks")
     split: str = option("", "split to read, if the files are splits; all reads every file [default: all]")
     files: RowFileOptions = group(RowFileOptions)
-    limit: int | None = option(None, "maximum number of rows", least=1)
+    limit: int | None = option(None, "maximum number of rows", minimum=1)
     trust_code: bool = option(
         False,
         "execute the Python file of a task that came with the model or the data. Read the file first",
@@ -50,9 +50,9 @@ class PlanOptions(Options):
     )
     data: str | None = option(None, "prepared dataset, which gives lengths, layout and rows", is_address=True)
     split: str = option("train", "split whose rows make an epoch")
-    input_length: int | None = option(None, "input length in tokens [default: the dataset's, or 512]", least=1)
-    target_length: int | None = option(None, "target length in tokens [default: the dataset's, or 64]", least=1)
-    batch: tuple[int, ...] = option((), "rows of a step, over all devices", least=1)
+    input_length: int | None = option(None, "input length in tokens [default: the dataset's, or 512]", minimum=1)
+    target_length: int | None = option(None, "target length in tokens [default: the dataset's, or 64]", minimum=1)
+    batch: tuple[int, ...] = option((), "rows of a step, over all devices", minimum=1)
     tpu: tuple[str, ...] = option((), "TPU type: v2-8, v3-8, v5e-4, v6e-8, ... [default: v5e-8]")
     recipe: str | None = option(None, "recipe of `t5prep train`")
     settings: Mapping[str, JSON] | None = option(
@@ -60,7 +60,7 @@ class PlanOptions(Options):
     )
     packed: bool = option(False, "plan packed rows, with several examples each")
     embed: bool = option(False, "plan `t5prep embed`, the encoder alone, instead of training")
-    price: float | None = option(None, "price of one chip for an hour, in any currency", least=0)
+    price: float | None = option(None, "price of one chip for an hour, in any currency", minimum=0)
     save: str = option(
         "",
         "save the compiled step for `train --out RUN`; a TPU VM reads it from gs://",
@@ -83,19 +83,19 @@ class EvaluateOptions(Options):
 
     data: tuple[str, ...] = option((), "prepared dataset, or several [default: the run's datasets]", is_address=True)
     split: tuple[str, ...] = option(("validation",), "split to score, or several")
-    batch: int = option(32, "batch size in rows", least=1)
-    limit: int = option(0, "maximum number of records to score; 0: all", least=0)
+    batch: int = option(32, "batch size in rows", minimum=1)
+    limit: int = option(0, "maximum number of records to score; 0: all", minimum=0)
     generation: Generation = group(Generation, without=("answers", "scores"))
     metric: tuple[str, ...] = option((), "metric to compute, or several [default: the task's]")
     bootstrap: bool = option(False, "add 95 % confidence intervals to ROUGE")
     dtype: str = option("auto", "dtype of matrix products", choices=("auto", "float32", "bfloat16"))
     worst: int = option(
-        20, "how many wrong answers to return, those with the highest losses", least=0, python_only=True
+        20, "how many wrong answers to return, those with the highest losses", minimum=0, python_only=True
     )
     random_wrong: int = option(
         4,
         "how many more wrong answers to return of each class (of all, without classes), drawn at random",
-        least=0,
+        minimum=0,
         python_only=True,
     )
     model: ModelOptions = group(ModelOptions)
@@ -114,7 +114,7 @@ class PredictOptions(Options):
         ),
         choices=("cut", "split", "refuse"),
     )
-    batch: int = option(16, "batch size in rows", least=1)
+    batch: int = option(16, "batch size in rows", minimum=1)
     generation: Generation = group(Generation)
     model: ModelOptions = group(ModelOptions)
 
@@ -152,11 +152,11 @@ class EmbedOptions(Options):
 
     column: str = option("", "column with the texts [default: the column of the run's task, or input]")
     vectors: VectorOptions = group(VectorOptions)
-    length: int = option(0, "maximum text length in tokens [default: the run's, the model's, or 512]", least=0)
-    batch: int = option(16, "batch size in rows", least=1)
-    shard_rows: int = option(0, "rows of each output file [default: 1024, or 16384 with pooling]", least=0)
+    length: int = option(0, "maximum text length in tokens [default: the run's, the model's, or 512]", minimum=0)
+    batch: int = option(16, "batch size in rows", minimum=1)
+    shard_rows: int = option(0, "rows of each output file [default: 1024, or 16384 with pooling]", minimum=0)
     rows: RowOptions = group(RowOptions, without=("as_text",))
-    replicas: int = option(1, "logical CPU devices, for tests", least=1, python_only=True)
+    replicas: int = option(1, "logical CPU devices, for tests", minimum=1, python_only=True)
     model: ModelOptions = group(ModelOptions)
 
 
@@ -170,7 +170,7 @@ class ExportOptions(Options):
 
     format: str = option("hf", "output format: hf for PyTorch, savedmodel for TensorFlow", choices=("hf", "savedmodel"))
     checkpoint: str = option("best", "checkpoint of a run: best, last, or the number of a step")
-    beams: int = option(1, "beam width of a SavedModel", least=1)
+    beams: int = option(1, "beam width of a SavedModel", minimum=1)
     dtype: str = option(
         "float32",
         "dtype of the weights in a Hugging Face directory",
@@ -182,6 +182,6 @@ class ExportOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        other, without = ("savedmodel", _SAVEDMODEL_ONLY) if self.format == "hf" else ("hf", _HF_ONLY)
+        required_format, without = ("savedmodel", _SAVEDMODEL_ONLY) if self.format == "hf" else ("hf", _HF_ONLY)
         for lacking in changed(self, *without):
-            raise UsageError(f"{lacking} is for --format {other}: add that, or leave {lacking} out.")
+            raise UsageError(f"{lacking} is for --format {required_format}: add that, or leave {lacking} out.")

@@ -93,9 +93,9 @@ def parse(name: str) -> Tpu:
     assert match is not None  # the pattern takes any string
     kind = _ALIASES.get(match[1], match[1])
     if kind not in CHIPS:
-        known = ", ".join(f"{c}-8" for c in CHIPS)
+        known_names = ", ".join(f"{c}-8" for c in CHIPS)
         raise UsageError(
-            f'"{name}" is not a TPU that t5prep knows.{did_you_mean(kind, CHIPS)} Known: {known} (v5litepod-8 is v5e-8).'
+            f'"{name}" is not a TPU that t5prep knows.{did_you_mean(kind, CHIPS)} Known: {known_names} (v5litepod-8 is v5e-8).'
         )
     chip = CHIPS[kind]
     if match[2] is None:

@@ -80,10 +80,10 @@ def planned_memory(step: Step, *, chip: Chip, devices: int) -> Compiled:
         return compile_for({"step": step, "dump": dump}, chip=chip, devices=devices)
 
 
-def compile_for(asked: Request, *, chip: Chip, devices: int) -> Compiled:
-    """Compile what is `asked` (see `compiler`) for all devices of a TPU. Raises as `compile_module`."""
+def compile_for(request: Request, *, chip: Chip, devices: int) -> Compiled:
+    """Compile what is `request` (see `compiler`) for all devices of a TPU. Raises as `compile_module`."""
     made_by, topology = versions(), topology_of(chip, devices=devices)
-    answer = _run(asked, topology=topology, devices=devices)
+    answer = _run(request, topology=topology, devices=devices)
     return dataclasses.replace(_read(answer, chip=chip, topology=topology), versions=made_by)
 
 
@@ -112,7 +112,7 @@ def versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in ("jax", "libtpu")}
 
 
-def _run(asked: Request, *, topology: str, devices: int) -> dict[str, Any]:
+def _run(request: Request, *, topology: str, devices: int) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "t5prep.planning.compiler", topology, str(devices)]
     home = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
@@ -125,13 +125,15 @@ def _run(asked: Request, *, topology: str, devices: int) -> dict[str, Any]:
         "TF_USE_LEGACY_KERAS": "1",  # TensorFlow starts without Keras, as in `t5prep.cli`
         "PYTHONPATH": path,
     }
-    done = subprocess.run(command, input=json.dumps(asked).encode(), capture_output=True, env=environment, check=False)
+    process = subprocess.run(
+        command, input=json.dumps(request).encode(), capture_output=True, env=environment, check=False
+    )
     try:
-        answer: dict[str, Any] = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(process.stdout)
     except ValueError:
-        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        last = (process.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         raise T5prepError(
-            f"The TPU compiler ended without an answer (exit {done.returncode}: {last[:300]}). It needs some gigabytes of memory; "
+            f"The TPU compiler ended without an answer (exit {process.returncode}: {last[:300]}). It needs some gigabytes of memory; "
             "try a smaller --batch, or a machine with more."
         ) from None
     return answer

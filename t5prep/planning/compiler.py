@@ -111,29 +111,31 @@ class Figures(TypedDict, total=False):
     digest: str
 
 
-def compile_here(asked: Request, *, topology: str, devices: int) -> Figures:
+def compile_here(request: Request, *, topology: str, devices: int) -> Figures:
     """Compile in this process, whose environment must hold ENVIRONMENT, and return the compiler's answer."""
     from jax.experimental import topologies
 
     state: Figures = {}
     try:
         described = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:devices]
-        program, state = step_of(asked["step"], described) if "step" in asked else module_of(asked["module"], described)
+        program, state = (
+            step_of(request["step"], described) if "step" in request else module_of(request["module"], described)
+        )
         executable = program.lowered.compile()
     except Exception as error:  # jaxlib raises several classes, its own and MLIR's; only the message matters
         return {**state, "error": str(error)}
-    said: Figures = {**state, **read(executable)}
-    if keep := asked.get("keep"):
+    answer: Figures = {**state, **read(executable)}
+    if keep := request.get("keep"):
         Path(keep).write_text(executable.as_text())
-    if save := asked.get("save"):
+    if save := request.get("save"):
         from t5prep.training.runtime import compiling
 
-        said["saved"] = compiling.save(executable, program, compiling.place_of(save))
-        said["digest"] = program.digest
-    return said
+        answer["saved"] = compiling.save(executable, program, compiling.place_of(save))
+        answer["digest"] = program.digest
+    return answer
 
 
-def step_of(asked: Step, devices: list["jax.Device"]) -> tuple["Program", Figures]:
+def step_of(request: Step, devices: list["jax.Device"]) -> tuple["Program", Figures]:
     """Return the program of a step, and the bytes of weights (with copies) and of slots on a device.
 
     The program of `t5prep embed` has no slots.
@@ -146,24 +148,24 @@ def step_of(asked: Step, devices: list["jax.Device"]) -> tuple["Program", Figure
     from t5prep.training.settings.config import TrainConfig
     from t5prep.training.settings.padding import Padding
 
-    shape, settings = config_of(asked["shape"]), TrainConfig(**asked["settings"])
-    layout = arrange(devices, shard=asked["shard"])
-    if asked["embed"]:
+    shape, settings = config_of(request["shape"]), TrainConfig(**request["settings"])
+    layout = arrange(devices, shard=request["shard"])
+    if request["embed"]:
         dtype = "bfloat16" if settings.dtype == "auto" else settings.dtype
         output = VectorOptions(pooling="none", dtype=dtype)
-        program = vectors.program_of(shape, output, rows=settings.batch, length=asked["input_length"], layout=layout)
+        program = vectors.program_of(shape, output, rows=settings.batch, length=request["input_length"], layout=layout)
         return program, {"weight_bytes": _on_a_device(program.arguments[0]), "slot_bytes": 0}
-    made = step_program(
+    step = step_program(
         shape,
         settings,
         layout=layout,
-        input_length=asked["input_length"],
-        target_length=asked["target_length"],
-        packed=asked["packed"],
-        padding=Padding(**asked["padding"]),
+        input_length=request["input_length"],
+        target_length=request["target_length"],
+        packed=request["packed"],
+        padding=Padding(**request["padding"]),
     )
-    weights, slots, _, copies, *_ = made.program.arguments
-    return made.program, {"weight_bytes": _on_a_device((weights, copies)), "slot_bytes": _on_a_device(slots)}
+    weights, slots, _, copies, *_ = step.program.arguments
+    return step.program, {"weight_bytes": _on_a_device((weights, copies)), "slot_bytes": _on_a_device(slots)}
 
 
 def module_of(encoded: str, devices: list["jax.Device"]) -> tuple["Program", Figures]:
@@ -175,7 +177,10 @@ def module_of(encoded: str, devices: list["jax.Device"]) -> tuple["Program", Fig
     from t5prep.training.runtime.programs import Program
 
     program, layout = embed(base64.b64decode(encoded), platform="tpu"), arrange(devices[:1])
-    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=layout.everywhere) for one in program.in_avals]
+    shapes = [
+        jax.ShapeDtypeStruct(argument.shape, argument.dtype, sharding=layout.everywhere)
+        for argument in program.in_avals
+    ]
     return Program("module", layout, program.call, tuple(shapes), layout.everywhere), {}
 
 
@@ -203,7 +208,7 @@ def _on_a_device(arguments: "jax.ArrayTree") -> int:
     import jax
 
     return sum(
-        math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in jax.tree.leaves(arguments)
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(arguments)
     )
 
 
@@ -310,7 +315,7 @@ def _size(line: str) -> int:
     result = line.partition(" = ")[2].partition(" all-")[0].partition(" reduce-scatter")[0].partition(" collective")[0]
     sizes = 0
     for kind, dimensions in _SHAPE.findall(result):
-        sizes += _BYTES.get(kind, 4) * math.prod(int(one) for one in dimensions.split(",") if one)
+        sizes += _BYTES.get(kind, 4) * math.prod(int(dimension) for dimension in dimensions.split(",") if dimension)
     return sizes
 
 
@@ -334,13 +339,13 @@ def main() -> None:
     """Read the request from stdin, and write the answer to stdout."""
     os.environ.update(ENVIRONMENT)
     topology, devices = sys.argv[1:]
-    asked: Request = json.load(sys.stdin)
+    request: Request = json.load(sys.stdin)
     out = os.dup(1)
     os.dup2(2, 1)  # libraries print to stdout, which is for the answer only: send theirs to stderr
-    if dump := asked.get("dump"):
+    if dump := request.get("dump"):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={dump}"
         threading.Thread(target=_answer_early, args=(Path(dump), out), daemon=True).start()
-    answer = compile_here(asked, topology=topology, devices=int(devices))
+    answer = compile_here(request, topology=topology, devices=int(devices))
     os.write(out, json.dumps(answer).encode())
 
 

@@ -24,7 +24,7 @@ Layers = tuple[int, int]  # of the encoder, of the decoder
 
 # The computed layers of each kind in the smallest model. With fewer the most memory is needed by the logits or by the update,
 # and not where all layers' activations are kept.
-FEW = 3
+MIN_COMPUTED_LAYERS = 3
 # From this many layers on, a quarter and a third of them are computed.
 DEEP = 16
 # Between these shares of a device's memory the compiler may save memory at the cost of time: there all layers are compiled.
@@ -40,8 +40,8 @@ def estimate(question: Question, *, asking: Ask = ask, say: Say | None = None) -
 
     `say` is told what is being compiled. Raises what `question.ask` raises.
     """
-    if kept := recall(question):
-        return kept
+    if cached_answer := recall(question):
+        return cached_answer
     if not _worthwhile(question):
         return asking(question)
     answer = extended(question, asking=asking, say=say)
@@ -65,8 +65,8 @@ def extended(question: Question, *, asking: Ask = ask, say: Say | None = None) -
     with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(needed), os.cpu_count() or 1)) as pool:
         jobs = {pool.submit(asking, needed[part]): part for part in needed}
         answers: dict[Layers, Answer] = {}
-        for done in concurrent.futures.as_completed(jobs):
-            answers[jobs[done]] = done.result()
+        for job in concurrent.futures.as_completed(jobs):
+            answers[jobs[job]] = job.result()
             if say and len(answers) < len(jobs):
                 say(f"{len(answers)} of {len(jobs)} are compiled.")
     return _extend(question, answers)
@@ -89,8 +89,8 @@ def planned(question: Question, *, like: Answer, asking: Ask = ask) -> Answer:
 
 def recalled(question: Question) -> Answer | None:
     """Return the answer that earlier compilations give, else None; compile nothing."""
-    if (kept := recall(question)) or not _worthwhile(question):
-        return kept
+    if (cached_answer := recall(question)) or not _worthwhile(question):
+        return cached_answer
     answers = {layers: recall(needed) for layers, needed in _needed(question).items()}
     kept_answers = {layers: answer for layers, answer in answers.items() if answer}
     return _extend(question, kept_answers) if len(kept_answers) == len(answers) else None
@@ -112,7 +112,7 @@ def _worthwhile(question: Question) -> bool:
     ):
         return False
     layers = _layers(question)
-    return min(layers) > FEW and max(layers) > FEW + 1
+    return min(layers) > MIN_COMPUTED_LAYERS and max(layers) > MIN_COMPUTED_LAYERS + 1
 
 
 def _layers(question: Question) -> Layers:
@@ -128,10 +128,12 @@ def _models(layers: Layers) -> list[Layers]:
     ([(3, 3), (4, 4)], [(6, 6), (8, 8)], [(3, 3), (4, 4), (4, 3)])
     """
     least = min(layers)
-    few, more = (least // 4, least // 3) if least >= DEEP else (FEW, FEW + 1)
-    needed = [(few, few), (more, more)]
+    few_layers, more_layers = (
+        (least // 4, least // 3) if least >= DEEP else (MIN_COMPUTED_LAYERS, MIN_COMPUTED_LAYERS + 1)
+    )
+    needed = [(few_layers, few_layers), (more_layers, more_layers)]
     if layers[0] != layers[1]:
-        needed.append((more, few) if layers[0] > layers[1] else (few, more))
+        needed.append((more_layers, few_layers) if layers[0] > layers[1] else (few_layers, more_layers))
     return needed
 
 
@@ -142,9 +144,11 @@ def _needed(question: Question) -> dict[Layers, Question]:
     """
     layers, needed = _layers(question), dict[Layers, Question]()
     assert isinstance(question.shape, ModelConfig)
-    for few in sorted(_models(layers), reverse=True):
-        shape = dataclasses.replace(question.shape, computed_layers=few[0], computed_decoder_layers=few[1])
-        needed[few] = dataclasses.replace(question, shape=shape)
+    for model_layers in sorted(_models(layers), reverse=True):
+        shape = dataclasses.replace(
+            question.shape, computed_layers=model_layers[0], computed_decoder_layers=model_layers[1]
+        )
+        needed[model_layers] = dataclasses.replace(question, shape=shape)
     return needed | {layers: dataclasses.replace(question, memory_alone=True)}
 
 
@@ -152,8 +156,8 @@ def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
     """Return the answer for all layers: `both` more of each kind, and then `longer` ones of the deeper stack."""
     layers = _layers(question)
     models = _models(layers)
-    few, more, *_ = (answers[one].compiled for one in models)
-    of_longer = answers[models[-1]].compiled if len(models) > 2 else few
+    smaller_model, larger_model, *_ = (answers[model].compiled for model in models)
+    of_longer = answers[models[-1]].compiled if len(models) > 2 else smaller_model
     step = models[1][0] - models[0][0]
     both, longer = min(layers) - models[0][0], max(layers) - min(layers)
 
@@ -161,19 +165,22 @@ def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
         return smallest + (both * (of_more - smallest) + longer * (of_one_longer - smallest)) // step
 
     figures: dict[str, Any] = {
-        name: grown(getattr(few, name), getattr(more, name), getattr(of_longer, name)) for name in _LINEAR
+        name: grown(getattr(smaller_model, name), getattr(larger_model, name), getattr(of_longer, name))
+        for name in _LINEAR
     }
-    kinds = [one.by_operation for one in (few, more, of_longer)]
-    cycles = {kind: grown(*(one.get(kind, 0) for one in kinds)) for kind in {**kinds[0], **kinds[1], **kinds[2]}}
+    kinds = [model.by_operation for model in (smaller_model, larger_model, of_longer)]
+    cycles = {kind: grown(*(model.get(kind, 0) for model in kinds)) for kind in {**kinds[0], **kinds[1], **kinds[2]}}
     executed = {kind: number for kind, number in cycles.items() if number > 0}
     planned = answers[layers].compiled
     if not all(answer.fits for answer in answers.values()):
         # Fewer layers do not fit, or all do not. Of such a step the compiler says only the bytes.
-        needed = max(figures["hbm_bytes"], more.hbm_bytes) if planned.fits else planned.hbm_bytes
+        needed = max(figures["hbm_bytes"], larger_model.hbm_bytes) if planned.fits else planned.hbm_bytes
         program = figures["program_bytes"]
-        compiled = dataclasses.replace(more, fits=False, hbm_bytes=needed, program_bytes=program)
+        compiled = dataclasses.replace(larger_model, fits=False, hbm_bytes=needed, program_bytes=program)
         return Answer(question, compiled, extended=True)
     figures["hbm_bytes"] += planned.temp_bytes - figures["temp_bytes"]
     figures["temp_bytes"] = planned.temp_bytes
     fits = figures["hbm_bytes"] <= question.tpu.chip.hbm_bytes
-    return Answer(question, Compiled(fits=fits, loops=few.loops, by_operation=executed, **figures), extended=True)
+    return Answer(
+        question, Compiled(fits=fits, loops=smaller_model.loops, by_operation=executed, **figures), extended=True
+    )

@@ -60,21 +60,21 @@ class Plan:
 
     def to_json(self) -> dict[str, JSON]:
         """Return what `t5prep plan --json` prints."""
-        shown = report.as_json(self.answer)
+        payload = report.as_json(self.answer)
         if self.epoch:
-            shown["epoch"] = dataclasses.asdict(self.epoch)
+            payload["epoch"] = dataclasses.asdict(self.epoch)
         if self.searched:
-            shown["largest_batch"] = self.largest.question.settings.batch if self.largest else 0
+            payload["largest_batch"] = self.largest.question.settings.batch if self.largest else 0
         if self.advised:
-            shown["advice"] = [{"change": one.words, **report.as_json(one.answer)} for one in self.advice]
-        return shown
+            payload["advice"] = [{"change": advice.words, **report.as_json(advice.answer)} for advice in self.advice]
+        return payload
 
 
 def questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Question], DatasetSplit | None]:
     """Return a question for each TPU with each batch, and what planning needs of the dataset. Raises T5prepError."""
     need_tensorflow()
     prepared = Dataset(options.data).split(options.split) if options.data else None
-    asked = planner.questions(
+    all_questions = planner.questions(
         model=options.model,
         tpus=tpus,
         batches=options.batch,
@@ -83,7 +83,7 @@ def questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Questi
         packed=options.packed,
         settings=[configs.read_recipe(options.recipe) if options.recipe else {}, options.settings or {}],
     )
-    return [dataclasses.replace(one, embed=options.embed) for one in asked], prepared
+    return [dataclasses.replace(question, embed=options.embed) for question in all_questions], prepared
 
 
 def _only_question(options: PlanOptions) -> tuple[Question, DatasetSplit | None]:
@@ -94,9 +94,9 @@ def _only_question(options: PlanOptions) -> tuple[Question, DatasetSplit | None]
     return question, prepared
 
 
-def _chosen(given: Mapping[str, object], *, kind: str, without: Sequence[str]) -> PlanOptions:
+def _chosen(values: Mapping[str, object], *, kind: str, without: Sequence[str]) -> PlanOptions:
     """Return the options of a function whose plans have no use for some of them. Raises UsageError for one of these."""
-    options = build(PlanOptions, given, owner="plan")
+    options = build(PlanOptions, values, owner="plan")
     if useless := changed(options, *without):
         raise UsageError(f"{' '.join(useless)}: {kind} does not use it. Leave it out.")
     return options
@@ -222,11 +222,11 @@ def plan_sweep(*, say: Say | None = None, **options: object) -> Iterator[Plan]:
             print(plan.answer.question.tpu.name, plan.fits, plan.step_seconds)
     """
     chosen = _chosen(options, kind="--sweep", without=("save", "largest", "quick"))
-    asked, prepared = questions(chosen, tpus=chosen.tpu or SWEEP)
-    for question in asked:
+    all_questions, prepared = questions(chosen, tpus=chosen.tpu or SWEEP)
+    for question in all_questions:
         asking.check(question)
     rows = prepared.records if prepared else None
-    for question in asked:
+    for question in all_questions:
         if say:
             say(f"Compiling for {question.tpu.name}, batch {question.settings.batch}.")
         yield next(stages(question, rows=rows, price=chosen.price, exact=chosen.exact))

@@ -50,12 +50,12 @@ class Choice:
     cut: float = 0.0
 
 
-def histogram(split: Split, *, where: str) -> Histogram:
-    """Return the joint histogram of a split. Raises DatasetError, which names `where`, when it counts no examples."""
+def histogram(split: Split, *, folder: str) -> Histogram:
+    """Return the joint histogram of a split. Raises DatasetError, which names `folder`, when it counts no examples."""
     joint = np.array(split.lengths.get("joint", []), np.int64).reshape(-1, 3)
     joint = joint[joint[:, 2] > 0]
     if not len(joint):
-        raise DatasetError(f"{where} counts no lengths, so none can be planned from it. Prepare the dataset again.")
+        raise DatasetError(f"{folder} counts no lengths, so none can be planned from it. Prepare the dataset again.")
     return joint
 
 
@@ -79,10 +79,12 @@ def choices(joint: Histogram, *, prepared: Lengths, cost: Cost) -> list[Choice]:
     if (all_of_it.input_length, all_of_it.target_length) != prepared:
         choices.append(Choice("shortest that cuts nothing", (all_of_it,), _padding(joint, [all_of_it])))
     inputs, targets = (min(_longest_of_99(joint, side), prepared[side]) for side in (0, 1))
-    most = Shape(inputs, targets, rows)
-    if most != all_of_it:
-        cut = joint[(joint[:, 0] > most.input_length) | (joint[:, 1] > most.target_length), 2].sum() / rows
-        choices.append(Choice("shortest for 99 in 100", (most,), _padding(joint, [most]), float(cut)))
+    shape_of_99 = Shape(inputs, targets, rows)
+    if shape_of_99 != all_of_it:
+        cut = (
+            joint[(joint[:, 0] > shape_of_99.input_length) | (joint[:, 1] > shape_of_99.target_length), 2].sum() / rows
+        )
+        choices.append(Choice("shortest for 99 in 100", (shape_of_99,), _padding(joint, [shape_of_99]), float(cut)))
     for name, count in (("two shapes", 2), ("three shapes", 3)):
         if shapes := _parted(joint, count=count, prepared=prepared, cost=cost):
             choices.append(Choice(name, tuple(shapes), _padding(joint, shapes)))
@@ -116,9 +118,9 @@ def _packed(joint: Histogram, *, prepared: Lengths, cost: Cost) -> Shape:
     """Return the shape of packed rows: inputs as long as prepared, the target length that makes an epoch cheapest."""
     weights = joint[:, 2].cumsum()
     rows = int(weights[-1])
-    drawn = np.searchsorted(weights, (np.arange(min(SAMPLE, rows)) + 0.5) * rows / min(SAMPLE, rows), side="right")
+    sample = np.searchsorted(weights, (np.arange(min(SAMPLE, rows)) + 0.5) * rows / min(SAMPLE, rows), side="right")
     # The draw is sorted by length, and shards are not: shuffle it.
-    sizes = np.random.default_rng(0).permutation(np.minimum(joint[drawn, :2], prepared))
+    sizes = np.random.default_rng(0).permutation(np.minimum(joint[sample, :2], prepared))
     rooms = [prepared[1] * 2**doubled for doubled in range(7)]
     tried = []
     for room in rooms:

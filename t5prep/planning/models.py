@@ -173,8 +173,8 @@ def _t5gemma(encoder: str, decoder: str) -> T5GemmaConfig:
 T5GEMMAS = {
     "t5gemma-2-270m-270m": T5GemmaConfig(),
     **{
-        f"t5gemma-{one}-{other}": _t5gemma(one, other)
-        for one, other in (("b", "b"), ("2b", "2b"), ("9b", "2b"), ("9b", "9b"))
+        f"t5gemma-{encoder_size}-{decoder_size}": _t5gemma(encoder_size, decoder_size)
+        for encoder_size, decoder_size in (("b", "b"), ("2b", "2b"), ("9b", "2b"), ("9b", "9b"))
     },
 }
 MODELS: dict[str, Config] = {**_models(), **T5GEMMAS, **ENCODERS}
@@ -194,7 +194,7 @@ def shape_of(model: str, *, classes: bool = False) -> Config:
     path = Path(model)
     file = path if path.suffix == ".json" else path / "config.json"
     if file.is_file():
-        return read_config(file.read_bytes(), where=file)
+        return read_config(file.read_bytes(), location=file)
     name = re.sub("-(ul2|prefixlm)(-it)?$", "", model.rsplit("/", 1)[-1].lower())  # how a T5Gemma was trained
     if name in MODELS:
         return MODELS[name]
@@ -202,8 +202,8 @@ def shape_of(model: str, *, classes: bool = False) -> Config:
         from t5prep.training.run.run import TINY, TINY_ENCODER
 
         return TINY_ENCODER if classes else TINY
-    if model.count("/") == 1 and (found := _on_the_hub(model)):
-        return found
+    if model.count("/") == 1 and (hub_shape := _on_the_hub(model)):
+        return hub_shape
     raise UsageError(
         f'"{model}" is neither a published model that plan knows, nor a directory with a config.json, nor a model on the Hub.'
         f"{did_you_mean(name, MODELS)} Known: {', '.join(MODELS)}."
@@ -216,4 +216,4 @@ def _on_the_hub(model: str) -> Config | None:
         files = model_files.find(model)
     except UsageError:
         return None
-    return read_config(files.read("config.json"), where=f"{model}/config.json")
+    return read_config(files.read("config.json"), location=f"{model}/config.json")

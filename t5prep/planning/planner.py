@@ -40,10 +40,10 @@ def questions(
         shape = dataclasses.replace(shape, vocab_size=data.manifest.tokenizer.padded_vocab_size)
     if data:
         shape = with_target(shape, data.manifest.target)
-    given, learned = data.lengths if data else LENGTHS, shape.objective.target
+    default_lengths, learned = data.lengths if data else LENGTHS, shape.objective.target
     if not learned.is_text:
-        given = (given[0], learned.length(given[0]))
-    inputs, targets = (said or default for said, default in zip(lengths, given, strict=True))
+        default_lengths = (default_lengths[0], learned.length(default_lengths[0]))
+    inputs, targets = (length or default for length, default in zip(lengths, default_lengths, strict=True))
     return [
         Question(
             shape=shape,
@@ -67,7 +67,7 @@ def plan_lengths(question: Question, data: DatasetSplit, *, asking: Ask = ask) -
         raise DatasetError(
             f"{data.folder} has a label at each token: its targets are as long as its inputs. Ask for --input-length"
         )
-    joint = planner.histogram(data.facts, where=data.folder)
+    joint = planner.histogram(data.facts, folder=data.folder)
 
     def cost(inputs: int, targets: int) -> float:
         return training_flops(question.shape, input_length=inputs, target_length=targets)
@@ -75,9 +75,9 @@ def plan_lengths(question: Question, data: DatasetSplit, *, asking: Ask = ask) -
     answers = []
     for choice in planner.choices(joint, prepared=data.lengths, cost=cost):
         packed = choice.name == "packed"
-        asked = [
+        shape_questions = [
             dataclasses.replace(question.with_(lengths=(s.input_length, s.target_length)), packed=packed)
             for s in choice.shapes
         ]
-        answers.append((choice, [asking(one) for one in asked]))
+        answers.append((choice, [asking(shape_question) for shape_question in shape_questions]))
     return answers

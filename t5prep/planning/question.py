@@ -109,10 +109,10 @@ class Answer:
         question = self.question
         lengths = {"input_length": question.input_length, "target_length": question.target_length}
         if question.embed:  # a third: there is no backward pass
-            one = training_flops(with_classes(question.shape, ("",)), **lengths) // 3
+            row_flops = training_flops(with_classes(question.shape, ("",)), **lengths) // 3
         else:
-            one = training_flops(question.shape, **lengths)
-        return one * self.question.rows // self.question.shard
+            row_flops = training_flops(question.shape, **lengths)
+        return row_flops * self.question.rows // self.question.shard
 
     @property
     def flops(self) -> int:
@@ -142,8 +142,8 @@ def ask(question: Question, *, save: str = "") -> Answer:
             if answer.fits:
                 break
         return answer
-    if not save and (kept := recall(question)):
-        return kept
+    if not save and (cached_answer := recall(question)):
+        return cached_answer
     step: compiler.Step = {
         "shape": dataclasses.asdict(question.shape),
         "settings": dataclasses.asdict(question.settings),
@@ -155,13 +155,13 @@ def ask(question: Question, *, save: str = "") -> Answer:
         "embed": question.embed,
     }
     if question.memory_alone:
-        said = compiled.planned_memory(step, chip=question.tpu.chip, devices=question.tpu.devices)
+        compiled_step = compiled.planned_memory(step, chip=question.tpu.chip, devices=question.tpu.devices)
     else:
-        asked: compiler.Request = {"step": step, "save": save}
-        said = compiled.compile_for(asked, chip=question.tpu.chip, devices=question.tpu.devices)
-    text = json.dumps(dataclasses.asdict(dataclasses.replace(said, saved="")))
+        request: compiler.Request = {"step": step, "save": save}
+        compiled_step = compiled.compile_for(request, chip=question.tpu.chip, devices=question.tpu.devices)
+    text = json.dumps(dataclasses.asdict(dataclasses.replace(compiled_step, saved="")))
     _answers().put(_name(question), text.encode())
-    return Answer(question, said)
+    return Answer(question, compiled_step)
 
 
 def widths(question: Question) -> Iterator[Question]:
@@ -183,8 +183,8 @@ def recall(question: Question) -> Answer | None:
     if question.settings.shard == "auto":
         answers = [recall(candidate) for candidate in widths(question)]
         return next((answer for answer in answers if answer and answer.fits), None)
-    kept = _answers().get(_name(question))
-    return Answer(question, Compiled(**json.loads(kept))) if kept is not None else None
+    cached_json = _answers().get(_name(question))
+    return Answer(question, Compiled(**json.loads(cached_json))) if cached_json is not None else None
 
 
 def check(question: Question) -> None:
@@ -195,9 +195,9 @@ def check(question: Question) -> None:
         )
     batch, devices, parts = question.settings.batch, question.replicas, question.settings.accumulate
     lengths = {"input length": question.input_length, "target length": question.target_length}
-    for what, number in {"batch": batch, **lengths}.items():
+    for name, number in {"batch": batch, **lengths}.items():
         if number >= 2**31:
-            raise UsageError(f"The {what} is {number:,}, and no program takes more than {2**31 - 1:,}.")
+            raise UsageError(f"The {name} is {number:,}, and no program takes more than {2**31 - 1:,}.")
     weights = _weight_bytes(question.shape)
     if weights > MOST_WEIGHT_BYTES:
         raise UsageError(

@@ -127,8 +127,8 @@ def lines(answer: Answer, *, model: str) -> list[str]:
 
 def lora_line(question: Question) -> str:
     """Return the line of what adapters save, next to training all weights by the same optimizer."""
-    settings, whole = question.settings, dataclasses.replace(question.settings, lora=0)
-    with_adapters, without = (checkpoint_bytes(one, question.shape) for one in (settings, whole))
+    settings, full_settings = question.settings, dataclasses.replace(question.settings, lora=0)
+    with_adapters, without = (checkpoint_bytes(variant, question.shape) for variant in (settings, full_settings))
     weights = weight_layouts(question.shape).values()
     slots = without - 4 * sum(math.prod(layout.shape) for layout in weights)
     return (
@@ -151,11 +151,11 @@ def advice_line(words: str, answer: Answer) -> str:
     return f"  would fit     {words}: {answer.compiled.hbm_bytes / GIB:.2f} GiB, {milliseconds:.1f} ms a step estimated"
 
 
-def epoch_line(one: Epoch, *, chips: int) -> str:
+def epoch_line(epoch_cost: Epoch, *, chips: int) -> str:
     """Return the line of an epoch."""
-    price = "" if one.price is None else f", {_amount(one.price)} at the price given"
+    price = "" if epoch_cost.price is None else f", {_amount(epoch_cost.price)} at the price given"
     return (
-        f"  an epoch      {one.rows:,} rows, {one.steps:,} steps, {hours(one.hours)} estimated "
+        f"  an epoch      {epoch_cost.rows:,} rows, {epoch_cost.steps:,} steps, {hours(epoch_cost.hours)} estimated "
         f"on {chips} chip{'s'[: chips != 1]}{price}"
     )
 
@@ -177,11 +177,11 @@ def _amount(price: float) -> str:
 
 def table(answers: Sequence[tuple[Answer, Epoch | None]]) -> list[str]:
     """Return a table of several answers with their epochs, one a line; without epochs it has no columns for them."""
-    epochs = [one for _, one in answers if one]
-    priced = any(one.price is not None for one in epochs)
+    epochs = [epoch_cost for _, epoch_cost in answers if epoch_cost]
+    priced = any(epoch_cost.price is not None for epoch_cost in epochs)
     head = f"{'tpu':<12}{'batch':>7}{'HBM GiB':>9}{'of':>7}  {'fits':<5}{'Mcycles':>9}{'ms/step':>9}{'peak':>6}{'rows/s':>9}"
     text = [head + (f"{'epoch':>9}" if epochs else "") + (f"{'price':>9}" if priced else "")]
-    for answer, one in answers:
+    for answer, epoch_cost in answers:
         question, compiled = answer.question, answer.compiled
         line = f"{question.tpu.name:<12}{question.settings.batch:>7}{compiled.hbm_bytes / GIB:>9.2f}"
         line += f"{question.tpu.chip.hbm_bytes / GIB:>7.2f}  {'yes' if answer.fits else 'NO':<5}"
@@ -190,8 +190,8 @@ def table(answers: Sequence[tuple[Answer, Epoch | None]]) -> list[str]:
                 f"{compiled.estimated_cycles / 1e6:>9.1f}{answer.step_seconds * 1e3:>9.1f}{answer.share_of_peak:>6.0%}"
             )
             line += f"{question.settings.batch / answer.step_seconds:>9,.0f}"
-        if one:
-            line += f"{hours(one.hours):>9}" + ("" if one.price is None else f"{one.price:>9,.2f}")
+        if epoch_cost:
+            line += f"{hours(epoch_cost.hours):>9}" + ("" if epoch_cost.price is None else f"{epoch_cost.price:>9,.2f}")
         text.append(line)
     notes = [f"Figures come {EXTENDED}."] if any(answer.extended for answer, _ in answers) else []
     return [*text, f"Cycles and all that follows from them are {A_MODEL}.", *notes]
@@ -212,12 +212,16 @@ def hours(number: float) -> str:
 
 def choice_lines(choices: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str]:
     """Return a table of the ways to lay out an epoch, with each one's speed relative to the first."""
-    before = epoch_seconds(*choices[0])
+    first_seconds = epoch_seconds(*choices[0])
     text = [f"{'layout':<28}{'shapes':<30}{'padding':>8}{'cut':>7}{'epoch':>9}{'speed':>7}"]
     for choice, answers in choices:
         shapes = ", ".join(f"{shape.input_length}+{shape.target_length}" for shape in choice.shapes)
         seconds = epoch_seconds(choice, answers)
-        cost = f"{hours(seconds / 3600):>9}{before / seconds:>6.1f}x" if seconds and before else f"{'no room':>9}"
+        cost = (
+            f"{hours(seconds / 3600):>9}{first_seconds / seconds:>6.1f}x"
+            if seconds and first_seconds
+            else f"{'no room':>9}"
+        )
         text.append(f"{choice.name:<28}{shapes:<30}{choice.padding:>8.0%}{choice.cut:>7.1%}{cost}")
     several = [
         f"To train in {choice.name}: t5prep train ... --set buckets="

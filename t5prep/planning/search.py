@@ -27,29 +27,29 @@ def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
     unit, capacity = question.settings.accumulate, question.tpu.chip.hbm_bytes
     rows = max(question.rows, unit)
     first = asking(question.with_(rows=rows))
-    other = first
+    second = first
     if first.fits:
-        other = asking(question.with_(rows=2 * rows))
+        second = asking(question.with_(rows=2 * rows))
     elif not _state_fits(first) or rows == unit or not (first := asking(question.with_(rows=unit))).fits:
         return None
     while True:
         least = first.question.rows
-        growth = (other.compiled.hbm_bytes - first.compiled.hbm_bytes) / (other.question.rows - least)
-        more = (capacity - first.compiled.hbm_bytes) / max(growth, 1)
-        rows = least + int(min(more, MOST_ROWS)) // unit * unit
-        if not other.fits:
-            rows = min(rows, other.question.rows - unit)
+        growth = (second.compiled.hbm_bytes - first.compiled.hbm_bytes) / (second.question.rows - least)
+        extra_rows = (capacity - first.compiled.hbm_bytes) / max(growth, 1)
+        rows = least + int(min(extra_rows, MOST_ROWS)) // unit * unit
+        if not second.fits:
+            rows = min(rows, second.question.rows - unit)
         if rows <= least:
             return first
         answer = asking(question.with_(rows=rows))
         if answer.fits:
-            if other.fits or other.question.rows - rows <= max(unit, rows // 16):
+            if second.fits or second.question.rows - rows <= max(unit, rows // 16):
                 return answer
             first = answer
         else:
-            if other.fits and other.question.rows < rows:
-                first = other
-            other = answer
+            if second.fits and second.question.rows < rows:
+                first = second
+            second = answer
 
 
 def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
@@ -58,8 +58,8 @@ def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
     The kinds are smaller parts of the batch with accumulation, recomputing activations, both, shorter lengths,
     Adafactor, the model split over several devices, and a larger chip.
     """
-    here = asking(question)
-    if _state_fits(here):
+    current_answer = asking(question)
+    if _state_fits(current_answer):
         yield from _smaller(question, asking=asking)
     if question.settings.optimizer != "adafactor":
         words = "--set optimizer=adafactor"
@@ -78,7 +78,7 @@ def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
         (
             chip
             for chip in CHIPS.values()
-            if chip.hbm_bytes > max(question.tpu.chip.hbm_bytes, _state(here)) and not chip.note
+            if chip.hbm_bytes > max(question.tpu.chip.hbm_bytes, _state(current_answer)) and not chip.note
         ),
         key=lambda chip: chip.hbm_bytes,
     )

@@ -70,11 +70,11 @@ class BlockExamples:
         if block.columns and (lacks := rows.missing(self._wanted, block.columns)):
             raise SourceError(f"{block.file.name} has no column {lacks}")
         read = columns.read(block, names=self.columns)
-        tables, left = [], np.ones(len(read.numbers), bool)
+        tables, is_remaining = [], np.ones(len(read.numbers), bool)
         if self._template is not None:
             read = columns.gathered(read, self.columns)
             names = self._columns.found_in(read.table.column_names)
-            left = np.ones(len(read.numbers), bool)
+            is_remaining = np.ones(len(read.numbers), bool)
             has_split = not self._split or self._split in read.table.column_names
             if names is not None and has_split and set(self._template.columns) <= names.keys():
                 text = {name: columns.text_of(read.table[name]) for name in read.table.column_names}
@@ -86,13 +86,15 @@ class BlockExamples:
                     group=text.get(self._group),
                     split=_splits(text[self._split]) if self._split else None,
                 )
-                tables, left = [examples], ~described
-                empty = left & np.logical_and.reduce([pc.binary_length(each).to_numpy() == 0 for each in text.values()])
+                tables, is_remaining = [examples], ~described
+                empty = is_remaining & np.logical_and.reduce(
+                    [pc.binary_length(column).to_numpy() == 0 for column in text.values()]
+                )
                 if empty.sum() > 1:  # the task says the same of all rows with nothing in any column
                     tables.append(self._alike(read._replace(others=[]).rows(_first(empty)), read.numbers[empty], block))
-                    left &= ~empty
-        if not tables or left.any() or read.others:
-            tables.append(self._by_task(read.rows(left), block))
+                    is_remaining &= ~empty
+        if not tables or is_remaining.any() or read.others:
+            tables.append(self._by_task(read.rows(is_remaining), block))
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
 
     def _alike(self, first: list[Row], numbers: np.ndarray, block: Block) -> pa.Table:
@@ -100,13 +102,13 @@ class BlockExamples:
         table = self._by_task(first, block).take(pa.array(np.zeros(len(numbers), np.int64)))
         return table.set_column(0, SCHEMA.field("row"), pa.array(numbers - block.first_row))
 
-    def _by_task(self, rest: list[Row], block: Block) -> pa.Table:
+    def _by_task(self, source_rows: list[Row], block: Block) -> pa.Table:
         """Return the examples of some rows, made one by one by the task's own function."""
-        records = [row.record or {} for row in rest]
+        records = [row.record or {} for row in source_rows]
         ids, groups = ([record.get(name) for record in records] for name in (self._columns.id_name, self._group))
         return example_table.made_of(
-            [row.number - block.first_row for row in rest],
-            [self._example(row, block) for row in rest],
+            [row.number - block.first_row for row in source_rows],
+            [self._example(row, block) for row in source_rows],
             record_id=[None if id is None else rows.as_text(id) for id in ids],
             group=[None if group in (None, "") else rows.as_text(group) for group in groups],
         )
@@ -137,13 +139,13 @@ class BlockExamples:
     def _failed(self, row: Row, block: Block, error: BaseException) -> TaskError:
         """Return the error of a task that fails at a row, as a sentence that names the line of its code."""
         code = getattr(self._task.task.to_example, "__code__", None)
-        where = registry.line_of(error, code.co_filename) if code else ""
+        code_line = registry.line_of(error, code.co_filename) if code else ""
         unread = " Only columns that its Columns name are read." if isinstance(error, KeyError) else ""
         of, number = block.places(np.array([row.number]))
         name = block.files[int(of[0])][0]
         return TaskError(
             f"the task {self._task.name} fails at {name}, row {number[0]}: {registry.said(error)}"
-            f"{f' ({where})' if where else ''}. Fix its to_example, or let it raise Reject for such rows.{unread}"
+            f"{f' ({code_line})' if code_line else ''}. Fix its to_example, or let it raise Reject for such rows.{unread}"
         )
 
 
@@ -163,10 +165,10 @@ def _splits(texts: pa.LargeStringArray) -> pa.StringArray:
     return splits.take(coded.indices)
 
 
-def _first(which: np.ndarray) -> np.ndarray:
+def _first(mask: np.ndarray) -> np.ndarray:
     """Return the first of some rows: bool[rows]."""
-    first = np.zeros(len(which), bool)
-    first[np.argmax(which)] = True
+    first = np.zeros(len(mask), bool)
+    first[np.argmax(mask)] = True
     return first
 
 
@@ -261,14 +263,14 @@ class BlockTokenizer:
         longer than others of the row group.
         """
         parts = self._parts(block)
-        features, more = next(parts), next(parts, None)
-        if more is not None:
+        features, next_part = next(parts), next(parts, None)
+        if next_part is not None:
             # Written out, for what stays of a part would lie between free memory, in which the next one finds no room.
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, SCHEMA) as writer:
-                for part in itertools.chain([features, more], parts):
+                for part in itertools.chain([features, next_part], parts):
                     writer.write_table(part)
-            del features, more, part
+            del features, next_part, part
             features = pa.ipc.open_stream(sink.getvalue()).read_all().combine_chunks()
         numbers = features["row"].to_numpy()
         if (numbers[1:] >= numbers[:-1]).all():
@@ -279,11 +281,11 @@ class BlockTokenizer:
         """Yield the features of a block in parts: of LARGEST_BLOCK of its stored bytes, with at most twice as many bytes of texts."""
         for piece in block.pieces(LARGEST_BLOCK):
             examples = self._examples(piece)
-            most = max(1, len(examples) // max(1, examples.nbytes // (2 * LARGEST_BLOCK)))
-            for begin in range(0, max(1, len(examples)), most):
-                made = self.features(examples.slice(begin, most))
-                numbers = pc.add(made["row"], piece.first_row - block.first_row)
-                yield made.set_column(0, SCHEMA.field("row"), numbers)
+            max_examples = max(1, len(examples) // max(1, examples.nbytes // (2 * LARGEST_BLOCK)))
+            for begin in range(0, max(1, len(examples)), max_examples):
+                features = self.features(examples.slice(begin, max_examples))
+                numbers = pc.add(features["row"], piece.first_row - block.first_row)
+                yield features.set_column(0, SCHEMA.field("row"), numbers)
 
     def features(self, examples: pa.Table) -> pa.Table:
         """Return the table of features (SCHEMA) of a table of examples, in their order."""
@@ -292,42 +294,48 @@ class BlockTokenizer:
         if self._leaks is not None:
             leaks = dict(enumerate(self._leaks.find(inputs.lines().to_pylist())))
             reasons = {row: leak for row, leak in leaks.items() if leak} | reasons
-        made = self._featurize(inputs, examples["target"].combine_chunks())
+        token_features = self._featurize(inputs, examples["target"].combine_chunks())
         part = np.zeros(len(examples), np.int32)
-        if self._splitter is not None and (split := _in_parts(examples, made, reasons, self._splitter)) is not None:
+        if (
+            self._splitter is not None
+            and (split := _in_parts(examples, token_features, reasons, self._splitter)) is not None
+        ):
             examples, part = split.examples, split.part
             reasons = {new: reasons[old] for new, old in enumerate(split.of) if old in reasons} | split.reasons
             changed = changed and [changed[old] for old in split.of]
             inputs = example_table.inputs_of(examples)
-            made = self._featurize(inputs, examples["target"].combine_chunks())
-        reasons = made.reasons | reasons
+            token_features = self._featurize(inputs, examples["target"].combine_chunks())
+        reasons = token_features.reasons | reasons
         if self._whole:
-            reasons = _too_long(made) | reasons
+            reasons = _too_long(token_features) | reasons
         if self._filters.judges_tokens:
-            judged = dict(enumerate(map(self._filters.judge_tokens, made.tokens.tolist())))
-            reasons = {row: why for row, why in judged.items() if why} | reasons
-        compared = self._compared(inputs, made.inputs)
+            judged = dict(enumerate(map(self._filters.judge_tokens, token_features.tokens.tolist())))
+            reasons = {row: reason for row, reason in judged.items() if reason} | reasons
+        compared = self._compared(inputs, token_features.inputs)
         if self._earlier is not None and compared is not None:
             repeated = self._earlier.find([earlier_datasets.digest(text) for text in compared.to_pylist()])
-            reasons = {row: why for row, why in enumerate(repeated) if why} | reasons
+            reasons = {row: reason for row, reason in enumerate(repeated) if reason} | reasons
         rejected = np.zeros(len(examples), bool)
         rejected[list(reasons)] = True
         ids = examples["id"]
         if reasons:
-            made, ids = made.without(rejected), pc.if_else(pa.array(rejected), examples["record_id"], ids)
-        labels = made.labels if self._writes_texts else None
-        unknown = self._unknown(inputs, examples["target"].combine_chunks(), made.inputs, labels)
+            token_features, ids = (
+                token_features.without(rejected),
+                pc.if_else(pa.array(rejected), examples["record_id"], ids),
+            )
+        labels = token_features.labels if self._writes_texts else None
+        unknown = self._unknown(inputs, examples["target"].combine_chunks(), token_features.inputs, labels)
         table = {
             "row": examples["row"],
             "id": ids,
             "reason": [reasons.get(row) for row in range(len(examples))] if reasons else None,
             "split": examples["split"],
-            "inputs": made.inputs.to_arrow(),
-            "labels": made.labels.to_arrow(),
+            "inputs": token_features.inputs.to_arrow(),
+            "labels": token_features.labels.to_arrow(),
             "references": examples["references"],
-            "tokens": made.tokens.astype(np.int32),
-            "target_tokens": made.target_tokens.astype(np.int32),
-            "markup": made.markup,
+            "tokens": token_features.tokens.astype(np.int32),
+            "target_tokens": token_features.target_tokens.astype(np.int32),
+            "markup": token_features.markup,
             "same": self._digests(inputs),
             "group": examples["group"],
             "shingles": self._shingles(compared),
@@ -343,10 +351,10 @@ class BlockTokenizer:
         A text with <unk> stays as it was read: cut texts that differ would be equal without what <unk> stands for.
         """
         if self._cut_by is not None:
-            unk_id, whole = self._cut_by.unk_id, inputs.lines().to_pylist()
+            unk_id, full_texts = self._cut_by.unk_id, inputs.lines().to_pylist()
             texts = [
-                text if unk_id in one else text_of_ids(one.tolist(), self._cut_by)
-                for text, one in zip(whole, ids.apart(), strict=True)
+                text if unk_id in text_ids else text_of_ids(text_ids.tolist(), self._cut_by)
+                for text, text_ids in zip(full_texts, ids.apart(), strict=True)
             ]
             return pa.array(texts, pa.large_string())
         return inputs.lines() if self._dedup == "near" else None
@@ -379,47 +387,55 @@ class _Split(NamedTuple):
     reasons: dict[int, str]
 
 
-def _in_parts(examples: pa.Table, made: Features, reasons: dict[int, str], splitter: Splitter) -> _Split | None:
+def _in_parts(
+    examples: pa.Table, token_features: Features, reasons: dict[int, str], splitter: Splitter
+) -> _Split | None:
     """Return the examples with those that were cut in parts; None if none was. Rows with a reason stay as they are."""
-    left_out = reasons.keys() | made.reasons.keys()
-    long = [row for row in np.flatnonzero(_cut(made)).tolist() if row not in left_out]
+    left_out = reasons.keys() | token_features.reasons.keys()
+    long = [row for row in np.flatnonzero(_cut(token_features)).tolist() if row not in left_out]
     if not long:
         return None
     rows = examples.take(pa.array(long))
     parts: list[list[Example | str]] = []
-    for one in example_table.examples_of(rows):
+    for example in example_table.examples_of(rows):
         try:
-            parts.append([*splitter(one)] if isinstance(one, Example) else [one])
+            parts.append([*splitter(example)] if isinstance(example, Example) else [example])
         except Reject as reject:
             parts.append([str(reject)])
     counts = np.ones(len(examples), np.int64)
-    counts[long] = [len(some) for some in parts]
+    counts[long] = [len(pieces) for pieces in parts]
     of = np.repeat(np.arange(len(examples)), counts)
     number = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
     part = np.where(counts[of] > 1, number, 0).astype(np.int32)
-    where = np.isin(of, long)
-    each = [one for some in parts for one in some]
-    own = examples.take(pa.array(of[where]))
-    named = {name: own[name].to_pylist() for name in ("record_id", "group")}
-    some = example_table.made_of(own["row"].to_pylist(), each, **named)
-    order = np.argsort(np.concatenate([np.flatnonzero(~where), np.flatnonzero(where)]), kind="stable")
-    table = pa.concat_tables([examples.take(pa.array(of[~where])), some]).take(pa.array(order)).combine_chunks()
-    why = {place: one for place, one in zip(np.flatnonzero(where).tolist(), each, strict=True) if isinstance(one, str)}
-    return _Split(table, part, of.tolist(), why)
+    is_split = np.isin(of, long)
+    split_examples = [example for pieces in parts for example in pieces]
+    split_rows = examples.take(pa.array(of[is_split]))
+    identity_columns = {name: split_rows[name].to_pylist() for name in ("record_id", "group")}
+    pieces = example_table.made_of(split_rows["row"].to_pylist(), split_examples, **identity_columns)
+    order = np.argsort(np.concatenate([np.flatnonzero(~is_split), np.flatnonzero(is_split)]), kind="stable")
+    table = pa.concat_tables([examples.take(pa.array(of[~is_split])), pieces]).take(pa.array(order)).combine_chunks()
+    new_reasons = {
+        index: example
+        for index, example in zip(np.flatnonzero(is_split).tolist(), split_examples, strict=True)
+        if isinstance(example, str)
+    }
+    return _Split(table, part, of.tolist(), new_reasons)
 
 
-def _cut(made: Features) -> np.ndarray:
+def _cut(token_features: Features) -> np.ndarray:
     """Return which rows were cut, on either side: bool[rows]."""
-    cut: np.ndarray = (made.tokens > made.inputs.lengths) | (made.target_tokens > made.labels.lengths)
+    cut: np.ndarray = (token_features.tokens > token_features.inputs.lengths) | (
+        token_features.target_tokens > token_features.labels.lengths
+    )
     return cut
 
 
-def _too_long(made: Features) -> dict[int, str]:
+def _too_long(token_features: Features) -> dict[int, str]:
     """Return the reason of each row that was cut, on either side."""
-    longest = np.maximum(made.tokens, made.target_tokens)
+    longest = np.maximum(token_features.tokens, token_features.target_tokens)
     return {
         row: f"too long: {longest[row]} tokens, and examples of this task are not cut"
-        for row in np.flatnonzero(_cut(made)).tolist()
+        for row in np.flatnonzero(_cut(token_features)).tolist()
     }
 
 

@@ -66,10 +66,10 @@ def assemble(
     written, blocks, repeats = results.written, results.blocks, results.repeats
     facts = task_facts(definition, task)
     parts = dict(sorted(written.splits.items()))
-    counted = {split: own.counts for split, own in parts.items()}
+    split_counts = {split: split_totals.counts for split, split_totals in parts.items()}
     if not target_of(settings.target).is_counted:  # what a row is taught is no name that rows are counted by
-        counted = {split: dataclasses.replace(counts, labels=None) for split, counts in counted.items()}
-    total = sum(counted.values(), record_counts.Counts())
+        split_counts = {split: dataclasses.replace(counts, labels=None) for split, counts in split_counts.items()}
+    total = sum(split_counts.values(), record_counts.Counts())
     labelled = record_counts.is_classification(total)
     if labelled:
         check_classes(blocks.texts, tokenizer)
@@ -77,7 +77,7 @@ def assemble(
         split: _split(
             counts if labelled else dataclasses.replace(counts, labels=None), parts[split], tokenizer, settings, facts
         )
-        for split, counts in counted.items()
+        for split, counts in split_counts.items()
     }
     rejected = _summed([*(split.rejected for split in splits.values()), blocks.reasons])
     rows = account(blocks, written)
@@ -107,7 +107,7 @@ def assemble(
         source=manifest.Source(source.uri, source.revision, results.files, source.licence, source.citation),
         tokenizer=describe(tokenizer),
         features=manifest.record_features(settings, references=blocks.references),
-        ledger=_ledger(total, counted, blocks.split),
+        ledger=_ledger(total, split_counts, blocks.split),
         splits=splits,
         rejected=rejected,
         rejected_tokens=_summed([blocks.reason_tokens]),
@@ -130,9 +130,11 @@ def assemble(
 
 def text_facts(counts: TextCounts, *, repeats: bool) -> manifest.TextFacts:
     """Return what the manifest says of texts; repeats: repeated rows were counted."""
-    most = sorted(counts.characters.items(), key=lambda item: (-item[1], item[0]))[:MOST_CHARACTERS]
+    commonest_characters = sorted(counts.characters.items(), key=lambda item: (-item[1], item[0]))[:MOST_CHARACTERS]
     repeated = counts.repeats.repeated() if repeats else None
-    return manifest.TextFacts(counts.rows, counts.inputs_unknown, counts.targets_unknown, most, counts.markup, repeated)
+    return manifest.TextFacts(
+        counts.rows, counts.inputs_unknown, counts.targets_unknown, commonest_characters, counts.markup, repeated
+    )
 
 
 def check_classes(texts: TextCounts, tokenizer: Tokenizer) -> None:
@@ -142,11 +144,11 @@ def check_classes(texts: TextCounts, tokenizer: Tokenizer) -> None:
     """
     by_ids: dict[tuple[int, ...], str] = {}
     for text in sorted(texts.targets or ()):
-        other = by_ids.setdefault(tuple(tokenizer.encode(text)), text)
-        if other != text:
+        first_text = by_ids.setdefault(tuple(tokenizer.encode(text)), text)
+        if first_text != text:
             raise TaskError(
-                f"The classes {other!r} and {text!r} are the same for {tokenizer.name}, which does not know their characters:"
-                f" name them by words that it knows, as in --label-map {other}=one,{text}=two"
+                f"The classes {first_text!r} and {text!r} are the same for {tokenizer.name}, which does not know their characters:"
+                f" name them by words that it knows, as in --label-map {first_text}=one,{text}=two"
             )
 
 
@@ -160,15 +162,15 @@ def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, rejected_row
 
 
 def _ledger(
-    total: record_counts.Counts, counted: Mapping[str, record_counts.Counts], split: Mapping[str, int]
+    total: record_counts.Counts, split_counts: Mapping[str, record_counts.Counts], split: Mapping[str, int]
 ) -> manifest.Ledger:
-    """Return what truncation cost, with the rows that lost most, the worst first; `counted` are the counts of each split."""
+    """Return what truncation cost, with the rows that lost most, the worst first; `split_counts` are the counts of each split."""
 
-    def named(side: str) -> list[manifest.Lost]:
-        split_of = {one.place: name for name, counts in counted.items() for one in getattr(counts, side)}
+    def list_worst(side: str) -> list[manifest.Lost]:
+        split_of = {row.place: name for name, counts in split_counts.items() for row in getattr(counts, side)}
         return [
-            {"id": one.id, "tokens": one.tokens, "lost": one.lost, "split": split_of[one.place]}
-            for one in getattr(total, side)
+            {"id": row.id, "tokens": row.tokens, "lost": row.lost, "split": split_of[row.place]}
+            for row in getattr(total, side)
         ]
 
     percentiles = record_counts.percentiles(total.before)
@@ -180,12 +182,12 @@ def _ledger(
                 **{name: min(bucket, total.longest) for name, bucket in percentiles.items()},
                 "max": total.longest,
             },
-            "worst": named("worst"),
+            "worst": list_worst("worst"),
         },
         "targets": {
             "rows_cut": total.targets_cut,
             "tokens_lost": total.targets_lost,
-            "worst": named("targets_worst"),
+            "worst": list_worst("targets_worst"),
         },
         "split": {name: split[name] for name in ("rows", "examples")},
     }
@@ -193,15 +195,17 @@ def _ledger(
 
 def task_facts(definition: Definition, task: ChosenTask) -> manifest.TaskFacts:
     """Return what the manifest says of a task."""
-    own = {"file": Path(definition.file).name, "sha256": definition.sha256} if definition.file else {}
-    return manifest.TaskFacts(list(task.task.metrics), list(task.classes), hides_spans=task.spans is not None, **own)
+    file_facts = {"file": Path(definition.file).name, "sha256": definition.sha256} if definition.file else {}
+    return manifest.TaskFacts(
+        list(task.task.metrics), list(task.classes), hides_spans=task.spans is not None, **file_facts
+    )
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return counts added up, in order of their names."""
     total: collections.Counter[str] = collections.Counter()
-    for one in counts:
-        total.update(one)
+    for counter in counts:
+        total.update(counter)
     return dict(sorted(total.items()))
 
 
@@ -253,8 +257,10 @@ def _split(
 def _packed(counts: record_counts.Counts, settings: Settings) -> manifest.Packed:
     """Return the share of padding, unpacked and packed: none where there are no rows."""
     tokens, room = counts.inputs + counts.targets, settings.input_length + settings.target_length
-    before, after = (round(1 - tokens / (n * room), 4) if n else 0.0 for n in (counts.examples, counts.records))
-    return {"examples": counts.examples, "padding_before": before, "padding_after": after}
+    unpacked_padding, packed_padding = (
+        round(1 - tokens / (n * room), 4) if n else 0.0 for n in (counts.examples, counts.records)
+    )
+    return {"examples": counts.examples, "padding_before": unpacked_padding, "padding_after": packed_padding}
 
 
 # Warn of what a model would learn wrongly from a prepared dataset, each time with the option that fixes it.
@@ -324,10 +330,10 @@ def _targets_unknown(texts: TextCounts) -> list[str]:
     if not texts.targets_unknown:
         return []
     characters = [text for text, _ in texts.characters.most_common(SHOWN_CHARACTERS)]
-    named = f", such as {' '.join(characters)}" if characters else ""
+    character_list = f", such as {' '.join(characters)}" if characters else ""
     return [
-        f"{texts.targets_unknown:,} targets hold characters that the vocabulary lacks{named}, so a model can never write them."
-        " Replace them in the source, or train a vocabulary that has them: t5prep tokenizer train --byte-fallback ..."
+        f"{texts.targets_unknown:,} targets hold characters that the vocabulary lacks{character_list}, so a model can never "
+        "write them. Replace them in the source, or train a vocabulary that has them: t5prep tokenizer train --byte-fallback ..."
     ]
 
 
@@ -386,10 +392,10 @@ def of_rejected_rows(
     """Yield what to say of `rows` rows of which some were rejected: by reason, and by the reason in all its `words`."""
     total = sum(rejected.values())
     if total > MANY_REJECTED * rows:
-        most = max(sorted(rejected), key=lambda reason: rejected[reason])
+        commonest_reason = max(sorted(rejected), key=lambda reason: rejected[reason])
         yield (
             f"{100 * total // rows}% of all rows were rejected, most often for: "
-            f"{_commonest(most, rejected[most], words)}. All are in rejected.jsonl"
+            f"{_commonest(commonest_reason, rejected[commonest_reason], words)}. All are in rejected.jsonl"
         )
     if rejected.get("duplicate id", 0) > MANY_WITH_ONE_ID * rows and id_column:
         yield (
@@ -401,29 +407,29 @@ def of_rejected_rows(
             f"{escaped:,} rows have a backslash before a quote or a delimiter and were rejected. If it takes the meaning from that: "
             r"--escape '\'"
         )
-    if other := rejected.get("not utf-8"):
+    if undecodable_rows := rejected.get("not utf-8"):
         yield (
-            f"{other:,} rows hold bytes that are not UTF-8 and were rejected. If the files are in another encoding, say it, "
-            "as in --encoding cp1252"
+            f"{undecodable_rows:,} rows hold bytes that are not UTF-8 and were rejected. If the files are in another encoding, say "
+            "it, as in --encoding cp1252"
         )
 
 
 def _commonest(reason: str, rows: int, words: Mapping[str, int]) -> str:
     """Return a reason and its number: in the words that half of its rows share, else with the commonest words as an example."""
-    most = max(_of_kind(reason, words), key=lambda text: words[text], default="")
-    if most and 2 * words[most] >= rows:
-        return f"{most} ({words[most]:,})"
+    commonest_text = max(_of_kind(reason, words), key=lambda text: words[text], default="")
+    if commonest_text and 2 * words[commonest_text] >= rows:
+        return f"{commonest_text} ({words[commonest_text]:,})"
     return with_example(f"{reason} ({rows:,})", reason, words)
 
 
-def with_example(said: str, reason: str, words: Mapping[str, int]) -> str:
+def with_example(message: str, reason: str, words: Mapping[str, int]) -> str:
     """Return what is said of a kind of reason, with the commonest words of one: they name a value, and what fixes it.
 
     >>> with_example("unknown label 3", "unknown label", {"unknown label: 'x' is none of a, b": 2, "unknown label: 'y' is": 1})
     "unknown label 3: 'x' is none of a, b"
     """
-    most = max(_of_kind(reason, words), key=lambda text: words[text], default="")
-    return " ".join(f"{said}{most.removeprefix(reason)}".split())[:_LONGEST_EXAMPLE]
+    commonest_text = max(_of_kind(reason, words), key=lambda text: words[text], default="")
+    return " ".join(f"{message}{commonest_text.removeprefix(reason)}".split())[:_LONGEST_EXAMPLE]
 
 
 def _of_kind(reason: str, words: Mapping[str, int]) -> list[str]:
@@ -443,14 +449,14 @@ def one_target(examples: int, labels: Collection[object] | None, *, rejected: bo
         )
 
 
-def empty_splits(asked: Collection[str], there: Collection[str]) -> Iterator[str]:
+def empty_splits(requested_splits: Collection[str], existing_splits: Collection[str]) -> Iterator[str]:
     """Yield what to say of splits that were asked for and have no record.
 
     >>> list(empty_splits(["train", "validation"], ["train"]))
     ['no row fell into the split validation, so that there is nothing to evaluate on. Give it a larger share: --splits']
     """
-    for split in asked:
-        if split not in there:
+    for split in requested_splits:
+        if split not in existing_splits:
             nothing = "train on" if split == "train" else "evaluate on"
             yield (
                 f"no row fell into the split {split}, so that there is nothing to {nothing}. Give it a larger share: --splits"

@@ -35,17 +35,17 @@ class EarlierRecord(NamedTuple):
 def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Dataset:
     """Open an earlier dataset. Raises DatasetError, or UsageError if rows cannot be compared with it."""
     opened = Dataset(data)
-    dataset, other = opened.manifest, opened.manifest.settings
-    why = ""
+    dataset, earlier_settings = opened.manifest, opened.manifest.settings
+    reason = ""
     if dataset.tokenizer.sha256 != tokenizer.sha256:
-        why = f"it has the tokenizer {dataset.tokenizer.name}, and this one has {tokenizer.name}"
-    elif different := [name for name in _CUT if getattr(other, name) != getattr(settings, name)]:
-        why = f"it was prepared with {spelled(different[0], getattr(other, different[0]))}"
-    elif dataset.task.hides_spans or other.layout == "packed":
-        why = "its records are not rows: spans are hidden in them, or several rows are packed into one"
-    if why:
+        reason = f"it has the tokenizer {dataset.tokenizer.name}, and this one has {tokenizer.name}"
+    elif different := [name for name in _CUT if getattr(earlier_settings, name) != getattr(settings, name)]:
+        reason = f"it was prepared with {spelled(different[0], getattr(earlier_settings, different[0]))}"
+    elif dataset.task.hides_spans or earlier_settings.layout == "packed":
+        reason = "its records are not rows: spans are hidden in them, or several rows are packed into one"
+    if reason:
         raise UsageError(
-            f"--dedup-against {data}: texts are compared as they were cut, and {why}. "
+            f"--dedup-against {data}: texts are compared as they were cut, and {reason}. "
             "Prepare both with the same tokenizer and lengths"
         )
     if unknown := max((split.unk_rate for split in dataset.splits.values()), default=0):
@@ -93,12 +93,12 @@ class EarlierTexts:
         """Return for each digest of a text where it stands, as the reason of a rejected row, or ""."""
         if not len(self.digests):
             return [""] * len(digests)
-        wanted = np.array(digests, "S32")
-        place = np.minimum(np.searchsorted(self.digests, wanted), len(self.digests) - 1)
-        known = self.digests[place] == wanted
+        queries = np.array(digests, "S32")
+        match_indices = np.minimum(np.searchsorted(self.digests, queries), len(self.digests) - 1)
+        is_known = self.digests[match_indices] == queries
         return [
-            f"repeated: the same input is in {self.names[self.sets[at]]}, id {self.ids[at]}" if hit else ""
-            for hit, at in zip(known.tolist(), place.tolist(), strict=True)
+            f"repeated: the same input is in {self.names[self.sets[index]]}, id {self.ids[index]}" if hit else ""
+            for hit, index in zip(is_known.tolist(), match_indices.tolist(), strict=True)
         ]
 
     def dumps(self) -> bytes:
@@ -125,12 +125,12 @@ def collect(datasets: Mapping[str, Dataset], tokenizer: Tokenizer) -> EarlierTex
 
     Of equal texts the first is kept: of the first dataset, there of the first record.
     """
-    known: dict[str, tuple[str, int]] = {}
+    origins: dict[str, tuple[str, int]] = {}
     for number, dataset in enumerate(datasets.values()):
         for record in (
-            one for shard in shards(dataset) for one in records(dataset.folder, shard, tokenizer) if one.text
+            entry for shard in shards(dataset) for entry in records(dataset.folder, shard, tokenizer) if entry.text
         ):
-            known.setdefault(digest(record.text), (record.id, number))
-    order = sorted(known)
-    ids, sets = zip(*(known[one] for one in order), strict=True) if known else ((), ())
+            origins.setdefault(digest(record.text), (record.id, number))
+    order = sorted(origins)
+    ids, sets = zip(*(origins[entry] for entry in order), strict=True) if origins else ((), ())
     return EarlierTexts(tuple(datasets), np.array(order, "S32"), np.array(ids, np.str_), np.array(sets, np.int64))

@@ -46,19 +46,19 @@ def _prepared(data: str, *, split: str = "") -> Iterator[str]:
     splits = dataset.manifest.splits
     if split and split not in splits:
         raise UsageError(f"--decontaminate {data}#{split}: the dataset has the splits {', '.join(splits)}")
-    own = [split] if split else [name for name in splits if name != "train"] or list(splits)
-    if unknown := max(splits[name].unk_rate for name in own):
+    evaluation_splits = [split] if split else [name for name in splits if name != "train"] or list(splits)
+    if unknown := max(splits[name].unk_rate for name in evaluation_splits):
         print(
             f"--decontaminate {data}: {unknown:.2%} of its tokens are <unk>, and what they stood for is not found. Name the set as "
             f"it was read: --decontaminate {shlex.quote(dataset.manifest.source.uri)}",
             file=sys.stderr,
         )
     unk_id = dataset.tokenizer.unk_id
-    for record in dataset.records(*(shard.name for name in own for shard in splits[name].shards)):
+    for record in dataset.records(*(shard.name for name in evaluation_splits for shard in splits[name].shards)):
         ids = [int(token) for token in tfrecord.parse(record)["input_ids"]]
-        for is_unknown, known in itertools.groupby(ids, key=lambda token: token == unk_id):
+        for is_unknown, run in itertools.groupby(ids, key=lambda token: token == unk_id):
             if not is_unknown:
-                yield from dataset.tokenizer.texts_in(list(known))
+                yield from dataset.tokenizer.texts_in(list(run))
 
 
 def _raw(data: str, settings: Settings) -> Iterator[str]:
@@ -131,14 +131,14 @@ class Leaks:
         reasons = [""] * len(texts)
         if not len(self.hashes):
             return reasons
-        place = np.minimum(np.searchsorted(self.hashes, hashed.hashes), len(self.hashes) - 1)
-        hits = np.flatnonzero(self.hashes[place] == hashed.hashes)
+        match_indices = np.minimum(np.searchsorted(self.hashes, hashed.hashes), len(self.hashes) - 1)
+        hits = np.flatnonzero(self.hashes[match_indices] == hashed.hashes)
         of = np.searchsorted(hashed.begins, hits, side="right") - 1
         for text, first in zip(*np.unique(of, return_index=True), strict=True):
             begin = int(hits[first] - hashed.begins[text])
             edges = shingling.word_edges(texts[text])[begin : begin + self.words]
             shared = " ".join(texts[text][edges[0][0] : edges[-1][1]].split())
-            reasons[text] = f'leak: "{shared}" is in {self.names[self.sets[place[hits[first]]]]}'
+            reasons[text] = f'leak: "{shared}" is in {self.names[self.sets[match_indices[hits[first]]]]}'
         return reasons
 
     def digests(self) -> dict[str, str]:
@@ -164,12 +164,12 @@ def loads(data: bytes) -> Leaks:
 def collect(texts: Mapping[str, Iterable[str]], *, words: int) -> Leaks:
     """Return the runs of words of sets of texts. What stands in several sets is counted for the first of them."""
     hashes, sets = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
-    for number, own in enumerate(texts.values()):
-        worded = (text for text in own if len(text.split()) >= LEAST_WORDS or not text.isascii())
+    for number, set_texts in enumerate(texts.values()):
+        worded = (text for text in set_texts if len(text.split()) >= LEAST_WORDS or not text.isascii())
         while batch := list(itertools.islice(worded, _BATCH)):
             hashed = np.unique(shingles(batch, words=words).hashes)
             hashes.append(hashed)
             sets.append(np.full(len(hashed), number))
-    together = np.concatenate(hashes)
-    known, first = np.unique(together, return_index=True)
-    return Leaks(words, tuple(texts), known, np.concatenate(sets)[first])
+    all_hashes = np.concatenate(hashes)
+    unique_hashes, first = np.unique(all_hashes, return_index=True)
+    return Leaks(words, tuple(texts), unique_hashes, np.concatenate(sets)[first])

@@ -47,8 +47,10 @@ def share(memory: int, *, workers: int) -> Budget:
         raise UsageError(f"--memory {memory >> 20}MiB: one worker needs {MAIN_BYTES + least >> 20}MiB in all")
     fitting = max(1, (memory - MAIN_BYTES) // (WORKER_BYTES + LARGEST_BLOCK * BLOCK_SHARE))
     count = min(workers, fitting)
-    each = (memory - MAIN_BYTES) // max(1, count) - WORKER_BYTES
-    return Budget(count, min(LARGEST_BLOCK, each // BLOCK_SHARE), min(LARGEST_RANGE, each // RANGE_SHARE))
+    worker_share = (memory - MAIN_BYTES) // max(1, count) - WORKER_BYTES
+    return Budget(
+        count, min(LARGEST_BLOCK, worker_share // BLOCK_SHARE), min(LARGEST_RANGE, worker_share // RANGE_SHARE)
+    )
 
 
 def check_limit() -> None:

@@ -19,7 +19,7 @@ from t5prep.io import atomic_files, gcs
 MARKER = gcs.MARKER
 SPOOL = f"{atomic_files.UNFINISHED}spool"
 # How the folder begins in which an engine's job keeps what it made, for the same job again.
-KEPT = f"{atomic_files.UNFINISHED}kept-"
+CACHE_PREFIX = f"{atomic_files.UNFINISHED}kept-"
 
 
 class Identity(NamedTuple):
@@ -36,10 +36,10 @@ class Identity(NamedTuple):
 
 def resolved(out: str) -> Path:
     """Return a folder without links. Raises OutputError for a link that leads back to itself."""
-    place = Path(os.path.realpath(out))  # leaves such a link as it is
-    if any(os.path.islink(one) for one in (place, *place.parents)):
+    folder = Path(os.path.realpath(out))  # leaves such a link as it is
+    if any(os.path.islink(path) for path in (folder, *folder.parents)):
         raise OutputError(f"{out} is a link that leads back to itself. Choose another --out.")
-    return place
+    return folder
 
 
 def refuse_inside(out: str, *, source: str) -> None:
@@ -61,8 +61,8 @@ def refuse_inside(out: str, *, source: str) -> None:
 
 
 @contextlib.contextmanager
-def claimed_folder(out: str | Path, *, same: Identity, goes_on: bool = False) -> Iterator[None]:
-    """Yield a directory or prefix that is claimed and cleaned of an earlier run; a dataset there is compared with `same`.
+def claimed_folder(out: str | Path, *, new_identity: Identity, goes_on: bool = False) -> Iterator[None]:
+    """Yield a directory or prefix that is claimed and cleaned of an earlier run; a dataset there is compared with `new_identity`.
 
     A finished dataset is prepared again in place only if it is the same one (same choices, same source). What an
     unfinished run left behind is swept away, but shards and what is kept where this run `goes_on` with them. Raises
@@ -71,16 +71,16 @@ def claimed_folder(out: str | Path, *, same: Identity, goes_on: bool = False) ->
     if "://" in str(out) and not gcs.is_gs(out):
         scheme = str(out).partition("://")[0]
         raise OutputError(f"--out {scheme}://…: a dataset is written into a directory or into gs://BUCKET/NAME.")
-    with _bucket(str(out), same) if gcs.is_gs(out) else _directory(Path(out), same, goes_on=goes_on):
+    with _bucket(str(out), new_identity) if gcs.is_gs(out) else _directory(Path(out), new_identity, goes_on=goes_on):
         yield
 
 
-def refuse_another(out: str, *, same: Identity) -> None:
+def refuse_another(out: str, *, new_identity: Identity) -> None:
     """Raise OutputError for a place that holds another dataset or anything else; nothing is made there."""
-    there = set(gcs.objects(out)) if gcs.is_gs(out) else set()
+    existing_names = set(gcs.objects(out)) if gcs.is_gs(out) else set()
     if not gcs.is_gs(out) and Path(out).is_dir():
-        there = {path.name for path in Path(out).iterdir()}
-    _refuse_foreign(out if gcs.is_gs(out) else Path(out), there, same)
+        existing_names = {path.name for path in Path(out).iterdir()}
+    _refuse_foreign(out if gcs.is_gs(out) else Path(out), existing_names, new_identity)
 
 
 @contextlib.contextmanager
@@ -94,33 +94,33 @@ def scratch(out: str | Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _bucket(out: str, same: Identity) -> Iterator[None]:
+def _bucket(out: str, new_identity: Identity) -> Iterator[None]:
     """Claim a prefix. No object is read before the manifest, so shards are replaced in place and stale ones go last."""
     out = out.rstrip("/")
-    there = gcs.objects(out)
-    _refuse_foreign(out, set(there), same)
-    gcs.claim(out, {"identity": _digest(same)})
-    if manifest.NAME in there:
-        gcs.delete(f"{out}/{manifest.NAME}", generation=there[manifest.NAME].generation)
+    existing_objects = gcs.objects(out)
+    _refuse_foreign(out, set(existing_objects), new_identity)
+    gcs.claim(out, {"identity": _digest(new_identity)})
+    if manifest.NAME in existing_objects:
+        gcs.delete(f"{out}/{manifest.NAME}", generation=existing_objects[manifest.NAME].generation)
     yield
     for name in _strays(out, gcs.objects(out)):
         gcs.delete(f"{out}/{name}")
-    for folder in (SPOOL, KEPT):
+    for folder in (SPOOL, CACHE_PREFIX):
         gcs.delete_all(f"{out}/{folder}")
     gcs.release(out)
 
 
 def _strays(out: str | Path, names: Iterable[str]) -> list[str]:
     """Return the shards that the finished dataset does not name: another run left them."""
-    named = {shard.name for shard in manifest.load(out).shards}
-    return shard_files.strays(names, named)
+    shard_names = {shard.name for shard in manifest.load(out).shards}
+    return shard_files.strays(names, shard_names)
 
 
 @contextlib.contextmanager
-def _directory(out: Path, same: Identity, *, goes_on: bool) -> Iterator[None]:
+def _directory(out: Path, new_identity: Identity, *, goes_on: bool) -> Iterator[None]:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        _refuse_foreign(out, {path.name for path in out.iterdir()}, same)
+        _refuse_foreign(out, {path.name for path in out.iterdir()}, new_identity)
         marker = os.open(out / MARKER, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise OutputError(atomic_files.explain(error, out)) from error
@@ -144,13 +144,13 @@ def identity(dataset: manifest.Manifest) -> Identity:
     return Identity(dataset.settings, dataset.tokenizer.sha256, dataset.task.sha256, files)
 
 
-def _digest(same: Identity) -> str:
+def _digest(new_identity: Identity) -> str:
     """Return the digest of an identity: equal for identities that are equal."""
-    chosen = dataclasses.replace(same.settings, shards=None)
-    return hashlib.sha256(repr(same._replace(settings=chosen)).encode()).hexdigest()
+    chosen = dataclasses.replace(new_identity.settings, shards=None)
+    return hashlib.sha256(repr(new_identity._replace(settings=chosen)).encode()).hexdigest()
 
 
-def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
+def _refuse_foreign(out: str | Path, entries: set[str], new_identity: Identity) -> None:
     foreign = sorted(
         name for name in entries if not is_of_dataset(name) and not name.startswith(atomic_files.UNFINISHED)
     )
@@ -161,16 +161,18 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
             raise OutputError(
                 f"{out} holds a manifest that cannot be read. Choose another --out, or remove it."
             ) from None
-        there = identity(dataset)
+        existing_identity = identity(dataset)
         facts = {"tokenizer": "another tokenizer", "task_sha256": "another file of the task", "files": "another source"}
-        others = [words for name, words in facts.items() if getattr(there, name) != getattr(same, name)]
-        if others := [*settings.differences(there.settings, same.settings), *others]:
+        differences = [
+            words for name, words in facts.items() if getattr(existing_identity, name) != getattr(new_identity, name)
+        ]
+        if differences := [*settings.differences(existing_identity.settings, new_identity.settings), *differences]:
             instead = (
                 "remove it." if gcs.is_gs(out) else "replace it: --overwrite"
             )  # nothing in a bucket can be renamed
             raise OutputError(
                 f"{out} holds another dataset (task {dataset.settings.task}, {dataset.records:,} records), prepared with "
-                f"{', '.join(others)}. Choose another --out, or {instead}"
+                f"{', '.join(differences)}. Choose another --out, or {instead}"
             )
     elif entries and (foreign or MARKER not in entries):
         raise OutputError(
@@ -181,14 +183,14 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
 
 def is_of_dataset(name: str) -> bool:
     """Return whether a file of this name is part of a dataset."""
-    beside = name in (*verify.BESIDE, manifest.NAME) or manifest.is_filter_file(name)
-    return beside or shard_files.is_shard(name) or rejected_rows.is_rejected(name)
+    is_side_file = name in (*verify.BESIDE, manifest.NAME) or manifest.is_filter_file(name)
+    return is_side_file or shard_files.is_shard(name) or rejected_rows.is_rejected(name)
 
 
 def _sweep(out: Path, *, goes_on: bool) -> None:
     """Remove what an earlier run left, the manifest first: it never stands over half of its shards."""
     (out / manifest.NAME).unlink(missing_ok=True)
-    _sweep_unfinished(out, but=KEPT if goes_on else MARKER)
+    _sweep_unfinished(out, but=CACHE_PREFIX if goes_on else MARKER)
     for path in out.iterdir():
         if goes_on and shard_files.is_shard(path.name):
             continue
@@ -216,7 +218,7 @@ NEW, OLD = ".t5prep-new", ".replaced"
 
 
 @contextlib.contextmanager
-def claimed(out: str, *, same: Identity, overwrite: bool, goes_on: bool = False) -> Iterator[str]:
+def claimed(out: str, *, new_identity: Identity, overwrite: bool, goes_on: bool = False) -> Iterator[str]:
     """Yield the place where a dataset is written: `out` itself, or a folder beside it where `out` holds another dataset.
 
     With `overwrite`, another dataset in `out` is replaced: the new one is written beside it, and when it is whole, the
@@ -230,11 +232,11 @@ def claimed(out: str, *, same: Identity, overwrite: bool, goes_on: bool = False)
     new = final.with_name(final.name + NEW)
     if overwrite and not final.exists() and (new / manifest.NAME).is_file():
         _move(new, final)  # an earlier run was killed between its two renamings
-    if not (overwrite and _holds_another(final, out, same)):
-        with claimed_folder(out, same=same, goes_on=goes_on):
+    if not (overwrite and _holds_another(final, out, new_identity)):
+        with claimed_folder(out, new_identity=new_identity, goes_on=goes_on):
             yield out
         return
-    with claimed_folder(new, same=same, goes_on=goes_on):
+    with claimed_folder(new, new_identity=new_identity, goes_on=goes_on):
         yield str(new)
     old = _free(final)
     _move(final, old)
@@ -242,12 +244,12 @@ def claimed(out: str, *, same: Identity, overwrite: bool, goes_on: bool = False)
     print(f"{out}: the dataset that was here is now in {old}. Remove it when it is not needed.", file=sys.stderr)
 
 
-def _holds_another(final: Path, out: str, same: Identity) -> bool:
+def _holds_another(final: Path, out: str, new_identity: Identity) -> bool:
     """Check whether a folder holds another dataset, and nothing else. Raises OutputError if it holds more."""
     if not (final / manifest.NAME).is_file():
         return False
     try:
-        if identity(manifest.load(final)) == same:
+        if identity(manifest.load(final)) == new_identity:
             return False
     except DatasetError:
         return False  # whose manifest it is cannot be told: it is refused as a stranger's
@@ -271,9 +273,9 @@ def _free(final: Path) -> Path:
     return old
 
 
-def _move(there: Path, to: Path) -> None:
+def _move(source: Path, to: Path) -> None:
     """Rename a folder. Raises OutputError that says where the new dataset is."""
     try:
-        there.rename(to)
+        source.rename(to)
     except OSError as error:
-        raise OutputError(f"{there} cannot be renamed to {to} ({error.strerror}). Nothing was removed.") from error
+        raise OutputError(f"{source} cannot be renamed to {to} ({error.strerror}). Nothing was removed.") from error

@@ -77,10 +77,10 @@ class SplitDraw:
     def shares(self, file: str) -> dict[str, float]:
         """Return the shares by which the rows of a file are drawn; one alone where all go to one split."""
         settings = self._settings
-        own = self._own_splits.get(file, "" if settings.splits else "train")
-        if own == "train" and settings.held_out is not None and "validation" not in self._own_splits.values():
+        file_split = self._own_splits.get(file, "" if settings.splits else "train")
+        if file_split == "train" and settings.held_out is not None and "validation" not in self._own_splits.values():
             return {"validation": settings.held_out, "train": 1 - settings.held_out}
-        return {own: 1.0} if own else dict(settings.splits or {})
+        return {file_split: 1.0} if file_split else dict(settings.splits or {})
 
     def keys(self, table: pa.Table, digests: np.ndarray, *, file: str) -> np.ndarray:
         """Return the digests that draw the splits of the rows of a file: those of their groups, where they have some."""
@@ -94,23 +94,27 @@ class SplitDraw:
         `table` has the rows of a file (block_tokenizer.SCHEMA), `digests` are those of their ids: uint8[rows, 24].
         """
         shares = self.shares(file)
-        which = draw_splits(self.keys(table, digests, file=file), shares=shares)
-        own = table["split"].to_pylist()
-        names = sorted({*shares, *own} - {None, ""})
+        share_indices = draw_splits(self.keys(table, digests, file=file), shares=shares)
+        row_splits = table["split"].to_pylist()
+        names = sorted({*shares, *row_splits} - {None, ""})
         rank = {name: i for i, name in enumerate(names)}
-        of = np.array([rank[name] for name in shares])[which]
-        if table["split"].null_count < len(own):
+        of = np.array([rank[name] for name in shares])[share_indices]
+        if table["split"].null_count < len(row_splits):
             of = np.array(
-                [rank[name] if name else drawn for name, drawn in zip(own, of.tolist(), strict=True)], np.int64
+                [
+                    rank[name] if name else split_number
+                    for name, split_number in zip(row_splits, of.tolist(), strict=True)
+                ],
+                np.int64,
             )
         return names, of
 
 
-def by_group(groups: Sequence[str | None], own: np.ndarray, *, seed: int) -> np.ndarray:
+def by_group(groups: Sequence[str | None], row_digests: np.ndarray, *, seed: int) -> np.ndarray:
     """Return the digests by which splits are drawn: of a row's group, or its own where it has no group."""
-    named = [i for i, group in enumerate(groups) if group]
-    if not named:
-        return own
-    mixed = own.copy()
-    mixed[named] = digests([groups[i] or "" for i in named], seed=seed)
+    grouped_rows = [i for i, group in enumerate(groups) if group]
+    if not grouped_rows:
+        return row_digests
+    mixed = row_digests.copy()
+    mixed[grouped_rows] = digests([groups[i] or "" for i in grouped_rows], seed=seed)
     return mixed

@@ -66,8 +66,8 @@ class Counts:
         if self.labels is not None and other.labels is not None:
             labels = dict(self.labels)
             for label, (marked, plain_text) in other.labels.items():
-                known = labels.get(label, (0, 0))
-                labels[label] = known[0] + marked, known[1] + plain_text
+                counts = labels.get(label, (0, 0))
+                labels[label] = counts[0] + marked, counts[1] + plain_text
             labels = labels if len(labels) <= MOST_LABELS else None
         return Counts(
             **plain,
@@ -79,8 +79,8 @@ class Counts:
         )
 
 
-def _most(lost: Iterable[Lost]) -> tuple[Lost, ...]:
-    return tuple(sorted(lost, key=lambda one: (-one.lost, one.place))[:WORST])
+def _most(rows: Iterable[Lost]) -> tuple[Lost, ...]:
+    return tuple(sorted(rows, key=lambda row: (-row.lost, row.place))[:WORST])
 
 
 def count(
@@ -97,7 +97,7 @@ def count(
     `marked` says whether a marker takes one place of a cut input, which is not a token of the text; `name` gives the id of
     an entry, for those that lost most.
     """
-    lost, targets_lost = tokens_lost(entries, marked=marked)
+    inputs_lost, targets_lost = tokens_lost(entries, marked=marked)
     tally: dict[tuple[int, ...], tuple[int, int]] | None = None
     if labels is not None:
         tally = {}
@@ -111,15 +111,15 @@ def count(
         inputs=int(entries["inputs"].sum()),
         targets=int(entries["targets"].sum()),
         unknown=int(entries["unknown"].sum()),
-        cut=int(np.count_nonzero(lost)),
-        lost=int(lost.sum()),
+        cut=int(np.count_nonzero(inputs_lost)),
+        lost=int(inputs_lost.sum()),
         targets_cut=int(np.count_nonzero(targets_lost)),
         targets_lost=int(targets_lost.sum()),
         joint=joint(entries["inputs"], entries["targets"]),
         before=collections.Counter(_bucket(entries["tokens"], STEPS[0]).tolist()),
         longest=int(entries["tokens"].max(initial=0)),
         labels=tally,
-        worst=_worst(lost, "tokens", entries, name),
+        worst=_worst(inputs_lost, "tokens", entries, name),
         targets_worst=_worst(targets_lost, "target_tokens", entries, name),
     )
 
@@ -127,20 +127,22 @@ def count(
 def tokens_lost(entries: np.ndarray | Mapping[str, np.ndarray], *, marked: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return how many tokens cutting took from the input and from the target of each row (spills.ENTRY[n]): int64[n] each."""
     cut = entries["tokens"] > entries["inputs"]
-    kept = entries["inputs"].astype(np.int64) - (cut & marked)
+    kept_tokens = entries["inputs"].astype(np.int64) - (cut & marked)
     targets_lost = entries["target_tokens"].astype(np.int64) - entries["targets"]
-    return np.where(cut, entries["tokens"] - kept, 0), np.maximum(targets_lost, 0)
+    return np.where(cut, entries["tokens"] - kept_tokens, 0), np.maximum(targets_lost, 0)
 
 
-def _worst(lost: np.ndarray, tokens: str, entries: np.ndarray, name: Callable[[int], str] | None) -> tuple[Lost, ...]:
+def _worst(
+    lost_tokens: np.ndarray, tokens: str, entries: np.ndarray, name: Callable[[int], str] | None
+) -> tuple[Lost, ...]:
     """Return the entries that lost most; `tokens` is the column of their tokens before cutting."""
     if name is None:
         return ()
-    first = np.lexsort((entries["low"], entries["high"], -lost))[:WORST]
+    first = np.lexsort((entries["low"], entries["high"], -lost_tokens))[:WORST]
     return tuple(
-        Lost(int(lost[i]), int(entries[tokens][i]), name(i), (int(entries["high"][i]), int(entries["low"][i])))
+        Lost(int(lost_tokens[i]), int(entries[tokens][i]), name(i), (int(entries["high"][i]), int(entries["low"][i])))
         for i in first.tolist()
-        if lost[i]
+        if lost_tokens[i]
     )
 
 
@@ -162,11 +164,11 @@ def percentiles(histogram: collections.Counter) -> dict[str, int]:
     {'p50': 16, 'p90': 16, 'p95': 32, 'p99': 32}
     """
     total, reached, reached_at = sum(histogram.values()), 0, {}
-    wanted = [50, 90, 95, 99]
+    percents = [50, 90, 95, 99]
     for bucket, number in sorted(histogram.items()):
         reached += number
-        while wanted and reached * 100 >= wanted[0] * total:
-            reached_at[f"p{wanted.pop(0)}"] = bucket
+        while percents and reached * 100 >= percents[0] * total:
+            reached_at[f"p{percents.pop(0)}"] = bucket
     return reached_at
 
 

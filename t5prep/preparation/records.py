@@ -172,9 +172,9 @@ class PackedRows:
             edges = np.searchsorted(row_of[order], np.arange(len(filled[0]) + 1))
             for first in range(0, len(filled[0]), RECORDS_A_PART):
                 starts = edges[first : first + RECORDS_A_PART + 1]
-                own = rows.take(order[starts[0] : starts[-1]])
-                records = self.frame(own.columns(), starts=starts - starts[0])
-                yield Built(records, counts, None, _origins(own.entries, self.marked))
+                record_rows = rows.take(order[starts[0] : starts[-1]])
+                records = self.frame(record_rows.columns(), starts=starts - starts[0])
+                yield Built(records, counts, None, _origins(record_rows.entries, self.marked))
                 counts = record_counts.Counts()
 
 
@@ -192,7 +192,7 @@ class HiddenSpans:
     def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
         """Yield the rows of all ranges, taken as one sequence of tokens."""
         taken = 0  # documents that no yielded record has counted
-        end = begun = 0  # tokens of all documents so far, and those before the next record
+        end = record_start = 0  # tokens of all documents so far, and those before the next record
         # Of each document in which a record may still begin: `end` behind it, its file and its row.
         waiting = collections.deque[tuple[int, int, int]]()
 
@@ -214,10 +214,10 @@ class HiddenSpans:
             entries["unknown"] = inputs.occurrences(self.unk_id)
             places = []
             for size in sizes:
-                while waiting[0][0] <= begun:
+                while waiting[0][0] <= record_start:
                     waiting.popleft()
                 places.append(waiting[0][1:])
-                begun += size
+                record_start += size
             entries["file"], entries["row"] = zip(*places, strict=True)
             counts = record_counts.count(entries, labels=None, marked=False)
             counts, taken = dataclasses.replace(counts, examples=taken), 0
@@ -237,8 +237,8 @@ def _lengths(entries: np.ndarray) -> np.ndarray:
 
 def _origins(entries: np.ndarray, marked: bool) -> np.ndarray:
     """Return where rows come from, and how many tokens were cut: uint32[n, 4] (shard_files.ORIGIN)."""
-    lost = record_counts.tokens_lost(entries, marked=marked)
-    return np.stack([entries["file"], entries["row"], *lost], axis=1).astype(np.uint32)
+    lost_tokens = record_counts.tokens_lost(entries, marked=marked)
+    return np.stack([entries["file"], entries["row"], *lost_tokens], axis=1).astype(np.uint32)
 
 
 def _in_chunks(
@@ -246,8 +246,8 @@ def _in_chunks(
 ) -> Iterator[Hidden]:
     """Yield rows of `length` tokens of the documents, with their spans hidden, in order."""
     for ids, tokens in span_corruption.chunks(documents, length=length):
-        made = corrupt(tokens, keys=span_corruption.keys(ids, seed=seed))
-        yield Hidden(ids, [tokens.shape[1]] * len(ids), *map(ragged.full, made))
+        corrupted_sides = corrupt(tokens, keys=span_corruption.keys(ids, seed=seed))
+        yield Hidden(ids, [tokens.shape[1]] * len(ids), *map(ragged.full, corrupted_sides))
 
 
 def _counts(rows: Rows, marked: bool) -> record_counts.Counts:

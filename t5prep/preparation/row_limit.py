@@ -39,14 +39,14 @@ def limited_files(files: Sequence[RawFile], settings: Settings, task: ChosenTask
     if settings.limit is None:
         yield from map(LimitedFile, elements)
         return
-    own = {} if settings.splits else source_files.splits_of(files)
-    left = dict.fromkeys(own.values(), settings.limit) or {"": settings.limit}
+    file_splits = {} if settings.splits else source_files.splits_of(files)
+    remaining_rows = dict.fromkeys(file_splits.values(), settings.limit) or {"": settings.limit}
     for element in elements:
-        split = own.get(blocks.files(element)[0].name, "")
+        split = file_splits.get(blocks.files(element)[0].name, "")
         rows = 0
-        for block in scan(LimitedFile(element, left[split]), settings, task.task.corpus):
+        for block in scan(LimitedFile(element, remaining_rows[split]), settings, task.task.corpus):
             rows += block.rows
-        left[split] -= rows
+        remaining_rows[split] -= rows
         yield LimitedFile(element, rows)
 
 
@@ -59,16 +59,16 @@ def scan(
     content: bytes | None = None,
 ) -> Iterator[Block]:
     """Yield the blocks of a file or pair (blocks.scan_element), as far as its rows are wanted. Raises SourceError."""
-    left = file.rows
-    if left == 0:
+    remaining_rows = file.rows
+    if remaining_rows == 0:
         return
     for block in blocks.scan_element(
         file.element, settings.file_options, otherwise=corpus.format, block_bytes=block_bytes, content=content
     ):
-        if left is None:
+        if remaining_rows is None:
             yield block
             continue
-        yield block.head(left)
-        left -= min(block.rows, left)
-        if not left:
+        yield block.head(remaining_rows)
+        remaining_rows -= min(block.rows, remaining_rows)
+        if not remaining_rows:
             return

@@ -36,7 +36,7 @@ from t5prep.tokens import tokenizer as newlines
 # first token of a row of documents.
 _SUFFIX = r"(/\d+)?(#[0-9a-f]{8})?(@\d+)?"
 _SUFFIXES = (r"@\d+", r"#[0-9a-f]{8}", r"/\d+", r"/\d+#[0-9a-f]{8}")
-_PLACE = re.compile(r"(.+):(\d+)", re.DOTALL)
+_LOCATION = re.compile(r"(.+):(\d+)", re.DOTALL)
 # How the reason of a row begins that another row's text or id made superfluous, and the step that left it out.
 _LEFT_BY = {
     "leak": "evaluation sets",
@@ -47,7 +47,7 @@ _LEFT_BY = {
 }
 _CUT = ("input_cut", "target_cut")
 _AFTER_SPLIT = ("near-duplicates", "duplicates")
-Place = tuple[str, int]  # a file of the source, and a row of it from 1
+Location = tuple[str, int]  # a file of the source, and a row of it from 1
 Facts = dict[str, Any]
 
 
@@ -91,7 +91,7 @@ class MadeRow(NamedTuple):
     """
 
     trace: RowTrace
-    place: Place
+    place: Location
     id: str = ""
     record_id: str | None = None
     left: str = ""
@@ -113,46 +113,46 @@ class RowTracer:
         Raises DatasetError for an id that is nowhere.
         """
         trace = RowTrace(id, self.dataset.folder)
-        found, rejected, place = list(self.records(id)), list(self._rejected(id)), self._place(id)
-        if found:
-            place = place if place and not _has_own_id(found[0].id, place) else None
-        elif rejected and place is None:
-            place = rejected[0]["file"], rejected[0]["row"]
-        made = None
+        found_records, rejected, location = list(self.records(id)), list(self._rejected(id)), self._place(id)
+        if found_records:
+            location = location if location and not _has_own_id(found_records[0].id, location) else None
+        elif rejected and location is None:
+            location = rejected[0]["file"], rejected[0]["row"]
+        made_row = None
         try:
-            if made := self._made(id, place, found[0] if found else None):
-                trace = made.trace
+            if made_row := self._made(id, location, found_records[0] if found_records else None):
+                trace = made_row.trace
         except T5prepError as error:
             trace.notes.append(
                 f"Of this row only what the dataset itself knows is told, because its source is not read again: {error}"
             )
-        if made and not found and made.record_id is not None:
-            found = list(self.records(made.record_id)) or self._begun_in(made)
-            rejected = list(self._rejected(f"{made.place[0]}:{made.place[1]}"))
-        if not found and not rejected and made is None:
+        if made_row and not found_records and made_row.record_id is not None:
+            found_records = list(self.records(made_row.record_id)) or self._begun_in(made_row)
+            rejected = list(self._rejected(f"{made_row.place[0]}:{made_row.place[1]}"))
+        if not found_records and not rejected and made_row is None:
             raise DatasetError(
                 f'No row of {trace.data} has the id "{id}": neither a record, nor a rejected row, nor a row of its source. '
                 f"Ids are listed by: t5prep table {trace.data} ids.csv"
             )
         # The line of this very row, if it made no record.
-        if made:
-            line = next((one for one in rejected if (one["file"], one["row"]) == made.place), None)
+        if made_row:
+            line = next((entry for entry in rejected if (entry["file"], entry["row"]) == made_row.place), None)
         else:
-            line = rejected[0] if rejected and not found else None
-        if found and line is None:
-            with self._decoding(found[0].shard, found[0].number):
-                differs = made is not None and not self._agree(made, found[0])
-                self._add_record(trace, found[0])
+            line = rejected[0] if rejected and not found_records else None
+        if found_records and line is None:
+            with self._decoding(found_records[0].shard, found_records[0].number):
+                differs = made_row is not None and not self._agree(made_row, found_records[0])
+                self._add_record(trace, found_records[0])
             if differs:
                 trace.notes.append("What the steps make of the row today is not what its record holds.")
-        others = found[1 if line is None else 0 :]
-        trace.also = [{"id": one.id, "shard": one.shard, "number": one.number} for one in others]
+        other_records = found_records[1 if line is None else 0 :]
+        trace.also = [{"id": entry.id, "shard": entry.shard, "number": entry.number} for entry in other_records]
         if line is not None:
-            step = _LEFT_BY.get(line["reason"].partition(":")[0]) or (made.left if made else None)
+            step = _LEFT_BY.get(line["reason"].partition(":")[0]) or (made_row.left if made_row else None)
             trace.rejected = {"reason": line["reason"], "step": step}
             trace.split = trace.split if step in _AFTER_SPLIT else None
-        trace.duplicates = self._duplicates(line, made if found else None)
-        trace.also += [one for one in rejected if one not in (line, *(trace.duplicates or ()))]
+        trace.duplicates = self._duplicates(line, made_row if found_records else None)
+        trace.also += [entry for entry in rejected if entry not in (line, *(trace.duplicates or ()))]
         return trace
 
     # What the dataset itself knows.
@@ -183,10 +183,14 @@ class RowTracer:
                 for number, record in enumerate(self.dataset.records(shard)):
                     if needle in record:
                         with self._decoding(shard, number):
-                            ids = [one.decode() for one in tfrecord.raw_features(record, wanted=("id",))["id"]]
-                        for segment, one in enumerate(ids, 1):
-                            if shape.fullmatch(one):
-                                yield FoundRecord(split, shard, number, byte, one, record, segment * self._is_packed)
+                            ids = [
+                                record_id.decode() for record_id in tfrecord.raw_features(record, names=("id",))["id"]
+                            ]
+                        for segment, record_id in enumerate(ids, 1):
+                            if shape.fullmatch(record_id):
+                                yield FoundRecord(
+                                    split, shard, number, byte, record_id, record, segment * self._is_packed
+                                )
                     byte += tfrecord.FRAME_BYTES + len(record)
 
     def _decoding(self, shard: str, number: int) -> contextlib.AbstractContextManager[None]:
@@ -199,15 +203,15 @@ class RowTracer:
 
     def _rejected(self, id: str) -> Iterator[Facts]:
         """Yield the rejected rows of an id, or of a place."""
-        place, shape = self._place(id), re.compile(re.escape(id) + _SUFFIX, re.DOTALL)
-        at_place = [f"{_json(place[0])}, {_json('row')}: {place[1]},".encode()] if place else []
+        location, shape = self._place(id), re.compile(re.escape(id) + _SUFFIX, re.DOTALL)
+        at_place = [f"{_json(location[0])}, {_json('row')}: {location[1]},".encode()] if location else []
         for line in self._lines(_inside(id), *at_place):
-            if (line["id"] is not None and shape.fullmatch(line["id"])) or (line["file"], line["row"]) == place:
+            if (line["id"] is not None and shape.fullmatch(line["id"])) or (line["file"], line["row"]) == location:
                 yield line
 
-    def _begun_in(self, made: MadeRow) -> list[FoundRecord]:
+    def _begun_in(self, made_row: MadeRow) -> list[FoundRecord]:
         """Return the record that holds the first token of a document, where another document begins that record."""
-        split = made.trace.split["name"] if made.trace.split else ""
+        split = made_row.trace.split["name"] if made_row.trace.split else ""
         if not self._hides_spans or split not in self._manifest.splits:
             return []
         shards = self._manifest.splits[split].shards
@@ -216,59 +220,68 @@ class RowTracer:
             (high_and_low,) = self._positions({id}).tolist()
             return high_and_low
 
-        start = position(made.record_id or "")
+        start = position(made_row.record_id or "")
         shard = shards[start[0] * len(shards) >> 64].name
-        begun = self._scan({split: [shard]}, re.compile(r".*@\d+", re.DOTALL), b"")
-        return [one for one in begun if position(one.id.rpartition("@")[0]) < start][-1:]
+        scanned_records = self._scan({split: [shard]}, re.compile(r".*@\d+", re.DOTALL), b"")
+        return [entry for entry in scanned_records if position(entry.id.rpartition("@")[0]) < start][-1:]
 
-    def _place(self, id: str) -> Place | None:
+    def _place(self, id: str) -> Location | None:
         """Return the file and row that an id names as `file:row`, if the source has such a row."""
-        match = _PLACE.fullmatch(id)
+        match = _LOCATION.fullmatch(id)
         rows = self._manifest.rows.get(match[1]) if match else None
         return (match[1], int(match[2])) if match and rows and 1 <= int(match[2]) <= rows.read else None
 
-    def _add_record(self, trace: RowTrace, found: FoundRecord) -> None:
+    def _add_record(self, trace: RowTrace, found_record: FoundRecord) -> None:
         """Add where a record lies, and of the tokens what the steps did not say."""
-        record = self.dataset.decoded(found.record)
-        inputs, labels = [one for one in record.input_ids if one != self.dataset.tokenizer.pad_id], record.targeted
+        record = self.dataset.decoded(found_record.record)
+        inputs, labels = (
+            [token for token in record.input_ids if token != self.dataset.tokenizer.pad_id],
+            record.targeted,
+        )
         trace.record = {
-            "id": found.id,
-            "split": found.split,
-            "shard": found.shard,
-            "number": found.number,
-            "byte": found.byte,
-            "bytes": tfrecord.FRAME_BYTES + len(found.record),
+            "id": found_record.id,
+            "split": found_record.split,
+            "shard": found_record.shard,
+            "number": found_record.number,
+            "byte": found_record.byte,
+            "bytes": tfrecord.FRAME_BYTES + len(found_record.record),
             "input": record.inputs,
             "target": record.targets,
             "references": record.references,
         }
-        if found.segment:
-            trace.record["segment"] = found.segment
-        origin = self._origin(found)
+        if found_record.segment:
+            trace.record["segment"] = found_record.segment
+        origin = self._origin(found_record)
         if origin is not None:
             trace.source = trace.source or {"file": origin["file"], "row": origin["row"], "byte": None, "bytes": None}
         if trace.tokens is None:
             trace.tokens = {"inputs": len(inputs), "targets": len(labels)}
-            if origin is not None and not found.segment:  # a packed record has the tokens of several examples
-                lost = {name: origin[name] for name in _CUT}
-                before = len(inputs) + lost["input_cut"] - (self._settings.marked and lost["input_cut"] > 0)
-                trace.tokens = {"inputs": before, "targets": len(labels) + lost["target_cut"], **lost}
+            if origin is not None and not found_record.segment:  # a packed record has the tokens of several examples
+                lost_tokens = {name: origin[name] for name in _CUT}
+                inputs_before = (
+                    len(inputs) + lost_tokens["input_cut"] - (self._settings.marked and lost_tokens["input_cut"] > 0)
+                )
+                trace.tokens = {
+                    "inputs": inputs_before,
+                    "targets": len(labels) + lost_tokens["target_cut"],
+                    **lost_tokens,
+                }
             trace.tokens |= {} if self._is_packed else {"input_ids": inputs, "labels": labels}
-        trace.split = trace.split or {"name": found.split}
+        trace.split = trace.split or {"name": found_record.split}
 
-    def _origin(self, found: FoundRecord) -> Facts | None:
+    def _origin(self, found_record: FoundRecord) -> Facts | None:
         """Return what the dataset keeps of where a record comes from (shard_files.ORIGIN); None where it does not know."""
-        origins = self.dataset.origins.get(found.split)
+        origins = self.dataset.origins.get(found_record.split)
         if origins is None:
             return None
-        shards = self._manifest.splits[found.split].shards
-        before = list(itertools.takewhile(lambda one: one.name != found.shard, shards))
-        index = sum(shard.records for shard in before) + found.number
-        if found.segment:  # each example has an entry: those of the records before are counted
-            names = [*(shard.name for shard in before), found.shard]
+        shards = self._manifest.splits[found_record.split].shards
+        earlier_shards = list(itertools.takewhile(lambda split_shard: split_shard.name != found_record.shard, shards))
+        index = sum(shard.records for shard in earlier_shards) + found_record.number
+        if found_record.segment:  # each example has an entry: those of the records before are counted
+            names = [*(shard.name for shard in earlier_shards), found_record.shard]
             earlier = itertools.islice(self.dataset.records(*names), index)
-            examples = sum(len(tfrecord.raw_features(record, wanted=("id",))["id"]) for record in earlier)
-            index = examples + found.segment - 1
+            examples = sum(len(tfrecord.raw_features(record, names=("id",))["id"]) for record in earlier)
+            index = examples + found_record.segment - 1
         entry = {
             name: int(number)
             for name in shard_files.ORIGIN
@@ -279,62 +292,73 @@ class RowTracer:
             raise DatasetError(f"{self.dataset.at(shard_files.ORIGINS)} is not of these shards. {shard_files.AGAIN}")
         return entry | {"file": files[entry["file"]].name}
 
-    def _agree(self, made: MadeRow, found: FoundRecord) -> bool:
+    def _agree(self, made_row: MadeRow, found_record: FoundRecord) -> bool:
         """Check whether a row's record holds what the steps make; of rows that several make together, whether it is in there."""
-        trace = made.trace
+        trace = made_row.trace
         if trace.split is None or trace.tokens is None:
             return True  # the steps made no record
         split = trace.split["name"]
-        if made.record_id != found.id or split != found.split:
-            return self._hides_spans and split == found.split  # it may begin inside of a record
-        if self.rows.task.task.several_answers and found.split != "train":
+        if made_row.record_id != found_record.id or split != found_record.split:
+            return self._hides_spans and split == found_record.split  # it may begin inside of a record
+        if self.rows.task.task.several_answers and found_record.split != "train":
             return True  # the record is that of the first row with this id
         if self._is_packed or self._hides_spans:
             return True
-        record = self.dataset.decoded(found.record)
-        inputs = [one for one in record.input_ids if one != self.dataset.tokenizer.pad_id]
+        record = self.dataset.decoded(found_record.record)
+        inputs = [token for token in record.input_ids if token != self.dataset.tokenizer.pad_id]
         # Most places of an aligned row have no label.
         labels = record.labels[: len(inputs)] if self._manifest.target.is_aligned else record.targeted
         return (inputs, labels) == (trace.tokens["input_ids"], trace.tokens["labels"])
 
-    def _duplicates(self, line: Facts | None, made: MadeRow | None) -> list[Facts] | None:
+    def _duplicates(self, line: Facts | None, made_row: MadeRow | None) -> list[Facts] | None:
         """Return the rows that are duplicates or near-duplicates of a rejected row's `line`, or of a row that has a record."""
         reason = line["reason"] if line else ""
         if reason.startswith("near duplicate: "):
             heads = [rejected_rows.without_similarity(reason)]
         elif re.match("duplicate (id|text): kept is ", reason):
             heads = [reason]
-        elif line is None and made is not None:
-            near = rejected_rows.near_duplicate(*made.place, made.id, 1.0)
+        elif line is None and made_row is not None:
+            near = rejected_rows.near_duplicate(*made_row.place, made_row.id, 1.0)
             heads = [rejected_rows.without_similarity(near)]
-            heads += [f"{kind}: kept is {made.place[0]}:{made.place[1]}" for kind in ("duplicate id", "duplicate text")]
+            heads += [
+                f"{kind}: kept is {made_row.place[0]}:{made_row.place[1]}"
+                for kind in ("duplicate id", "duplicate text")
+            ]
         else:
             return None if line is None else []
         lines = self._lines(*map(_inside, heads))
-        same = (one for one in lines if rejected_rows.without_similarity(one["reason"]) in heads)
-        return [one for one in same if one != line]
+        matching_lines = (
+            other_line for other_line in lines if rejected_rows.without_similarity(other_line["reason"]) in heads
+        )
+        return [other_line for other_line in matching_lines if other_line != line]
 
     # What the steps make of the row once more.
 
-    def _made(self, id: str, place: Place | None, found: FoundRecord | None) -> MadeRow | None:
+    def _made(self, id: str, location: Location | None, found_record: FoundRecord | None) -> MadeRow | None:
         """Return what the steps make of the row of a place, or of the first row that makes a record; None if there is none."""
-        if place is None and found is None and not self._hides_spans:
+        if location is None and found_record is None and not self._hides_spans:
             return None  # every row with this id would be a record or a rejected row
-        wanted = id if found is None else found.id
-        ids = {wanted, *(re.sub(f"({pattern})$", "", wanted) for pattern in _SUFFIXES)}
-        if place is None and found is not None:
-            origin = self._origin(found)
-            places = (one for one in map(self._place, ids) if one and not _has_own_id(found.id, one))
-            place = (origin["file"], origin["row"]) if origin else next(places, None)
+        record_id = id if found_record is None else found_record.id
+        ids = {record_id, *(re.sub(f"({pattern})$", "", record_id) for pattern in _SUFFIXES)}
+        if location is None and found_record is not None:
+            origin = self._origin(found_record)
+            places = (
+                candidate
+                for candidate in map(self._place, ids)
+                if candidate and not _has_own_id(found_record.id, candidate)
+            )
+            location = (origin["file"], origin["row"]) if origin else next(places, None)
         dropped = set()
-        if place is None:
+        if location is None:
             dropped = {(line["file"], line["row"]) for line in self._lines(*map(_inside, ids))}
         steps = self._steps
-        for row in self.rows.find(place, ids):
+        for row in self.rows.find(location, ids):
             if (row.block.file.name, row.number) not in dropped:
-                made = steps.make(RowTrace(id, self.dataset.folder), row, wanted=found.id if found else None)
-                if place is not None or made.record_id is not None:
-                    return made
+                made_row = steps.make(
+                    RowTrace(id, self.dataset.folder), row, record_id=found_record.id if found_record else None
+                )
+                if location is not None or made_row.record_id is not None:
+                    return made_row
         return None
 
     @functools.cached_property
@@ -352,42 +376,42 @@ class _Steps:
         names = [file.name for file in rows.files]
         self._sort = BlockSorter(self._settings, task.task, self._tokenizer, files=names, own_splits=self._own_splits)
 
-    def make(self, trace: RowTrace, source_row: SourceRow, *, wanted: str | None) -> MadeRow:
-        """Add to a trace what the steps make of a row; of several examples, the one whose record has the `wanted` id."""
+    def make(self, trace: RowTrace, source_row: SourceRow, *, record_id: str | None) -> MadeRow:
+        """Add to a trace what the steps make of a row; of several examples, the one whose record has the `record_id` id."""
         block, number, examples = source_row
         row = next(row for row in blocks.read(block, columns=self._rows.examples_of.columns) if row.number == number)
-        trace.source, made = _source(block, row), MadeRow(trace, (block.file.name, number))
+        trace.source, made_row = _source(block, row), MadeRow(trace, (block.file.name, number))
         if not len(examples):
             trace.example = {"blank": True}
-            return made
+            return made_row
         (example,) = example_table.examples_of(examples)
         if isinstance(example, str):
             trace.example = {"reason": example}
-            return made._replace(left="reading" if row.record is None else "task")
+            return made_row._replace(left="reading" if row.record is None else "task")
         trace.example = _example(example, group=examples["group"][0].as_py())
         steps = Trace()
         table = BlockTokenizer(self._settings, self._rows.task, self._tokenizer, trace=steps).features(examples)
-        trace.filters = [_filtered(*each) for each in steps.filters]
+        trace.filters = [_filtered(*filter_step) for filter_step in steps.filters]
         if trace.filters and "reason" in trace.filters[-1]:
-            return made._replace(left="filters")
-        kept = table.filter(table["reason"].is_null()).combine_chunks()
-        if not len(kept):
+            return made_row._replace(left="filters")
+        accepted_rows = table.filter(table["reason"].is_null()).combine_chunks()
+        if not len(accepted_rows):
             trace.tokens = _counted(table, 0)
-            return made._replace(left="tokens")
-        placed = self._sort.places(kept, block)
-        index = placed.record_ids.index(wanted) if wanted in placed.record_ids else 0
-        inputs, labels = (kept[name][index].as_py() for name in ("inputs", "labels"))
+            return made_row._replace(left="tokens")
+        placed = self._sort.places(accepted_rows, block)
+        index = placed.record_ids.index(record_id) if record_id in placed.record_ids else 0
+        inputs, labels = (accepted_rows[name][index].as_py() for name in ("inputs", "labels"))
         sizes = {"inputs": np.array([len(inputs)]), "targets": np.array([len(labels)])}
-        sizes |= {name: kept[name].to_numpy()[index : index + 1] for name in ("tokens", "target_tokens")}
-        lost = record_counts.tokens_lost(sizes, marked=self._settings.marked)
-        trace.tokens = _counted(kept, index) | {"input_ids": inputs, "labels": labels}
-        trace.tokens |= {name: int(tokens) for name, (tokens,) in zip(_CUT, lost, strict=True)}
+        sizes |= {name: accepted_rows[name].to_numpy()[index : index + 1] for name in ("tokens", "target_tokens")}
+        lost_tokens = record_counts.tokens_lost(sizes, marked=self._settings.marked)
+        trace.tokens = _counted(accepted_rows, index) | {"input_ids": inputs, "labels": labels}
+        trace.tokens |= {name: int(tokens) for name, (tokens,) in zip(_CUT, lost_tokens, strict=True)}
         trace.tokens |= {"cut_input": self._texts(steps.inputs), "cut_target": self._texts(steps.targets)}
         split = placed.names[placed.of[index]]
-        trace.split = self._drawn(kept, placed.drawn_by, index, split=split, file=block.file.name)
+        trace.split = self._drawn(accepted_rows, placed.drawn_by, index, split=split, file=block.file.name)
         id = placed.record_ids[index]
-        is_wanted = wanted is None or wanted == id or wanted.startswith(f"{id}@")
-        return made._replace(id=placed.ids[index], record_id=(wanted or id) if is_wanted else None)
+        is_wanted = record_id is None or record_id == id or record_id.startswith(f"{id}@")
+        return made_row._replace(id=placed.ids[index], record_id=(record_id or id) if is_wanted else None)
 
     def _texts(self, runs: list[list[int]]) -> list[str]:
         """Return the texts of runs of ids, without the special tokens between texts and lines."""
@@ -402,24 +426,24 @@ class _Steps:
         )
         return [self._tokenizer.decode(part) for part in parts]
 
-    def _drawn(self, kept: pa.Table, digests: np.ndarray, index: int, *, split: str, file: str) -> Facts:
+    def _drawn(self, accepted_rows: pa.Table, digests: np.ndarray, index: int, *, split: str, file: str) -> Facts:
         """Return how the split of a row was decided."""
-        if kept["split"][index].as_py():
+        if accepted_rows["split"][index].as_py():
             return {"name": split, "by": "task"}
         shares = self._sort.draw.shares(file)
         if len(shares) == 1:
             return {"name": split, "by": "file" if self._own_splits.get(file) else "all"}
-        number = float(placement.uniform(self._sort.draw.keys(kept, digests, file=file))[index])
-        group = kept["group"][index].as_py() if self._settings.group_column else None
+        number = float(placement.uniform(self._sort.draw.keys(accepted_rows, digests, file=file))[index])
+        group = accepted_rows["group"][index].as_py() if self._settings.group_column else None
         edges = np.concatenate([[0.0], np.cumsum(list(shares.values()))]).tolist()
         ranges = {name: list(pair) for name, pair in zip(shares, itertools.pairwise(edges), strict=True)}
-        drawn = {"name": split, "by": "group" if group else "id", "number": number, "ranges": ranges}
-        return drawn | ({"group": group} if group else {})
+        facts = {"name": split, "by": "group" if group else "id", "number": number, "ranges": ranges}
+        return facts | ({"group": group} if group else {})
 
 
-def _has_own_id(id: str, place: Place) -> bool:
+def _has_own_id(id: str, location: Location) -> bool:
     """Check whether a record's id is the source's, and not made of its place."""
-    return not re.fullmatch(re.escape(f"{place[0]}:{place[1]}") + _SUFFIX, id, re.DOTALL)
+    return not re.fullmatch(re.escape(f"{location[0]}:{location[1]}") + _SUFFIX, id, re.DOTALL)
 
 
 def _json(value: str) -> str:
@@ -448,17 +472,17 @@ def _example(example: Example, *, group: str | None) -> Facts:
         else {"text": part}
         for part in parts
     ]
-    named = {"id": example.id, "target": example.targets, "references": list(example.references)}
-    return {"inputs": inputs, **named, "split": example.split, "group": group}
+    example_fields = {"id": example.id, "target": example.targets, "references": list(example.references)}
+    return {"inputs": inputs, **example_fields, "split": example.split, "group": group}
 
 
-def _filtered(filter: str, before: Example, after: Example, reason: str) -> Facts:
+def _filtered(filter: str, example_before: Example, example_after: Example, reason: str) -> Facts:
     """Return what a filter did to an example."""
-    facts: Facts = {"filter": filter, "changed": after != before}
-    if after != before:
-        facts |= {"before": text_of(before.inputs), "after": text_of(after.inputs)}
-    if after.targets != before.targets:
-        facts |= {"target_before": before.targets, "target_after": after.targets}
+    facts: Facts = {"filter": filter, "changed": example_after != example_before}
+    if example_after != example_before:
+        facts |= {"before": text_of(example_before.inputs), "after": text_of(example_after.inputs)}
+    if example_after.targets != example_before.targets:
+        facts |= {"target_before": example_before.targets, "target_after": example_after.targets}
     return facts | ({"reason": reason} if reason else {})
 
 
@@ -494,13 +518,13 @@ def _span(block: Block, row: Row) -> _Span | None:
     """
     if block.format.kind == "parquet":
         return None
-    data, before, quoted = blocks.content(block), row.number - block.first_row, block.format.quoted
+    data, rows_before, quoted = blocks.content(block), row.number - block.first_row, block.format.quoted
     dialect = {"delimiter": block.format.delimiter or ",", "escape": block.format.escape}
     begin = 0
-    if before and quoted:
-        begin = text_rows.ends(data, final=True, most=before, **dialect)[0]
-    elif before:
-        begin = next(itertools.islice(text_rows.row_ends(data), before - 1, None), 0)
+    if rows_before and quoted:
+        begin = text_rows.ends(data, final=True, max_rows=rows_before, **dialect)[0]
+    elif rows_before:
+        begin = next(itertools.islice(text_rows.row_ends(data), rows_before - 1, None), 0)
     row_bytes = data[begin : begin + text_rows.of_first(data[begin:], quoted=quoted, final=True, **dialect)]
     names = tuple(row.record or ())
     reread = next(text_rows.read(row_bytes, block.format, columns=block.columns, first=row.number, wanted=names), None)
@@ -514,7 +538,7 @@ def _span(block: Block, row: Row) -> _Span | None:
 def _stands_at(block: Block, begin: int, row_bytes: bytes) -> bool:
     """Check whether some bytes of a block that travels with its content are those of the file."""
     with sources.open_stream(block.file) as stream:
-        left = block.begin + begin
-        while left and (skipped := stream.read(min(left, 1 << 20))):
-            left -= len(skipped)
-        return not left and stream.read(len(row_bytes)) == row_bytes
+        remaining_bytes = block.begin + begin
+        while remaining_bytes and (skipped := stream.read(min(remaining_bytes, 1 << 20))):
+            remaining_bytes -= len(skipped)
+        return not remaining_bytes and stream.read(len(row_bytes)) == row_bytes

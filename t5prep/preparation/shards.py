@@ -94,31 +94,40 @@ def plan_shards(
     records = {split: number for split, number in records.items() if number}
     if not records:
         return []
-    most = max(records.values())
-    if shards is not None and shards > most:
-        raise UsageError(f"--shards {shards}: the largest split has only {most:,} examples. Ask for at most that many.")
+    max_records = max(records.values())
+    if shards is not None and shards > max_records:
+        raise UsageError(
+            f"--shards {shards}: the largest split has only {max_records:,} examples. Ask for at most that many."
+        )
     specs = []
     for split in sorted(records):
         if shards is not None:
-            count = max(1, round(shards * records[split] / most))
+            count = max(1, round(shards * records[split] / max_records))
         else:  # a power of two: hosts that are one get equal parts
-            wanted = max(-(-sizes[split] // SHARD_BYTES), min(FEWEST_SHARDS, records[split] // RECORDS_A_SHARD), 1)
-            count = 1 << (wanted - 1).bit_length()
-        before = () if drawn else tuple(other for other in sorted(records) if _order(other) < _order(split))
+            min_shards = max(-(-sizes[split] // SHARD_BYTES), min(FEWEST_SHARDS, records[split] // RECORDS_A_SHARD), 1)
+            count = 1 << (min_shards - 1).bit_length()
+        preceding_splits = (
+            ()
+            if drawn
+            else tuple(
+                preceding_split for preceding_split in sorted(records) if _order(preceding_split) < _order(split)
+            )
+        )
         every = shard_files.spacing(records[split])
         measured = records[split] <= shard_files.MOST_RECORDS
         specs += [
-            ShardSpec(split, number, count, sizes[split] // count, before, every, measured) for number in range(count)
+            ShardSpec(split, number, count, sizes[split] // count, preceding_splits, every, measured)
+            for number in range(count)
         ]
     return specs
 
 
 def of_splits(specs: Iterable[ShardSpec]) -> dict[str, list[ShardSpec]]:
     """Return the shards of each split, in order."""
-    found: dict[str, list[ShardSpec]] = {}
+    split_specs: dict[str, list[ShardSpec]] = {}
     for spec in specs:
-        found.setdefault(spec.split, []).append(spec)
-    return found
+        split_specs.setdefault(spec.split, []).append(spec)
+    return split_specs
 
 
 def _order(split: str) -> tuple[int, str]:
@@ -135,27 +144,27 @@ def write(
     layout: Layout,
     frame: Frame,
     several: bool = False,
-    same: str = "id",
+    duplicate_key: str = "id",
     repeats: Sequence[Repeats] = (),
     range_bytes: int = RANGE_BYTES,
 ) -> WrittenShard:
     """Write one shard from what spills have of it. `files` are the names of the source's files.
 
     Of several rows with one id the one with the smallest bytes, in its `frame`, is kept, whoever came first. Where an id has
-    `several` answers, only one with the same target is a duplicate; evaluation merges the others. `same` is what two rows
+    `several` answers, only one with the same target is a duplicate; evaluation merges the others. `duplicate_key` is what two rows
     at one position have in common: the id that placed them, or the text. `repeats` are rows that are left out because they
     repeat another one.
     """
-    left = _LeftOut(files, frame, same)
+    exclusions = _LeftOut(files, frame, duplicate_key)
     total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
     sizes, lengths, origins = [np.zeros(0, np.uint32)], [np.zeros((0, 2), np.uint32)], list[np.ndarray]()
-    ranges = _ranges(spec, sources, left, several=several, repeats=repeats, range_bytes=range_bytes)
+    ranges = _ranges(spec, sources, exclusions, several=several, repeats=repeats, range_bytes=range_bytes)
     with paths.whole(paths.at(out, spec.name)) as file:
-        for records, counted, lengths_of, origins_of in layout(ranges):
+        for records, part_counts, lengths_of, origins_of in layout(ranges):
             file.write(records.data)
             sha256.update(records.data)
             total += len(records.data)
-            counts += counted
+            counts += part_counts
             sizes.append(records.sizes)
             if spec.measured:
                 origins.append(origins_of)
@@ -164,35 +173,37 @@ def write(
     pages = shard_files.page_sizes(np.concatenate(sizes), every=spec.every).tobytes()
     measured = shard_files.compressed(np.concatenate(lengths)) if len(lengths) > 1 else b""
     origin = shard_files.compressed(np.concatenate(origins).T) if origins else b""
-    kept = {spec.number: Kept(counts.records, total, sha256.digest(), pages, measured, origin)}
-    split = SplitTotals(spec.split, spec.shards, spec.every, counts, kept, left.reasons, left.merged)
-    return WrittenShard(shard, ShardTotals({spec.split: split}, left.duplicates), left.lines())
+    summaries = {spec.number: Kept(counts.records, total, sha256.digest(), pages, measured, origin)}
+    split = SplitTotals(spec.split, spec.shards, spec.every, counts, summaries, exclusions.reasons, exclusions.merged)
+    return WrittenShard(shard, ShardTotals({spec.split: split}, exclusions.duplicates), exclusions.lines())
 
 
 def _ranges(
     spec: ShardSpec,
     sources: Sequence[Spill],
-    left: "_LeftOut",
+    exclusions: "_LeftOut",
     *,
     several: bool,
     repeats: Sequence[Repeats],
     range_bytes: int,
 ) -> Iterator[Rows]:
-    """Yield the rows of a shard in order, in ranges of positions, without those that are `left` out."""
+    """Yield the rows of a shard in order, in ranges of positions, without those that are `exclusions` out."""
     ranges = max(1, -(-spec.bytes // range_bytes))
     low, high = spec.bounds
     cuts = [low + (high - low) * i // ranges for i in range(ranges + 1)]
     keys = ("target", "low", "high") if several else ("low", "high")
     for start, stop in itertools.pairwise(cuts):
-        parts = list(_different(spec, sources, left, start, stop, keys=keys, repeats=repeats, size=range_bytes))
+        parts = list(_different(spec, sources, exclusions, start, stop, keys=keys, repeats=repeats, size=range_bytes))
         if not parts:
             continue
         rows = spills.together(parts)
-        for step, other in enumerate(spec.before, 2):
-            rows = left.leaks(rows, spills.gather(sources, other, start, stop), split=other, step=step)
+        for step, preceding_split in enumerate(spec.before, 2):
+            rows = exclusions.leaks(
+                rows, spills.gather(sources, preceding_split, start, stop), split=preceding_split, step=step
+            )
         if several and spec.split != "train":
             merged = _with_references_of_all(rows)
-            left.merged += len(rows.entries) - len(merged.entries)
+            exclusions.merged += len(rows.entries) - len(merged.entries)
             rows = merged
         yield rows
 
@@ -200,7 +211,7 @@ def _ranges(
 def _different(
     spec: ShardSpec,
     sources: Sequence[Spill],
-    left: "_LeftOut",
+    exclusions: "_LeftOut",
     start: int,
     stop: int,
     *,
@@ -216,20 +227,24 @@ def _different(
     alone = len(keys) > 2 or bool(repeats)
     try:
         rows = spills.gather(
-            sources, spec.split, start, stop, most=END if alone else CROWDED * max(size, RANGE_BYTES // 8)
+            sources, spec.split, start, stop, max_bytes=END if alone else CROWDED * max(size, RANGE_BYTES // 8)
         )
     except Crowded:
         if stop - start == 1:
-            yield left.first_of(part for spill in sources for part in spill.parts(spec.split, start, stop, size=size))
+            yield exclusions.first_of(
+                part for spill in sources for part in spill.parts(spec.split, start, stop, size=size)
+            )
             return
         for begin, end in itertools.pairwise((start, (start + stop) // 2, stop)):
-            yield from _different(spec, sources, left, begin, end, keys=keys, repeats=repeats, size=size)
+            yield from _different(spec, sources, exclusions, begin, end, keys=keys, repeats=repeats, size=size)
         return
     if rows is not None:
         rows = rows.take(np.lexsort([rows.entries[key] for key in ("row", "file", *keys)]))
         if repeats:
-            rows = left.repeats(rows, near_duplicates.together(part.slice(spec.split, start, stop) for part in repeats))
-        yield left.duplicates_of(rows, keys)
+            rows = exclusions.repeats(
+                rows, near_duplicates.together(part.slice(spec.split, start, stop) for part in repeats)
+            )
+        yield exclusions.duplicates_of(rows, keys)
 
 
 class _LeftOut:
@@ -240,8 +255,8 @@ class _LeftOut:
     duplicates have in common.
     """
 
-    def __init__(self, files: Sequence[str], frame: Frame, same: str) -> None:
-        self._files, self._frame, self._same = files, frame, same
+    def __init__(self, files: Sequence[str], frame: Frame, duplicate_key: str) -> None:
+        self._files, self._frame, self._same = files, frame, duplicate_key
         # On the disk where there are more.
         new: Callable[[], tempfile.SpooledTemporaryFile[bytes]] = functools.partial(
             tempfile.SpooledTemporaryFile, LINES_BYTES
@@ -255,8 +270,8 @@ class _LeftOut:
         for _, lines in sorted(self._lines.items()):
             with lines:
                 lines.seek(0)
-                while some := lines.read(LINES_BYTES):
-                    yield some + lines.readline()
+                while chunk := lines.read(LINES_BYTES):
+                    yield chunk + lines.readline()
 
     def repeats(self, rows: Rows, repeats: Repeats) -> Rows:
         """Leave out rows that repeat another one."""
@@ -265,10 +280,10 @@ class _LeftOut:
         repeated = {(row["file"], row["row"]): row for row in repeats.dropped.to_pylist()}
         keep = np.ones(len(rows.entries), bool)
         for i in np.flatnonzero(np.isin(rows.entries["high"], repeats.dropped["high"].to_numpy())).tolist():
-            if kept := repeated.get(self._place(rows, i)):
+            if dropped_row := repeated.get(self._place(rows, i)):
                 keep[i] = False
                 reason = rejected_rows.near_duplicate(
-                    kept["kept_file"], kept["kept_row"], kept["kept_id"], kept["similarity"]
+                    dropped_row["kept_file"], dropped_row["kept_row"], dropped_row["kept_id"], dropped_row["similarity"]
                 )
                 self._drop(rows, i, "near duplicate", reason, step=0)
         return rows.take(keep)
@@ -283,13 +298,17 @@ class _LeftOut:
         ends = np.append(starts[1:], len(keep))
         for begin, end in np.stack([starts, ends], axis=1)[ends - starts > 1].tolist():
             if end - begin > RIVALS:
-                one = self.first_of(rows.take(np.arange(a, min(a + RIVALS, end))) for a in range(begin, end, RIVALS))
-                keep[begin:end] = (rows.entries[["file", "row"]][begin:end] == one.entries[["file", "row"]]).ravel()
+                first_row = self.first_of(
+                    rows.take(np.arange(a, min(a + RIVALS, end))) for a in range(begin, end, RIVALS)
+                )
+                keep[begin:end] = (
+                    rows.entries[["file", "row"]][begin:end] == first_row.entries[["file", "row"]]
+                ).ravel()
                 continue
             records = self._frame(rows.take(np.arange(begin, end)).columns()).apart()
             rivals = [(record, *self._place(rows, i), i) for i, record in enumerate(records, begin)]
-            (_, file, row, _), *others = sorted(rivals)
-            for *_, i in others:
+            (_, file, row, _), *duplicates = sorted(rivals)
+            for *_, i in duplicates:
                 keep[i] = False
                 self._drop(rows, i, f"duplicate {self._same}", f"duplicate {self._same}: kept is {file}:{row}", step=1)
         return rows.take(keep)
@@ -325,24 +344,24 @@ class _LeftOut:
                 with open(paths_of[-1], "wb") as file:
                     for rival in sorted(rivals):
                         pickle.dump(rival, file)
-            kept, before, reason, kind = list[Rows](), -1, "", f"duplicate {self._same}"
+            kept_rows, previous_low, reason, kind = list[Rows](), -1, "", f"duplicate {self._same}"
             for low, _, name, row, id, entry, data in heapq.merge(*map(_pickled, paths_of)):
-                if low != before:
-                    before, reason = low, f"{kind}: kept is {name}:{row}"
-                    one = Rows(np.frombuffer(entry, ENTRY).copy(), np.frombuffer(data, np.uint8))
-                    one.entries["begin"] = 0
-                    kept.append(one)
+                if low != previous_low:
+                    previous_low, reason = low, f"{kind}: kept is {name}:{row}"
+                    first_row = Rows(np.frombuffer(entry, ENTRY).copy(), np.frombuffer(data, np.uint8))
+                    first_row.entries["begin"] = 0
+                    kept_rows.append(first_row)
                 else:
                     self._note(name, row, id, kind, reason, step=1)
-            return spills.together(kept)
+            return spills.together(kept_rows)
 
-    def leaks(self, rows: Rows, others: Rows | None, *, split: str, step: int) -> Rows:
-        """Leave out rows whose position another split has, of which `others` are the rows."""
-        if others is None:
+    def leaks(self, rows: Rows, preceding_rows: Rows | None, *, split: str, step: int) -> Rows:
+        """Leave out rows whose position another split has, of which `preceding_rows` are the rows."""
+        if preceding_rows is None:
             return rows
-        taken = set(zip(*(others.entries[key].tolist() for key in ("high", "low")), strict=True))
-        here = zip(*(rows.entries[key].tolist() for key in ("high", "low")), strict=True)
-        keep = np.fromiter((position not in taken for position in here), bool, len(rows.entries))
+        taken_positions = set(zip(*(preceding_rows.entries[key].tolist() for key in ("high", "low")), strict=True))
+        positions = zip(*(rows.entries[key].tolist() for key in ("high", "low")), strict=True)
+        keep = np.fromiter((position not in taken_positions for position in positions), bool, len(rows.entries))
         kind = f"duplicate {self._same}"
         for i in np.flatnonzero(~keep).tolist():
             self._drop(rows, i, kind, f"{kind}: the split {split} has it", step=step)
@@ -426,14 +445,14 @@ class SplitTotals:
 
     def shards(self) -> Iterator[Shard]:
         """Yield what the manifest says of each shard, in the order of their numbers."""
-        for number, kept in sorted(self.written.items()):
+        for number, summary in sorted(self.written.items()):
             name = shard_files.name(self.split, number, self.count)
-            yield Shard(name, kept.records, kept.size, kept.sha256.hex())
+            yield Shard(name, summary.records, summary.size, summary.sha256.hex())
 
-    def of_records(self, what: str) -> list[bytes] | None:
+    def of_records(self, field_name: str) -> list[bytes] | None:
         """Return the `lengths` or `origins` of each shard's records, in order; None if they were not kept of all."""
-        whole = all(getattr(kept, what) or not kept.records for kept in self.written.values())
-        return [getattr(kept, what) for kept in self.in_order()] if whole else None
+        is_complete = all(getattr(summary, field_name) or not summary.records for summary in self.written.values())
+        return [getattr(summary, field_name) for summary in self.in_order()] if is_complete else None
 
 
 @dataclasses.dataclass
@@ -514,11 +533,11 @@ def cut_shards(spill: Spill, shards: Mapping[str, Sequence[ShardSpec]]) -> Itera
 
     Pieces of the splits that a shard must not share ids with hold positions only.
     """
-    for split, own in shards.items():
-        for name in (split, *own[0].before):
+    for split, split_shards in shards.items():
+        for name in (split, *split_shards[0].before):
             if name in spill.splits:
-                for number, piece in _cut(spill, name, len(own), bare=name != split):
-                    yield own[number].name, piece
+                for number, piece in _cut(spill, name, len(split_shards), bare=name != split):
+                    yield split_shards[number].name, piece
 
 
 def _cut(spill: Spill, split: str, ranges: int, *, bare: bool = False) -> Iterator[tuple[int, Spill]]:

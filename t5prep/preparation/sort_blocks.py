@@ -123,23 +123,25 @@ class BlockSorter:
     def __call__(self, table: pa.Table, block: Block) -> SortedBlock:
         """Return what a block's table (block_tokenizer.SCHEMA) becomes, its spill in memory."""
         rejected, number = _rejected(table, block), table["part"].to_numpy()
-        kept = table.filter(table["reason"].is_null()) if rejected.reasons else table
-        inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
+        accepted_rows = table.filter(table["reason"].is_null()) if rejected.reasons else table
+        inputs, labels = _flat(accepted_rows["inputs"]), _flat(accepted_rows["labels"])
         targets = _target_digests(labels)
-        placed = self.places(kept, block, targets=targets)
+        placed = self.places(accepted_rows, block, targets=targets)
         of_file, rows, names, of, ids = placed.of_file, placed.rows, placed.names, placed.of, placed.ids
-        positions, part = placement.positions(placed.digests), kept["part"].to_numpy()
+        positions, part = placement.positions(placed.digests), accepted_rows["part"].to_numpy()
         sketched = None
         if self._search is not None:
             high, low = positions["high"].astype(np.uint64), positions["low"].astype(np.uint64)
             splits = [names[split] for split in of.tolist()]
-            alike = pa.table([rows, ids, splits, high, low, kept["shingles"]], schema=sketch.ROWS)
-            sketched = sketch.sketch(alike, file=block.file.name, first_row=block.first_row, bands=self._search.bands)
+            sketch_rows = pa.table([rows, ids, splits, high, low, accepted_rows["shingles"]], schema=sketch.ROWS)
+            sketched = sketch.sketch(
+                sketch_rows, file=block.file.name, first_row=block.first_row, bands=self._search.bands
+            )
         columns = Columns(
             Names.of(placed.record_ids),
             Ragged(inputs.ids.astype(self._type), inputs.starts),
             Ragged(labels.ids.astype(self._type), labels.starts),
-            self._references(kept, names, of),
+            self._references(accepted_rows, names, of),
         )
         entries = np.zeros(len(rows), ENTRY)
         entries["high"], entries["low"] = positions["high"], positions["low"]
@@ -147,7 +149,7 @@ class BlockSorter:
         entries["row"] = rows
         entries["unknown"], entries["target"] = inputs.occurrences(self._unk_id), targets
         for name in ("tokens", "target_tokens", "markup"):
-            entries[name] = kept[name].to_numpy()
+            entries[name] = accepted_rows[name].to_numpy()
         order = np.lexsort((positions["low"], positions["high"], of))
         packed = spills.join(columns, entries, order)
         bounds = np.searchsorted(of[order], np.arange(len(names) + 1)).tolist()
@@ -167,7 +169,9 @@ class BlockSorter:
             record_bytes=collections.Counter({name: int(record_sizes[a:b].sum()) for name, (a, b) in spans.items()}),
             reasons=rejected.reasons,
             reason_tokens=rejected.tokens,
-            changed=collections.Counter(pc.list_flatten(kept["changed"].filter(pa.array(part <= 1))).to_pylist()),
+            changed=collections.Counter(
+                pc.list_flatten(accepted_rows["changed"].filter(pa.array(part <= 1))).to_pylist()
+            ),
             split=collections.Counter(rows=int((number == 1).sum()), examples=int((number > 0).sum())),
             references=bool(columns.references.data),
             texts=self._text_counts(table, entries, inputs, labels, split_of=(names, of)),
@@ -194,33 +198,33 @@ class BlockSorter:
         counts.several_answers = sum(len(set(texts)) > 1 for texts in table["references"].filter(several).to_pylist())
         if self._settings.dedup == "none":
             names, of = split_of
-            found = text_counts.digests(inputs, labels)
+            digests = text_counts.digests(inputs, labels)
             for number, name in enumerate(names):
-                counts.repeats.add(name, found[of == number])
+                counts.repeats.add(name, digests[of == number])
         return counts
 
-    def places(self, kept: pa.Table, block: Block, *, targets: np.ndarray | None = None) -> Placed:
+    def places(self, accepted_rows: pa.Table, block: Block, *, targets: np.ndarray | None = None) -> Placed:
         """Return where the rows of a block's table go that made an example.
 
         `targets` are the digests of their labels, uint32[rows], if they are known.
         """
         names_of = [name for name, _ in block.files]
-        of_file, rows = block.places(kept["row"].to_numpy() + block.first_row)
-        ids = kept["id"].to_pylist()
-        for place in np.flatnonzero(kept["id"].is_null()).tolist():
-            ids[place] = f"{names_of[of_file[place]]}:{rows[place]}"
-        part, rows_of = kept["part"].to_numpy(), ids
+        of_file, rows = block.places(accepted_rows["row"].to_numpy() + block.first_row)
+        ids = accepted_rows["id"].to_pylist()
+        for index in np.flatnonzero(accepted_rows["id"].is_null()).tolist():
+            ids[index] = f"{names_of[of_file[index]]}:{rows[index]}"
+        part, rows_of = accepted_rows["part"].to_numpy(), ids
         if part.any():
             ids = [f"{id}/{number}" if number else id for id, number in zip(ids, part.tolist(), strict=True)]
         exact, seed = self._settings.dedup == "exact", self._settings.seed
         # Equal texts meet at one position; their ids draw their splits, as they do without --dedup.
-        digests = drawn_by = placement.digests(kept["same"].to_pylist() if exact else ids, seed=seed)
+        digests = drawn_by = placement.digests(accepted_rows["same"].to_pylist() if exact else ids, seed=seed)
         if exact or part.any():  # the parts of a row go to one split: that of the row
             drawn_by = placement.digests(rows_of, seed=seed)
-        names, of = self.draw(kept, drawn_by, file=block.file.name)
+        names, of = self.draw(accepted_rows, drawn_by, file=block.file.name)
         record_ids = ids
         if self._several:
-            targets = _target_digests(_flat(kept["labels"])) if targets is None else targets
+            targets = _target_digests(_flat(accepted_rows["labels"])) if targets is None else targets
             record_ids = [
                 f"{id}#{target:08x}" if names[split] == "train" else id
                 for id, target, split in zip(ids, targets.tolist(), of.tolist(), strict=True)
@@ -228,12 +232,12 @@ class BlockSorter:
         return Placed(of_file, rows, ids, record_ids, digests, drawn_by, names, of)
 
     @staticmethod
-    def _references(kept: pa.Table, names: list[str], of: np.ndarray) -> Names:
+    def _references(accepted_rows: pa.Table, names: list[str], of: np.ndarray) -> Names:
         """Return the right answers of each row (spills.references_of); a row for training gets none."""
-        if kept["references"].null_count == len(kept):
-            return Names(b"", np.zeros(len(kept) + 1, np.int64))
+        if accepted_rows["references"].null_count == len(accepted_rows):
+            return Names(b"", np.zeros(len(accepted_rows) + 1, np.int64))
         training = names.index("train") if "train" in names else -1
-        answers = zip(kept["references"].to_pylist(), of.tolist(), strict=True)
+        answers = zip(accepted_rows["references"].to_pylist(), of.tolist(), strict=True)
         return Names.joined(
             [
                 b"" if split == training or not texts else spills.references_of(map(str.encode, texts))
@@ -246,11 +250,11 @@ def _file_rows(table: pa.Table, block: Block) -> rejected_rows.Total:
     """Return what the rows of each file of a block became, given its table (block_tokenizer.SCHEMA)."""
     of, _ = block.places(table["row"].to_numpy() + block.first_row)
     rejected, part = table["reason"].is_valid().to_numpy(), table["part"].to_numpy()
-    counted = (~rejected, rejected, part <= 1, part > 1)
-    counts = (np.bincount(of[which], minlength=len(block.files)).tolist() for which in counted)
+    masks = (~rejected, rejected, part <= 1, part > 1)
+    counts = (np.bincount(of[mask], minlength=len(block.files)).tolist() for mask in masks)
     total = rejected_rows.Total()
-    for (name, rows), examples, left_out, first, more in zip(block.files, *counts, strict=True):
-        total.add(name, read=rows, examples=examples, rejected=left_out, blank=rows - first, parts=more)
+    for (name, rows), examples, left_out, first, extra_parts in zip(block.files, *counts, strict=True):
+        total.add(name, read=rows, examples=examples, rejected=left_out, blank=rows - first, parts=extra_parts)
     return total
 
 
@@ -269,22 +273,25 @@ def _rejected(table: pa.Table, block: Block) -> _Rejected:
         return _Rejected(b"", collections.Counter(), collections.Counter())
     of, numbers = block.places(rejected["row"].to_numpy() + block.first_row)
     reasons = rejected["reason"].combine_chunks().dictionary_encode()
-    which, different = reasons.indices.to_numpy(), reasons.dictionary.to_pylist()
+    reason_indices, different = reasons.indices.to_numpy(), reasons.dictionary.to_pylist()
     names, ids = [name for name, _ in block.files], rejected["id"].combine_chunks()
     parts = {
         '{"file": ': _json_of(names).take(pa.array(of)),
         ', "row": ': pa.array(numbers).cast(pa.large_string()),
         ', "id": ': _text("null") if ids.null_count == len(ids) else _json_of(ids.to_pylist()),
-        ', "reason": ': _json_of(different).take(pa.array(which)),
+        ', "reason": ': _json_of(different).take(pa.array(reason_indices)),
     }
-    each = itertools.chain.from_iterable((_text(head), part) for head, part in parts.items())
-    lines = pc.binary_join_element_wise(*each, _text("}\n"), _text(""))
+    pieces = itertools.chain.from_iterable((_text(head), part) for head, part in parts.items())
+    lines = pc.binary_join_element_wise(*pieces, _text("}\n"), _text(""))
     rows, tokens = collections.Counter[str](), collections.Counter[str]()
-    counts = np.bincount(which).tolist(), np.bincount(which, rejected["tokens"].to_numpy()).astype(np.int64).tolist()
-    for reason, number, lost in zip(different, *counts, strict=True):
+    counts = (
+        np.bincount(reason_indices).tolist(),
+        np.bincount(reason_indices, rejected["tokens"].to_numpy()).astype(np.int64).tolist(),
+    )
+    for reason, number, lost_tokens in zip(different, *counts, strict=True):
         kind = reason.partition(":")[0]
         rows[kind] += number
-        tokens[kind] += lost
+        tokens[kind] += lost_tokens
     size = pc.sum(pc.binary_length(lines)).as_py()
     return _Rejected(lines.buffers()[2][:size].to_pybytes(), rows, +tokens)
 
@@ -309,8 +316,8 @@ def _flat(column: pa.ChunkedArray) -> Ragged:
 def _target_digests(labels: Ragged) -> np.ndarray:
     """Return a polynomial digest of each list of labels, `uint32[n]`: equal lists, equal digests."""
     ids, begins = labels
-    place = np.arange(len(ids)) - np.repeat(begins[:-1], np.diff(begins))
-    weighted = (ids.astype(np.uint64) + 1) * (np.uint64(0x9E3779B97F4A7C15) ** (place.astype(np.uint64) + 1))
+    offsets = np.arange(len(ids)) - np.repeat(begins[:-1], np.diff(begins))
+    weighted = (ids.astype(np.uint64) + 1) * (np.uint64(0x9E3779B97F4A7C15) ** (offsets.astype(np.uint64) + 1))
     total = np.zeros(len(ids) + 1, np.uint64)
     np.cumsum(weighted, out=total[1:])
     return ((total[begins[1:]] - total[begins[:-1]]) >> np.uint64(32)).astype(np.uint32)

@@ -19,8 +19,8 @@ _PAIR_BYTES = 16
 class SortedPairs:
     """Pairs of numbers in order of the first, then of the second, each once: in memory, or in sorted files that are merged."""
 
-    def __init__(self, folder: Path, held: int = HELD) -> None:
-        self._folder, self._held, self._written = folder, held, 0
+    def __init__(self, folder: Path, max_pairs: int = HELD) -> None:
+        self._folder, self._held, self._written = folder, max_pairs, 0
         self.clear()
 
     def clear(self) -> None:
@@ -61,42 +61,42 @@ class SortedPairs:
                 file.write(part.data)
         self._levels[level].append(path)
         if len(self._levels[level]) >= FAN_IN:
-            many, self._levels[level] = self._levels[level], []
+            level_paths, self._levels[level] = self._levels[level], []
             if level + 1 == len(self._levels):
                 self._levels.append([])
-            self._write(level + 1, _merged(many, self._held))
-            for path in many:
+            self._write(level + 1, _merged(level_paths, self._held))
+            for path in level_paths:
                 path.unlink()
 
 
 def _ordered(pairs: np.ndarray) -> np.ndarray:
     """Return different pairs in order."""
     nodes, ends = np.unique(pairs, return_inverse=True)
-    left, right = ends.reshape(pairs.shape).astype(np.uint64).T
-    codes = np.sort(left << np.uint64(32) | right)  # one number sorts several times as fast as two
+    first_nodes, second_nodes = ends.reshape(pairs.shape).astype(np.uint64).T
+    codes = np.sort(first_nodes << np.uint64(32) | second_nodes)  # one number sorts several times as fast as two
     codes = codes[np.append(True, codes[1:] != codes[:-1])]
     return np.stack([nodes[codes >> np.uint64(32)], nodes[codes & np.uint64(0xFFFFFFFF)]], axis=1)
 
 
-def _merged(paths: list[Path], held: int) -> Iterator[np.ndarray]:
-    """Yield the different pairs of sorted files in order, some `held` at a time."""
-    each = max(1, held // len(paths))
+def _merged(paths: list[Path], max_pairs: int) -> Iterator[np.ndarray]:
+    """Yield the different pairs of sorted files in order, some `max_pairs` at a time."""
+    pairs_per_file = max(1, max_pairs // len(paths))
     files = [open(path, "rb", buffering=0) for path in paths]  # noqa: SIM115 - closed below, all of them
     try:
-        parts = [_read(file, each) for file in files]
+        parts = [_read(file, pairs_per_file) for file in files]
         while files:
             # What is smaller than the last pair that was read of every file is complete. A file that has come to its end is.
             last = min((part[-1] for part in parts), key=tuple)
             ends = [_up_to(part, last) for part in parts]
             yield _ordered(np.concatenate([part[:end] for part, end in zip(parts, ends, strict=True)]))
-            left = []
+            remaining_parts = []
             for file, part, end in zip(files, parts, ends, strict=True):
-                more = np.concatenate([part[end:], _read(file, end)])
-                if len(more):
-                    left.append((file, more))
+                remaining_pairs = np.concatenate([part[end:], _read(file, end)])
+                if len(remaining_pairs):
+                    remaining_parts.append((file, remaining_pairs))
                 else:
                     file.close()
-            files, parts = [file for file, _ in left], [part for _, part in left]
+            files, parts = [file for file, _ in remaining_parts], [part for _, part in remaining_parts]
     finally:
         for file in files:
             file.close()

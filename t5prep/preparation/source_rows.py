@@ -98,14 +98,14 @@ class SourceRows:
         described = self.dataset.manifest.source
         uri = self._source or pinned(described)
         uris = sources.uris_of(uri)
-        if not self._source and uri != "sample:" and any(raw.parse(each).scheme for each in uris):
-            shown = addresses.public(uri)
+        if not self._source and uri != "sample:" and any(raw.parse(address).scheme for address in uris):
+            public_uri = addresses.public(uri)
             if not all(map(addresses.is_known, sources.uris_of(described.uri))):
                 raise SourceError(
-                    f"the manifest names {shown}, from which you have read nothing before. If you trust who made the dataset: "
-                    f"--source {shlex.quote(shown)}"
+                    f"the manifest names {public_uri}, from which you have read nothing before. If you trust who made the dataset: "
+                    f"--source {shlex.quote(public_uri)}"
                 )
-            print(f"Reading the source again: {shown}, as the manifest says", file=sys.stderr, flush=True)
+            print(f"Reading the source again: {public_uri}, as the manifest says", file=sys.stderr, flush=True)
         ignore_card = bool(self._settings.split_files)
         resolved = sources.resolve_all(uris, include=self.task.files, progress=False, ignore_card=ignore_card)
         selected = row_limit.select_files(resolved, self.task, self._settings).source
@@ -122,15 +122,15 @@ class SourceRows:
         """What makes the examples of blocks."""
         return BlockExamples(self._settings, self.task)
 
-    def find(self, place: tuple[str, int] | None, ids: set[str]) -> Iterator[SourceRow]:
+    def find(self, location: tuple[str, int] | None, ids: set[str]) -> Iterator[SourceRow]:
         """Yield the row of a file and number, or every row whose example has one of some ids."""
-        for block in self._blocks(None if place is None else {place[0]}):
-            if place is None:
+        for block in self._blocks(None if location is None else {location[0]}):
+            if location is None:
                 examples = self.examples_of(block)
                 rows = examples.filter(pc.is_in(examples["id"], pa.array(sorted(ids))))["row"].to_pylist()
                 numbers = [row + block.first_row for row in rows]
-            elif block.first_row <= place[1] < block.first_row + block.rows:
-                examples, numbers = self.examples_of(block), [place[1]]
+            elif block.first_row <= location[1] < block.first_row + block.rows:
+                examples, numbers = self.examples_of(block), [location[1]]
             else:
                 continue
             for number in numbers:
@@ -149,16 +149,16 @@ class SourceRows:
             begin = np.searchsorted(of_file, block.first_row)
             if not (of_file[begin : begin + 1] < block.first_row + block.rows).any():
                 continue
-            wanted = of_file[begin:] - block.first_row
+            block_rows = of_file[begin:] - block.first_row
             examples = self.examples_of(block)
-            examples = examples.filter(pa.array(np.isin(examples["row"].to_numpy(), wanted))).sort_by("row")
-            numbers, made = examples["row"].to_numpy() + block.first_row, examples["reason"].is_null()
-            others = set(numbers[~made.to_numpy()].tolist())
-            read = blocks.read(block, columns=self.examples_of.columns) if others else ()
-            columns = {row.number: _columns(row) for row in read if row.number in others}
+            examples = examples.filter(pa.array(np.isin(examples["row"].to_numpy(), block_rows))).sort_by("row")
+            numbers, is_example = examples["row"].to_numpy() + block.first_row, examples["reason"].is_null()
+            rejected_numbers = set(numbers[~is_example.to_numpy()].tolist())
+            read = blocks.read(block, columns=self.examples_of.columns) if rejected_numbers else ()
+            columns = {row.number: _columns(row) for row in read if row.number in rejected_numbers}
             instead = pa.array(map(columns.get, numbers.tolist()), pa.large_string())
-            inputs = pc.if_else(made, example_table.inputs_of(examples).lines(), instead)
-            yield block.file.name, numbers, inputs, pc.if_else(made, examples["target"], None)
+            inputs = pc.if_else(is_example, example_table.inputs_of(examples).lines(), instead)
+            yield block.file.name, numbers, inputs, pc.if_else(is_example, examples["target"], None)
 
     def first_examples(self, rows: int) -> tuple[str, list[Example]]:
         """Return the name of the first file, and what the filters leave of the examples of its first rows."""
@@ -170,7 +170,9 @@ class SourceRows:
         for block in row_limit.scan(LimitedFile(element, rows), self._settings, self.task.task.corpus):
             filtered = self.filters.of_table(self.examples_of(block))
             every = enumerate(example_table.examples_of(filtered.examples))
-            examples += [one for row, one in every if row not in filtered.reasons and isinstance(one, Example)]
+            examples += [
+                example for row, example in every if row not in filtered.reasons and isinstance(example, Example)
+            ]
         return blocks.files(element)[0].name, examples
 
     def _limited_files(self) -> Iterator[LimitedFile]:
@@ -186,9 +188,9 @@ class SourceRows:
 
     def _check(self, files: Sequence[RawFile]) -> None:
         """Raise SourceError for a file that is not the one that the manifest names."""
-        known = {file.name: file.sha256 for file in self.dataset.manifest.source.files}
+        checksums = {file.name: file.sha256 for file in self.dataset.manifest.source.files}
         for file in files:
-            if file.name not in self._unchanged and sources.checksum(file) != known[file.name]:
+            if file.name not in self._unchanged and sources.checksum(file) != checksums[file.name]:
                 raise SourceError(f"{file.name} is not the file that made the dataset: it has another checksum.")
             self._unchanged.add(file.name)
 

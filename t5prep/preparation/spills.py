@@ -85,7 +85,7 @@ class Rows(NamedTuple):
 
     def columns(self) -> Columns:
         """Return what records are made of."""
-        width, at = int(self.entries["width"].max(initial=2)), self.entries["begin"].astype(np.int64)
+        width, offsets = int(self.entries["width"].max(initial=2)), self.entries["begin"].astype(np.int64)
         sizes = [self.entries[name].astype(np.int64) * width for name in ("inputs", "targets")]
         sizes.append(self.entries["id_bytes"].astype(np.int64))
         sizes.append(self.entries["size"] - np.sum(sizes, axis=0))
@@ -93,9 +93,9 @@ class Rows(NamedTuple):
         for lengths in sizes:
             places = ragged.begins(lengths)
             column = np.empty(int(places[-1]), np.uint8)
-            copy_lists(self.data, at, column, places[:-1], lengths, 1)
+            copy_lists(self.data, offsets, column, places[:-1], lengths, 1)
             columns.append((column, places))
-            at = at + lengths
+            offsets = offsets + lengths
         inputs, labels = (Ragged(column.view(TOKENS[width]), places // width) for column, places in columns[:2])
         ids, references = (Names(column.tobytes(), places) for column, places in columns[2:])
         return Columns(ids, inputs, labels, references)
@@ -131,10 +131,10 @@ def join(columns: Columns, entries: np.ndarray, order: np.ndarray) -> Rows:
     entries["size"] = np.sum(lengths, axis=0)
     places = ragged.begins(entries["size"])
     data = np.empty(int(places[-1]), np.uint8)
-    entries["begin"] = at = places[:-1]
-    for (part, starts), own in zip(parts, lengths, strict=True):
-        copy_lists(part, starts[:-1][order], data, at, own, 1)
-        at = at + own
+    entries["begin"] = offsets = places[:-1]
+    for (part, starts), part_lengths in zip(parts, lengths, strict=True):
+        copy_lists(part, starts[:-1][order], data, offsets, part_lengths, 1)
+        offsets = offsets + part_lengths
     return Rows(entries, data)
 
 
@@ -149,11 +149,11 @@ def split_references(data: bytes) -> list[bytes]:
     >>> split_references(references_of([b"yes", b""]))
     [b'yes', b'']
     """
-    texts, at = [], 0
-    while at < len(data):
-        begin = at + _REFERENCE_HEAD
-        at = begin + int.from_bytes(data[at:begin], "little")
-        texts.append(data[begin:at])
+    texts, offset = [], 0
+    while offset < len(data):
+        begin = offset + _REFERENCE_HEAD
+        offset = begin + int.from_bytes(data[offset:begin], "little")
+        texts.append(data[begin:offset])
     return texts
 
 
@@ -180,14 +180,14 @@ class Spill:
         atomic_files.write_scratch(path, self.data)
         return dataclasses.replace(self, data=b"", path=str(path))
 
-    def slice(self, split: str, start: int, stop: int, *, most: int = END) -> Rows | None:
+    def slice(self, split: str, start: int, stop: int, *, max_bytes: int = END) -> Rows | None:
         """Return the rows of a split whose positions are in a range, or None if there are none.
 
-        Raises OutputError if the file is gone, and Crowded if they have more than `most` bytes.
+        Raises OutputError if the file is gone, and Crowded if they have more than `max_bytes` bytes.
         """
         with self._opened() as file:
             first, last = self._bounds(file, split, start, stop)
-            return self._rows(file, first, last, most=most) if first < last else None
+            return self._rows(file, first, last, max_bytes=max_bytes) if first < last else None
 
     def parts(self, split: str, start: int, stop: int, *, size: int) -> Iterator[Rows]:
         """Yield the same rows in parts of about `size` bytes. Raises OutputError if the file is gone."""
@@ -197,7 +197,7 @@ class Spill:
                 end = min(last, first + max(1, size // _LEAST_ROW))
                 entries = self._entries(file, first, end)
                 end = first + max(1, int(np.searchsorted(np.cumsum(entries["size"], dtype=np.int64), size)))
-                yield self._rows(file, first, min(end, last), most=END)
+                yield self._rows(file, first, min(end, last), max_bytes=END)
                 first = end
 
     @contextlib.contextmanager
@@ -231,14 +231,14 @@ class Spill:
             return np.frombuffer(self.data, ENTRY, self.records)[first:last]
         return np.frombuffer(_bytes_at(file, (last - first) * ENTRY.itemsize, first * ENTRY.itemsize), ENTRY)
 
-    def _rows(self, file: int, first: int, last: int, *, most: int) -> Rows:
-        """Return the rows of some entries. Raises Crowded if they have more than `most` bytes."""
-        if (last - first) * ENTRY.itemsize > most:
+    def _rows(self, file: int, first: int, last: int, *, max_bytes: int) -> Rows:
+        """Return the rows of some entries. Raises Crowded if they have more than `max_bytes` bytes."""
+        if (last - first) * ENTRY.itemsize > max_bytes:
             raise Crowded
         picked = self._entries(file, first, last).copy()
         origin, size = _moved_to_zero(picked)
         begin = self.records * ENTRY.itemsize + origin
-        if picked.nbytes + size > most:
+        if picked.nbytes + size > max_bytes:
             raise Crowded
         data = self.data if file < 0 else _bytes_at(file, size, begin)
         return Rows(picked, np.frombuffer(data, np.uint8, size, begin if file < 0 else 0))
@@ -248,16 +248,18 @@ class Crowded(Exception):  # noqa: N818 - no error: a range that is to be divide
     """More rows are in a range of positions than were asked for."""
 
 
-def gather(spills: Iterable[Spill], split: str, start: int = 0, stop: int = END, *, most: int = END) -> Rows | None:
+def gather(
+    spills: Iterable[Spill], split: str, start: int = 0, stop: int = END, *, max_bytes: int = END
+) -> Rows | None:
     """Return what all spills have of a range of positions, not yet in order, or None if they have nothing.
 
-    Raises Crowded if they have more than `most` bytes.
+    Raises Crowded if they have more than `max_bytes` bytes.
     """
-    slices, left = list[Rows](), most
+    slices, remaining_bytes = list[Rows](), max_bytes
     for spill in spills:
-        if (part := spill.slice(split, start, stop, most=left)) is not None:
+        if (part := spill.slice(split, start, stop, max_bytes=remaining_bytes)) is not None:
             slices.append(part)
-            left -= part.entries.nbytes + len(part.data)
+            remaining_bytes -= part.entries.nbytes + len(part.data)
     return together(slices) if slices else None
 
 
@@ -265,8 +267,8 @@ def together(parts: Sequence[Rows]) -> Rows:
     """Return the rows of several parts, one behind the other."""
     if len(parts) == 1:
         return parts[0]
-    for part, before in zip(parts, ragged.begins([len(part.data) for part in parts]).tolist(), strict=False):
-        part.entries["begin"] += np.uint64(before)
+    for part, data_offset in zip(parts, ragged.begins([len(part.data) for part in parts]).tolist(), strict=False):
+        part.entries["begin"] += np.uint64(data_offset)
     return Rows(np.concatenate([part.entries for part in parts]), np.concatenate([part.data for part in parts]))
 
 
@@ -339,15 +341,15 @@ def _moved_to_zero(entries: np.ndarray) -> tuple[int, int]:
     return origin, size - origin
 
 
-def _bytes_at(file: int, size: int, at: int) -> bytes:
+def _bytes_at(file: int, size: int, offset: int) -> bytes:
     """Return some bytes of a file from a place on. Raises OutputError if it has fewer."""
-    data = os.pread(file, size, at)
+    data = os.pread(file, size, offset)
     while len(data) < size:  # one call reads at most 2 GiB
-        more = os.pread(file, size - len(data), at + len(data))
-        if not more:
+        chunk = os.pread(file, size - len(data), offset + len(data))
+        if not chunk:
             raise OutputError(
                 "a file of sorted records is shorter than it was written: something changes files that this run still needs. "
                 "Stop that, and start it again: what was tokenized is kept."
             )
-        data += more
+        data += chunk
     return data

@@ -134,12 +134,12 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
         return settings
     target = _head_target(settings.target, task.classes)
     if target.takes_classes and not task.classes:
-        why = f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class"
+        reason = f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class"
         advice = "take a task with classes (t5prep tasks)"
         if "label_map" in settings.options:
             advice = "name its classes, as in --label-map good=good,bad=bad"
         raise UsageError(
-            f"{why}, and {settings.task} has no classes to tell apart: {advice}, or prepare it for a T5 "
+            f"{reason}, and {settings.task} has no classes to tell apart: {advice}, or prepare it for a T5 "
             "(--tokenizer google-t5/t5-base)"
         )
     if settings.is_packed:
@@ -176,9 +176,11 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
         return
     spans = SENTINELS if isinstance(task.spans, Mixture) else 0  # which hides as many as there are
     if isinstance(task.spans, Spans):
-        how = task.spans._asdict()
-        spans = span_corruption.spans(span_corruption.lengths(settings.input_length, **how)[0], **how)[1]
-    for needed, what, instead in (
+        span_options = task.spans._asdict()
+        spans = span_corruption.spans(
+            span_corruption.lengths(settings.input_length, **span_options)[0], **span_options
+        )[1]
+    for needed, purpose, instead in (
         (2 * settings.marked, "marks a cut with <extra_id_1>", "--marker none"),
         (
             (newlines.NUMBER + 1) * settings.keep_newlines,
@@ -189,7 +191,7 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
     ):
         if needed > tokenizer.sentinels:
             raise UsageError(
-                f"{settings.task} {what}, and the vocabulary of {tokenizer.name} has {tokenizer.sentinels or 'no'} sentinels"
+                f"{settings.task} {purpose}, and the vocabulary of {tokenizer.name} has {tokenizer.sentinels or 'no'} sentinels"
                 f" (<extra_id_0>, or Gemma's <unused0>): take {instead}."
             )
 
@@ -220,7 +222,7 @@ def _target_length(task: ChosenTask, input_length: int) -> int:
     if isinstance(task.spans, Masks):
         return input_length  # a target stands where its token is hidden
     if isinstance(task.spans, Mixture):
-        return max(denoisers.lengths(input_length, one)[1] for one in task.spans.denoisers)
+        return max(denoisers.lengths(input_length, denoiser)[1] for denoiser in task.spans.denoisers)
     assert task.spans is not None
     return span_corruption.lengths(input_length, **task.spans._asdict())[1]
 
@@ -230,7 +232,7 @@ def _target_length(task: ChosenTask, input_length: int) -> int:
 
 def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: Tokenizer) -> None:
     """Check for a missing column, and a class word that does not fit. Raises SourceError, UsageError or TokenizerError."""
-    wanted = [*task.columns.all, *filter(None, (settings.group_column, settings.split_column))]
+    required_columns = [*task.columns.all, *filter(None, (settings.group_column, settings.split_column))]
     if not source.files:
         raise SourceError(f"{source.uri} has no files that {settings.task} can read.")
     for word in task.classes if settings.target == "text" else ():
@@ -242,18 +244,18 @@ def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, toke
             )
     elements = blocks.match(source.files, task.pairs)
     if not settings.format and not task.task.corpus.format:
-        formats.check_names([one.name for one in elements if isinstance(one, RawFile)], uri=source.uri)
+        formats.check_names([file.name for file in elements if isinstance(file, RawFile)], uri=source.uri)
     looked_at: collections.Counter[str] = collections.Counter()
     for element in elements:
         split = blocks.files(element)[0].split
         looked_at[split] += 1
         if looked_at[split] <= column_checks.FILES_LOOKED_AT:
-            _check_columns(element, wanted, settings, task, is_alone=len(elements) == 1)
+            _check_columns(element, required_columns, settings, task, is_alone=len(elements) == 1)
 
 
 def _check_columns(
     element: RawFile | Pair,
-    wanted: Sequence[Column],
+    required_columns: Sequence[Column],
     settings: Settings,
     task: ChosenTask,
     *,
@@ -262,9 +264,9 @@ def _check_columns(
     """Raise SourceError if the columns of a file or pair lack one that is wanted."""
     name = blocks.files(element)[0].name
     scanned = row_limit.scan(LimitedFile(element), settings, task.task.corpus)
-    missing, block, advice = column_checks.find_missing(scanned, wanted, name=name)
-    named = formats.detect(name, FileOptions(settings.format), otherwise="text").kind
-    if block and named == "tsv" and block.format.kind == "csv":
+    missing, block, advice = column_checks.find_missing(scanned, required_columns, name=name)
+    detected_kind = formats.detect(name, FileOptions(settings.format), otherwise="text").kind
+    if block and detected_kind == "tsv" and block.format.kind == "csv":
         print(f"{name} has quotes as CSV has them, and is read so (--format tsv keeps them)", file=sys.stderr)
     if block and missing:
         record = next((row.record for row in blocks.read(block) if row.record), {})
@@ -331,23 +333,24 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
     column = _column_of_classes(options)
     if not source.files or not column:
         return task
-    found, reason = set[str](), ""
+    class_values, reason = set[str](), ""
     examples_of, split_names = BlockExamples(settings, task), _head_target(settings.target).split_names
     for file in row_limit.limited_files(source.files, settings, task):
         for block in row_limit.scan(file, settings, task.task.corpus):
             examples = examples_of(block)
             reason = reason or next(iter(example_table.reasons_of(examples).values()), "")
-            there = examples["target"].filter(examples["reason"].is_null()).combine_chunks()
-            found.update(pc.unique(split_names(there).values).to_pylist())
-            if len(found) > MOST_CLASSES:
+            targets = examples["target"].filter(examples["reason"].is_null()).combine_chunks()
+            class_values.update(pc.unique(split_names(targets).values).to_pylist())
+            if len(class_values) > MOST_CLASSES:
                 raise UsageError(
                     f"{column} has more than {MOST_CLASSES:,} different values, so they are hardly classes. Name another "
                     "--targets-column, or prepare it for a T5 (--tokenizer google-t5/t5-base)"
                 )
-    if not found and reason:
+    if not class_values and reason:
         raise SourceError(f"{column} has no classes, because no row makes an example. The first one: {reason}")
     names = sorted(
-        labels.distinct(found), key=lambda name: (0, int(name), name) if _NUMBER.fullmatch(name) else (1, 0, name)
+        labels.distinct(class_values),
+        key=lambda name: (0, int(name), name) if _NUMBER.fullmatch(name) else (1, 0, name),
     )
     if wrong := [name for name in names if "," in name or "=" in name]:
         raise UsageError(
@@ -399,7 +402,7 @@ def with_labelled_files(source: Resolved, task: ChosenTask, requested: Settings)
     if not task.columns.targets or task.pairs or len({file.split for file in source.files}) < 2:
         return source
     settings = complete(task, requested, source=source)
-    kept = []
+    labelled_files = []
     unlabelled: dict[str, str] = {}
     is_known: set[str] = set()
     for file in source.files:
@@ -412,7 +415,7 @@ def with_labelled_files(source: Resolved, task: ChosenTask, requested: Settings)
                     unlabelled[file.name] = lacks
                     continue
             is_known.add(file.split)
-        kept.append(file)
+        labelled_files.append(file)
     if unlabelled:
         name, lacks = next(iter(unlabelled.items()))
         print(
@@ -420,7 +423,7 @@ def with_labelled_files(source: Resolved, task: ChosenTask, requested: Settings)
             f"({name} has no column {lacks.partition(';')[0]})",
             file=sys.stderr,
         )
-    return dataclasses.replace(source, files=tuple(kept))
+    return dataclasses.replace(source, files=tuple(labelled_files))
 
 
 # Turn splits that are given as numbers of rows into the shares that draw exactly these numbers.
@@ -434,16 +437,16 @@ def with_counted_splits(settings: Settings, task: ChosenTask, *, source: Resolve
     Raises UsageError if there are too few rows.
     """
     held_out = settings.held_out is not None and settings.held_out > 1
-    asked = {"validation": settings.held_out} if held_out else settings.splits or {}
-    if not row_counts(asked):  # type: ignore[arg-type]
+    requested_splits = {"validation": settings.held_out} if held_out else settings.splits or {}
+    if not row_counts(requested_splits):  # type: ignore[arg-type]
         return settings
-    own = source_files.splits_of(source.files) if held_out else {}
-    if held_out and "validation" in own.values():
+    file_splits = source_files.splits_of(source.files) if held_out else {}
+    if held_out and "validation" in file_splits.values():
         return dataclasses.replace(settings, held_out=None)
-    wanted = {**asked, "train": 1.0} if held_out else asked
+    all_splits = {**requested_splits, "train": 1.0} if held_out else requested_splits
     with atomic_files.temporary_folder() as folder:
-        draws = _draws(settings, task, source=source, own_splits=own, folder=Path(folder))
-        shares = exact_shares(wanted, draws)  # type: ignore[arg-type]
+        draws = _draws(settings, task, source=source, own_splits=file_splits, folder=Path(folder))
+        shares = exact_shares(all_splits, draws)  # type: ignore[arg-type]
     if held_out:
         return dataclasses.replace(settings, held_out=shares["validation"])
     return dataclasses.replace(settings, splits=shares)
@@ -460,30 +463,37 @@ def exact_shares(splits: Mapping[str, float], draws: Iterable[np.ndarray]) -> di
     {'validation': 0.4, 'train': 0.6}
     """
     counts = row_counts(splits)
-    edges, rows, left = [0.0], 0, list(counts.values())
+    edges, rows, remaining_counts = [0.0], 0, list(counts.values())
     different, numbers = np.zeros(0), np.zeros(0, np.int64)
     for part in draws:
-        found, often = np.unique(part, return_counts=True)
-        again = int(len(different) > 0 and found[0] == different[-1])  # equal draws that stand in two parts
-        numbers[-1:] += often[:again].sum()
-        different, numbers = np.append(different[-1:], found[again:]), np.append(numbers[-1:], often[again:])
+        unique_draws, often = np.unique(part, return_counts=True)
+        overlap_count = int(
+            len(different) > 0 and unique_draws[0] == different[-1]
+        )  # equal draws that stand in two parts
+        numbers[-1:] += often[:overlap_count].sum()
+        different, numbers = (
+            np.append(different[-1:], unique_draws[overlap_count:]),
+            np.append(numbers[-1:], often[overlap_count:]),
+        )
         reached = rows + np.cumsum(numbers)
-        while left and (place := int(np.searchsorted(reached[:-1], left[0]))) < len(reached) - 1:
-            edges.append(float((different[place] + different[place + 1]) / 2))
-            left = [int(reached[place]) + count for count in left[1:2]] + left[2:]
+        while (
+            remaining_counts and (index := int(np.searchsorted(reached[:-1], remaining_counts[0]))) < len(reached) - 1
+        ):
+            edges.append(float((different[index] + different[index + 1]) / 2))
+            remaining_counts = [int(reached[index]) + count for count in remaining_counts[1:2]] + remaining_counts[2:]
         rows = int(reached[-1] - numbers[-1])
     rows += int(numbers[-1:].sum())
     if not rows:
         return {name: 1 / len(splits) for name in splits}
-    if left:
-        name = list(counts)[-len(left)]
+    if remaining_counts:
+        name = list(counts)[-len(remaining_counts)]
         raise UsageError(
             f"--splits {name}={counts[name]}: there are {rows:,} rows that make an example, and others need some too. "
             "Ask for fewer"
         )
-    rest = 1 - edges[-1]
-    exact = {name: edges[place + 1] - edges[place] for place, name in enumerate(counts)}
-    return exact | {name: share * rest for name, share in splits.items() if name not in counts}
+    remaining_share = 1 - edges[-1]
+    exact = {name: edges[index + 1] - edges[index] for index, name in enumerate(counts)}
+    return exact | {name: share * remaining_share for name, share in splits.items() if name not in counts}
 
 
 def _draws(
@@ -494,19 +504,19 @@ def _draws(
     A row is known by 64 bits of its position, and drawn by 64 of its id's digest or its group's; of equal rows that are drawn
     apart the smallest counts. What does not fit into memory waits in the folder.
     """
-    known = SortedPairs(folder / "rows")
+    row_pairs = SortedPairs(folder / "rows")
     for keys, ids, groups in _rows(settings, task, source=source, own_splits=own_splits):
         digests = placement.digests(keys, seed=settings.seed)
         drawn_by = digests if keys is ids else placement.digests(ids, seed=settings.seed)
         drawn_by = placement.by_group(groups, drawn_by, seed=settings.seed)
         pair = (placement.positions(digests)["high"], placement.drawing(drawn_by))
-        known.add(np.stack(pair, axis=1).astype(np.uint64))
-    drawn, before = SortedPairs(folder / "draws"), -1
-    for part in known.all():
-        first = np.append(int(part[0, 0]) != before, part[1:, 0] != part[:-1, 0])
-        before = int(part[-1, 0])
-        drawn.add(part[first][:, ::-1])
-    for part in drawn.all():
+        row_pairs.add(np.stack(pair, axis=1).astype(np.uint64))
+    draw_pairs, previous_key = SortedPairs(folder / "draws"), -1
+    for part in row_pairs.all():
+        first = np.append(int(part[0, 0]) != previous_key, part[1:, 0] != part[:-1, 0])
+        previous_key = int(part[-1, 0])
+        draw_pairs.add(part[first][:, ::-1])
+    for part in draw_pairs.all():
         yield part[:, 0].astype(np.float64) / 2.0**64
 
 
@@ -527,13 +537,13 @@ def _keys(
 ) -> tuple[list[str], list[str], list[str | None]]:
     """Return what decides the position of each example of a block (its id, or its text), the ids and the groups of all."""
     examples, reasons, _ = filters.of_table(examples)
-    left = np.ones(len(examples), bool)
-    left[list(reasons)] = False
-    examples = examples.filter(pc.and_(pa.array(left), examples["split"].is_null())).combine_chunks()
+    valid_rows = np.ones(len(examples), bool)
+    valid_rows[list(reasons)] = False
+    examples = examples.filter(pc.and_(pa.array(valid_rows), examples["split"].is_null())).combine_chunks()
     groups = examples["group"].to_pylist()
     places = (examples["row"].to_numpy() + block.first_row).tolist()
-    named = zip(examples["id"].to_pylist(), places, strict=True)
-    ids = [f"{block.file.name}:{place}" if id is None else id for id, place in named]
+    numbered_ids = zip(examples["id"].to_pylist(), places, strict=True)
+    ids = [f"{block.file.name}:{row_number}" if id is None else id for id, row_number in numbered_ids]
     if by_text:
         return list(map(earlier_datasets.digest, example_table.inputs_of(examples).lines().to_pylist())), ids, groups
     return ids, ids, groups

@@ -44,8 +44,8 @@ class UnknownTexts:
             return ""
         texts = targets.take(pa.array(in_targets))
         counts = self._characters(inputs.documents().take(pa.array(in_inputs))) + self._characters(texts)
-        spelled = None if len(texts.unique()) > MOST_LABELS else collections.Counter(texts.to_pylist())
-        return json.dumps({"characters": counts, "targets": spelled}, sort_keys=True)
+        target_counts = None if len(texts.unique()) > MOST_LABELS else collections.Counter(texts.to_pylist())
+        return json.dumps({"characters": counts, "targets": target_counts}, sort_keys=True)
 
     def _characters(self, texts: pa.LargeStringArray) -> collections.Counter[str]:
         """Return how often each unknown character stands in some texts."""
@@ -53,10 +53,10 @@ class UnknownTexts:
             self._known = bytes(code for code in range(0x80) if not self._unknown(chr(code)))
         edges, data = byte_edges(texts)
         content = memoryview(data)[edges[0] : edges[-1]].tobytes() if len(texts) else b""
-        rest = content.translate(None, self._known).decode()
+        remaining_text = content.translate(None, self._known).decode()
         counts: collections.Counter[str] = collections.Counter()
-        for begin in range(0, len(rest), _AT_ONCE):
-            codes = np.frombuffer(rest[begin : begin + _AT_ONCE].encode("utf-32-le"), np.uint32)
+        for begin in range(0, len(remaining_text), _AT_ONCE):
+            codes = np.frombuffer(remaining_text[begin : begin + _AT_ONCE].encode("utf-32-le"), np.uint32)
             numbers = np.bincount(codes)
             counts.update({chr(code): int(numbers[code]) for code in np.flatnonzero(numbers).tolist()})
         return collections.Counter({text: count for text, count in counts.items() if self._unknown(text)})
@@ -69,12 +69,12 @@ class UnknownTexts:
 
 def digests(inputs: Ragged, labels: Ragged) -> np.ndarray:
     """Return a digest of the ids of each row, uint64[rows]: equal rows, equal digests."""
-    found = np.zeros(len(inputs.starts) - 1, np.uint64)
+    row_digests = np.zeros(len(inputs.starts) - 1, np.uint64)
     for lists in (inputs, labels):
         _native.list_digests(
-            np.ascontiguousarray(lists.ids, np.int32), np.ascontiguousarray(lists.starts, np.int64), found
+            np.ascontiguousarray(lists.ids, np.int32), np.ascontiguousarray(lists.starts, np.int64), row_digests
         )
-    return found
+    return row_digests
 
 
 @dataclasses.dataclass
@@ -91,10 +91,10 @@ class RepeatCounts:
     pending: dict[str, list[tuple[np.ndarray, np.ndarray]]] = dataclasses.field(default_factory=dict)
     waiting: int = 0
 
-    def add(self, split: str, found: np.ndarray) -> None:
+    def add(self, split: str, row_digests: np.ndarray) -> None:
         """Count the rows of a split by their digests: uint64[rows]."""
-        self.rows += len(found)
-        self._append(split, *np.unique(found, return_counts=True))
+        self.rows += len(row_digests)
+        self._append(split, *np.unique(row_digests, return_counts=True))
 
     def merge(self, other: "RepeatCounts") -> None:
         """Count what another one counted."""
@@ -106,12 +106,12 @@ class RepeatCounts:
             for arrays in several:
                 self._append(split, *arrays)
 
-    def _append(self, split: str, found: np.ndarray, counts: np.ndarray) -> None:
+    def _append(self, split: str, row_digests: np.ndarray, counts: np.ndarray) -> None:
         if self.bound < 1 << 64:
-            below = found < np.uint64(self.bound)
-            found, counts = found[below], counts[below]
-        self.pending.setdefault(split, []).append((found, counts))
-        self.waiting += len(found)
+            below = row_digests < np.uint64(self.bound)
+            row_digests, counts = row_digests[below], counts[below]
+        self.pending.setdefault(split, []).append((row_digests, counts))
+        self.waiting += len(row_digests)
         if self.waiting > MOST_DIGESTS:
             self.combine()
 
@@ -119,17 +119,19 @@ class RepeatCounts:
         """Count together what is pending, and pass over the largest digests where there are too many."""
         for split, several in self.pending.items():
             arrays = [self.counted[split], *several] if split in self.counted else several
-            found, index = np.unique(np.concatenate([digest for digest, _ in arrays]), return_inverse=True)
+            row_digests, index = np.unique(np.concatenate([digest for digest, _ in arrays]), return_inverse=True)
             weights = np.concatenate([counts for _, counts in arrays])
-            self.counted[split] = found, np.bincount(index, weights, minlength=len(found)).astype(np.int64)
+            self.counted[split] = row_digests, np.bincount(index, weights, minlength=len(row_digests)).astype(np.int64)
         self.pending, self.waiting = {}, 0
-        different = np.unique(np.concatenate([np.zeros(0, np.uint64), *(found for found, _ in self.counted.values())]))
+        different = np.unique(
+            np.concatenate([np.zeros(0, np.uint64), *(row_digests for row_digests, _ in self.counted.values())])
+        )
         if len(different) > MOST_DIGESTS:
             self.bound = int(different[MOST_DIGESTS])
         if self.bound < 1 << 64:
-            for split, (found, counts) in self.counted.items():
-                below = found < np.uint64(self.bound)
-                self.counted[split] = found[below], counts[below]
+            for split, (row_digests, counts) in self.counted.items():
+                below = row_digests < np.uint64(self.bound)
+                self.counted[split] = row_digests[below], counts[below]
 
     def repeated(self) -> Repeats:
         """Return how many rows repeat another one, as the manifest says it."""
@@ -137,13 +139,13 @@ class RepeatCounts:
         splits = sorted(self.counted, key=lambda split: (split != "train", split))
         if not splits:
             return Repeats(0, 0, True)
-        found = np.concatenate([self.counted[split][0] for split in splits])
+        row_digests = np.concatenate([self.counted[split][0] for split in splits])
         counts = np.concatenate([self.counted[split][1] for split in splits])
-        different, first = np.unique(found, return_index=True)
-        others = np.ones(len(found), bool)
-        others[first] = False  # np.unique returns the first: that of train, where it has one
+        different, first = np.unique(row_digests, return_index=True)
+        repeat_mask = np.ones(len(row_digests), bool)
+        repeat_mask[first] = False  # np.unique returns the first: that of train, where it has one
         sample = int(counts.sum())
-        repeats, across = sample - len(different), int(counts[others].sum())
+        repeats, across = sample - len(different), int(counts[repeat_mask].sum())
         is_exact = self.bound == 1 << 64
         scale = 1.0 if is_exact or not sample else self.rows / sample
         return Repeats(round(repeats * scale), round(across * scale), is_exact)

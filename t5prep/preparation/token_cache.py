@@ -78,8 +78,8 @@ class TokenCache:
 
     def name_of(self, block: Block, *, columns: Sequence[str]) -> str:
         """Return the name of a block's table: a digest of how it is tokenized, and of the bytes that are read for it."""
-        told = f"{self._key} {block.format} {block.columns} {block.rows} {block.skip} "
-        hasher = hashlib.blake2b(told.encode(), digest_size=20)
+        key_text = f"{self._key} {block.format} {block.columns} {block.rows} {block.skip} "
+        hasher = hashlib.blake2b(key_text.encode(), digest_size=20)
         if block.format.kind != "parquet":
             hasher.update(blocks.content(block))
         elif "://" in block.file.path:
@@ -122,12 +122,12 @@ def _path(name: str) -> str:
 
 def _narrowed(table: pa.Table) -> pa.Table:
     """Return the table with each column of ids as _NARROW, where all of its ids fit."""
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if field.type != _WIDE:
             continue
-        ids = [lists.values.to_numpy().view(np.uint32) for lists in table.column(place).chunks]
-        if all(some.max(initial=0) < 1 << 16 for some in ids):  # known: Arrow would look at each id again
-            table = table.set_column(place, field.name, table.column(place).cast(_NARROW, safe=False))
+        ids = [lists.values.to_numpy().view(np.uint32) for lists in table.column(index).chunks]
+        if all(chunk_ids.max(initial=0) < 1 << 16 for chunk_ids in ids):  # known: Arrow would look at each id again
+            table = table.set_column(index, field.name, table.column(index).cast(_NARROW, safe=False))
     return table
 
 
@@ -137,7 +137,7 @@ def bound(folder: Path, *, limit: int, began: float) -> float:
     Those used since `began` stay, for a run that begins again: where they alone are too many, no more are kept, and
     infinity is returned.
     """
-    total, full = _store(folder).trim(limit, before=began), folder / _FULL
+    total, full = _store(folder).trim(limit, cutoff=began), folder / _FULL
     with contextlib.suppress(OSError):  # a folder that cannot be written keeps what it has
         if total <= limit:
             full.unlink(missing_ok=True)

@@ -104,8 +104,8 @@ def scan(
         with sources.open_random(file) as opened:
             columns, parts = parquet_rows.parts(opened, name=file.name)
         for part in parts:
-            place = (part.first, part.rows, part.group, part.bytes)
-            yield Block(file, format, columns, *place, skip=part.skip, packing=part.packing)
+            extent = (part.first, part.rows, part.group, part.bytes)
+            yield Block(file, format, columns, *extent, skip=part.skip, packing=part.packing)
         return
     with sources.open_stream(file, content=content) as stream:
         head = stream.read(SNIFFED_BYTES)
@@ -115,7 +115,7 @@ def scan(
         encodings.check(head[len(mark) :], format, name=file.name)
         looks = format.kind == "jsonl" or (format.kind == "tsv" and not format.delimiter)
         beginning = head[len(mark) :].decode(format.encoding, "replace").encode() if looks else b""
-        reader: Readable = encodings.Prepended(stream, head[len(mark) :], whole=len(head) < SNIFFED_BYTES)
+        reader: Readable = encodings.Prepended(stream, head[len(mark) :], is_complete=len(head) < SNIFFED_BYTES)
         if format.kind == "tsv" and not format.delimiter:
             kind = "csv" if text_rows.is_quoted(beginning, final=len(head) < SNIFFED_BYTES) else "tsv"
             format = dataclasses.replace(format, kind=kind, delimiter="\t")
@@ -166,8 +166,8 @@ def _rows(block: Block, columns: Sequence[str]) -> Iterator[Row]:
     if block.format.kind == "parquet":
         part = Part(block.begin, block.skip, block.first_row, block.rows, block.size)
         needed = rows.roots(columns)
-        wanted = [column for column in block.columns if not columns or column in needed]
-        batches = parquet_rows.batches(block.file, part, columns=wanted)
+        parquet_columns = [column for column in block.columns if not columns or column in needed]
+        batches = parquet_rows.batches(block.file, part, columns=parquet_columns)
         yield from parquet_rows.rows_of(batches, first=part.first, checked=columns)
         return
     yield from text_rows.read(
@@ -196,31 +196,38 @@ _Other = TypeVar("_Other")
 
 
 def joined(
-    elements: Iterable[Block | _Other], *, apart: Mapping[str, str], size: int = JOINED_BYTES
+    elements: Iterable[Block | _Other], *, file_groups: Mapping[str, str], size: int = JOINED_BYTES
 ) -> Iterator[Block | _Other]:
     """Yield the elements, with the blocks of small files joined to blocks of at most `size` bytes; the rest as it is.
 
-    Tokenizing a block takes some milliseconds, however few rows it has. Files that `apart` maps to different names are not
+    Tokenizing a block takes some milliseconds, however few rows it has. Files that `file_groups` maps to different names are not
     joined, neither are those of other columns or another format.
     """
-    held, bytes_held = list[Block](), 0
+    pending_blocks, bytes_held = list[Block](), 0
     kind: tuple[Hashable, ...] = ()
     for element in elements:
         if not isinstance(element, Block):
             yield element
             continue
-        own: tuple[Hashable, ...] = (element.format, element.columns, element.regular, apart.get(element.file.name))
+        element_kind: tuple[Hashable, ...] = (
+            element.format,
+            element.columns,
+            element.regular,
+            file_groups.get(element.file.name),
+        )
         joins = _may_be_joined(element)
-        if held and not (joins and own == kind and bytes_held + element.size < size and len(held) < MOST_JOINED):
-            yield _join(held)
-            held, bytes_held = [], 0
+        if pending_blocks and not (
+            joins and element_kind == kind and bytes_held + element.size < size and len(pending_blocks) < MOST_JOINED
+        ):
+            yield _join(pending_blocks)
+            pending_blocks, bytes_held = [], 0
         if not joins:
             yield element
             continue
-        held.append(element)
-        kind, bytes_held = own, bytes_held + element.size
-    if held:
-        yield _join(held)
+        pending_blocks.append(element)
+        kind, bytes_held = element_kind, bytes_held + element.size
+    if pending_blocks:
+        yield _join(pending_blocks)
 
 
 def _may_be_joined(block: Block) -> bool:
@@ -263,27 +270,31 @@ def _of_lines(
     lines: Iterable[bytes], file: RawFile, format: Format, columns: tuple[str, ...], *, size: int
 ) -> Iterator[Block]:
     """Yield rows that were made lines, which lie so in no file, as blocks of about `size` bytes."""
-    held, bytes_held, first, offset = list[bytes](), 0, 1, 0
+    block_lines, bytes_held, first, offset = list[bytes](), 0, 1, 0
     for line in itertools.chain(lines, [None]):
-        if held and (line is None or bytes_held >= size):
-            yield Block(file, format, columns, first, len(held), offset, bytes_held, b"".join(held))
-            first, offset, held, bytes_held = first + len(held), offset + bytes_held, [], 0
+        if block_lines and (line is None or bytes_held >= size):
+            yield Block(file, format, columns, first, len(block_lines), offset, bytes_held, b"".join(block_lines))
+            first, offset, block_lines, bytes_held = first + len(block_lines), offset + bytes_held, [], 0
         if line is not None:
-            held.append(line)
+            block_lines.append(line)
             bytes_held += len(line)
 
 
 def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline: bool, size: int) -> Iterator[Block]:
     """Yield the blocks of a stream of text rows, each of about `size` bytes. It begins at `origin` in its file."""
     buffer: bytes | bytearray = b""
-    offset, first, again = origin, 1, False
+    offset, first, needs_reread = origin, 1, False
     columns = ("text",) if format.kind == "text" else format.columns
     first_line = format.kind in ("csv", "tsv")
-    wanted, longest = size, LONGEST_QUOTED_BYTES if format.quoted else LONGEST_ROW_BYTES
+    read_size, longest = size, LONGEST_QUOTED_BYTES if format.quoted else LONGEST_ROW_BYTES
     while True:
         # What is left of a buffer is read again: copying what follows behind it, into new memory, takes several times as long.
-        chunk = reader.again(offset, size) if again and isinstance(reader, encodings.Prepended) else reader.read(wanted)
-        final, again = not chunk or (isinstance(reader, encodings.Prepended) and reader.ended), False
+        chunk = (
+            reader.again(offset, size)
+            if needs_reread and isinstance(reader, encodings.Prepended)
+            else reader.read(read_size)
+        )
+        final, needs_reread = not chunk or (isinstance(reader, encodings.Prepended) and reader.ended), False
         buffer = buffer + chunk if buffer else chunk
         if first_line:
             skipped, divider = _before_first_line(buffer, format)
@@ -294,7 +305,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
                 format = dataclasses.replace(format, delimiter=divider)
             end = text_rows.of_first(buffer, **_dialect(format), final=last) if format.delimiter else 0
             if not end and not final:
-                wanted = max(size, len(buffer))
+                read_size = max(size, len(buffer))
                 continue
             line, first_line = bytes(buffer[:end]), False
             if format.headed:
@@ -319,10 +330,10 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
         if end:
             data = bytes(buffer[:end]) if inline or end <= SMALL_BYTES else None
             yield Block(file, format, columns, first, rows, offset, end, data, regular=regular)
-            again = not inline
-            buffer, offset, first = b"" if again else buffer[end:], offset + end, first + rows
+            needs_reread = not inline
+            buffer, offset, first = b"" if needs_reread else buffer[end:], offset + end, first + rows
         # For a row longer than a block, the buffer doubles each time, so the time to find its end stays linear.
-        wanted = max(size, len(buffer))
+        read_size = max(size, len(buffer))
         if final:
             return
 
@@ -408,19 +419,21 @@ def match(files: Sequence[RawFile], endings: Sequence[tuple[str, str]]) -> list[
     matched: list[RawFile | Pair] = []
     for file in files:
         name = unpacked_name(file.name)
-        known = ((end, at, ends) for ends in endings for at, end in enumerate(ends))
-        ending = next(((name.removesuffix(end), at, ends) for end, at, ends in known if name.endswith(end)), None)
-        if not ending:
+        candidates = ((end, index, ends) for ends in endings for index, end in enumerate(ends))
+        matched_ending = next(
+            ((name.removesuffix(end), index, ends) for end, index, ends in candidates if name.endswith(end)), None
+        )
+        if not matched_ending:
             matched.append(file)
             continue
-        stem, at, ends = ending
-        partner = by_name.get(stem + ends[1 - at])
+        stem, index, ends = matched_ending
+        partner = by_name.get(stem + ends[1 - index])
         if partner is None:
             raise SourceError(
-                f"{file.name} has no {stem + ends[1 - at]} beside it. Name the folder, or both by a glob in quotes: "
+                f"{file.name} has no {stem + ends[1 - index]} beside it. Name the folder, or both by a glob in quotes: "
                 f'--source "{stem}.*"'
             )
-        if at == 0:
+        if index == 0:
             matched.append(Pair(file, partner))
     return matched
 
@@ -451,8 +464,8 @@ def scan_element(
 
 
 def _lines_of_pair(pair: Pair) -> Iterator[bytes]:
-    with sources.open_stream(pair.source) as left, sources.open_stream(pair.target) as right:
-        for number, both in enumerate(itertools.zip_longest(_lines(left), _lines(right))):
+    with sources.open_stream(pair.source) as source_stream, sources.open_stream(pair.target) as target_stream:
+        for number, both in enumerate(itertools.zip_longest(_lines(source_stream), _lines(target_stream))):
             if None in both:
                 longer, shorter = (pair.source, pair.target) if both[0] is not None else (pair.target, pair.source)
                 raise SourceError(f"{shorter.name} ends after {number:,} lines, {longer.name} goes on.")

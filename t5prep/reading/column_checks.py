@@ -33,7 +33,7 @@ class Lacking(NamedTuple):
     advice: str = ""
 
 
-def find_missing(scanned: Iterable[Block], wanted: Sequence[Column], *, name: str) -> Lacking:
+def find_missing(scanned: Iterable[Block], required_columns: Sequence[Column], *, name: str) -> Lacking:
     """Return which of the wanted columns the blocks of a file lack. Raises SourceError for a path that leads nowhere.
 
     In JSON lines a key may be left out of many rows, so many blocks are looked at.
@@ -41,15 +41,15 @@ def find_missing(scanned: Iterable[Block], wanted: Sequence[Column], *, name: st
     columns, block = dict[str, None](), None
     for block in itertools.islice(scanned, BLOCKS_LOOKED_AT):
         columns |= dict.fromkeys(blocks.column_names(block))
-        if columns and not rows.missing(wanted, tuple(columns)):
-            _check_paths(block, rows.names_of(wanted), name=name)
+        if columns and not rows.missing(required_columns, tuple(columns)):
+            _check_paths(block, rows.names_of(required_columns), name=name)
             return Lacking("", block)
         if block.columns:
             break
     if block is None or not columns:
         return Lacking("", block)
-    said = advice(block, wanted)
-    return Lacking(rows.missing(wanted, tuple(columns), advice=said), block, said)
+    advice_text = advice(block, required_columns)
+    return Lacking(rows.missing(required_columns, tuple(columns), advice=advice_text), block, advice_text)
 
 
 def _check_paths(block: Block, names: Sequence[str], *, name: str) -> None:
@@ -64,7 +64,7 @@ def _check_paths(block: Block, names: Sequence[str], *, name: str) -> None:
             )
 
 
-def advice(block: Block, wanted: Sequence[Column]) -> str:
+def advice(block: Block, required_columns: Sequence[Column]) -> str:
     """Return a sentence with the options that read a file otherwise, "" where its beginning gives no reason for one."""
     fields, options = block.columns, ""
     if block.format.kind == "text":
@@ -74,11 +74,11 @@ def advice(block: Block, wanted: Sequence[Column]) -> str:
         options = "--format tsv" if divider == "\t" else f'--format csv --delimiter "{divider}"'
     elif not block.format.headed:
         return ""
-    elif len(fields) == 1 and (divider := next((each for each in "\t;|" if each in fields[0]), "")):
+    elif len(fields) == 1 and (divider := next((character for character in "\t;|" if character in fields[0]), "")):
         fields = tuple(fields[0].split(divider))
         options = "--format tsv" if divider == "\t" else f'--delimiter "{divider}"'
-    if rows.missing(wanted, fields) and any(map(_is_datum, fields)):
-        names = [next(iter(rows.names_of([column])), "") for column in wanted]
+    if rows.missing(required_columns, fields) and any(map(_is_datum, fields)):
+        names = [next(iter(rows.names_of([column])), "") for column in required_columns]
         if len(names) != len(fields):
             names = [f"column_{number}" for number in range(1, len(fields) + 1)]
         options = " ".join(filter(None, (options, f"--columns {shlex.quote(','.join(names))}")))

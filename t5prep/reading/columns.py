@@ -32,17 +32,17 @@ class Columns(NamedTuple):
     others: list[Row]
     unread: frozenset[str] = frozenset()
 
-    def rows(self, which: np.ndarray | None = None) -> list[Row]:
+    def rows(self, mask: np.ndarray | None = None) -> list[Row]:
         """Return some rows of the table, bool[rows] (None: all), and all the others, in the order of their numbers."""
-        which = np.ones(len(self.numbers), bool) if which is None else which
-        own = self.table if which.all() else self.table.filter(pa.array(which))
-        names = own.column_names
-        values = zip(*(column.to_pylist() for column in own.columns), strict=True)
+        mask = np.ones(len(self.numbers), bool) if mask is None else mask
+        selected_table = self.table if mask.all() else self.table.filter(pa.array(mask))
+        names = selected_table.column_names
+        values = zip(*(column.to_pylist() for column in selected_table.columns), strict=True)
         records: Iterable[Record] = (dict(zip(names, row, strict=True)) for row in values)
         if self.unread:
             records = (_Partial(record, self.unread) for record in records)
-        made = [Row(number, record) for number, record in zip(self.numbers[which].tolist(), records, strict=True)]
-        return sorted([*made, *self.others], key=lambda row: row.number) if self.others else made
+        table_rows = [Row(number, record) for number, record in zip(self.numbers[mask].tolist(), records, strict=True)]
+        return sorted([*table_rows, *self.others], key=lambda row: row.number) if self.others else table_rows
 
 
 class _Partial(dict[str, Value]):
@@ -62,9 +62,9 @@ def read(block: Block, *, names: Sequence[str]) -> Columns:
 
     Raises what blocks.read raises.
     """
-    found = _by_arrow(block, names)
-    if found is not None and len(found.numbers) + len(found.others) == block.rows:
-        return found
+    block_columns = _by_arrow(block, names)
+    if block_columns is not None and len(block_columns.numbers) + len(block_columns.others) == block.rows:
+        return block_columns
     rows = [row for row in blocks.read(block, columns=names) if not row.blank]
     return Columns(pa.table({}), np.zeros(0, np.int64), rows)
 
@@ -77,7 +77,7 @@ def gathered(read: Columns, names: Sequence[str]) -> Columns:
     if len(read.numbers) or not read.others:
         return read
     names = [name for name in names if any(row.record is not None and name in row.record for row in read.others)]
-    numbers, others = [], []
+    numbers, other_rows = [], []
     texts: list[list[str]] = [[] for _ in names]
     for row in read.others:
         values = [row.record.get(name) for name in names] if row.record is not None else [None]
@@ -86,11 +86,11 @@ def gathered(read: Columns, names: Sequence[str]) -> Columns:
             for text, value in zip(texts, values, strict=True):
                 text.append(value)  # type: ignore[arg-type]
         else:
-            others.append(row)
+            other_rows.append(row)
     if not names:
         return read
     table = pa.table([pa.array(text, pa.large_string()) for text in texts], names=list(names))
-    return Columns(table, np.array(numbers, np.int64), others)
+    return Columns(table, np.array(numbers, np.int64), other_rows)
 
 
 def text_of(column: pa.ChunkedArray) -> pa.LargeStringArray:
@@ -107,19 +107,19 @@ def _by_arrow(block: Block, names: Sequence[str]) -> Columns | None:
     """Return the rows of a block as Arrow reads them, None if Python must look at every row."""
     if block.format.kind == "jsonl":
         return _json(block, names) if codecs.lookup(block.format.encoding).name == "utf-8" else None
-    there = [name for name in names if name in block.columns]
-    if not there or any(block.columns.count(name) != 1 for name in there):
+    present_columns = [name for name in names if name in block.columns]
+    if not present_columns or any(block.columns.count(name) != 1 for name in present_columns):
         return None
     if block.format.kind == "parquet":
-        inside = any(name not in there and root(name) in block.columns for name in names)
-        return None if inside else _parquet(block, there)
+        inside = any(name not in present_columns and root(name) in block.columns for name in names)
+        return None if inside else _parquet(block, present_columns)
     if not block.regular:
         return None
     table = text_rows.csv_table(
         blocks.content(block),
         block.format.encoding,
         columns=block.columns,
-        wanted=there,
+        needed_columns=present_columns,
         delimiter=block.format.delimiter,
     )
     if table is None or table.num_rows < block.rows:
@@ -129,19 +129,21 @@ def _by_arrow(block: Block, names: Sequence[str]) -> Columns | None:
 
 def _json(block: Block, names: Sequence[str]) -> Columns | None:
     data = blocks.content(block)
-    plain = text_rows.json_table(data, wanted=names)
+    plain = text_rows.json_table(data, needed_columns=names)
     if plain is None or len(plain.lines) < block.rows:
         return None
-    which = plain.lines[: block.rows]
-    table, numbers = plain.table.slice(0, int(which.sum())), _numbers(block)
-    if which.all():
+    mask = plain.lines[: block.rows]
+    table, numbers = plain.table.slice(0, int(mask.sum())), _numbers(block)
+    if mask.all():
         return Columns(table, numbers, [], plain.unread)
-    left = np.flatnonzero(~which)
+    other_indices = np.flatnonzero(~mask)
     lines = data.split(b"\n")
-    some = b"\n".join([lines[place] for place in left.tolist()]) + b"\n"
-    rows = text_rows.read(some, block.format, columns=(), first=1, wanted=names)
-    others = [row._replace(number=number) for row, number in zip(rows, numbers[left].tolist(), strict=True)]
-    return Columns(table, numbers[which], others, plain.unread)
+    other_lines = b"\n".join([lines[index] for index in other_indices.tolist()]) + b"\n"
+    rows = text_rows.read(other_lines, block.format, columns=(), first=1, wanted=names)
+    other_rows = [
+        row._replace(number=number) for row, number in zip(rows, numbers[other_indices].tolist(), strict=True)
+    ]
+    return Columns(table, numbers[mask], other_rows, plain.unread)
 
 
 def _parquet(block: Block, names: Sequence[str]) -> Columns | None:
@@ -160,10 +162,10 @@ def _parquet(block: Block, names: Sequence[str]) -> Columns | None:
     numbers, typed = _numbers(block), pa.table(arrays, names=list(names))
     if plain.all():
         return Columns(typed, numbers, [])
-    left = ~plain
-    rows = parquet_rows.rows_of(table.filter(pa.array(left)).to_batches(), first=1, checked=names)
-    others = [row._replace(number=number) for row, number in zip(rows, numbers[left].tolist(), strict=True)]
-    return Columns(typed.filter(pa.array(plain)), numbers[plain], others)
+    other_mask = ~plain
+    rows = parquet_rows.rows_of(table.filter(pa.array(other_mask)).to_batches(), first=1, checked=names)
+    other_rows = [row._replace(number=number) for row, number in zip(rows, numbers[other_mask].tolist(), strict=True)]
+    return Columns(typed.filter(pa.array(plain)), numbers[plain], other_rows)
 
 
 def _typed(column: pa.ChunkedArray) -> tuple[pa.Array | None, np.ndarray]:
@@ -206,8 +208,8 @@ def texts_of(record: Record, *, columns: Sequence[str]) -> Iterator[str]:
     """
     for column in columns or ("text",):
         value = record.get(column)
-        for each in value if isinstance(value, list | tuple) else [value]:
-            if not isinstance(each, Mapping) and (text := as_text(each)):
+        for element in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(element, Mapping) and (text := as_text(element)):
                 yield text
 
 
@@ -224,19 +226,19 @@ def texts(
     """
     options = formats.with_card(options, source)
     check(source, columns=columns, options=options)
-    left, count = math.inf if limit is None else limit, 0
+    remaining_rows, count = math.inf if limit is None else limit, 0
     reasons = collections.Counter[str]()
     for block in (block for file in source.files for block in blocks.scan_element(file, options)):
-        if left < block.rows:
-            block = block.head(int(left))
+        if remaining_rows < block.rows:
+            block = block.head(int(remaining_rows))
         for row in read(block, names=tuple(columns) or ("text",)).rows():
             count += 1
-            found = list(texts_of(row.record or {}, columns=columns))
-            if not found:
+            row_texts = list(texts_of(row.record or {}, columns=columns))
+            if not row_texts:
                 reasons[row.reason or _no_text(row.record or {}, columns)] += 1
-            yield from found
-        left -= block.rows
-        if not left:
+            yield from row_texts
+        remaining_rows -= block.rows
+        if not remaining_rows:
             break
     if reasons.total() == count:
         raise without_texts(source, count, columns=columns, reasons=reasons)
@@ -254,11 +256,11 @@ def without_texts(
     source: Resolved, count: int, *, columns: Sequence[str] = (), reasons: Mapping[str, int] = MappingProxyType({})
 ) -> SourceError:
     """Return the error of a source of which no row has a text; reasons: why rows have none, each with its number of rows."""
-    most = collections.Counter(reasons).most_common(3)
-    why = f": {', '.join(f'{reason} ({number:,})' for reason, number in most)}" if most else ""
-    place = f" in {', '.join(columns)}" if columns else ""
+    top_reasons = collections.Counter(reasons).most_common(3)
+    reason_note = f": {', '.join(f'{reason} ({number:,})' for reason, number in top_reasons)}" if top_reasons else ""
+    column_note = f" in {', '.join(columns)}" if columns else ""
     return SourceError(
-        f"None of the {count:,} rows of {source.uri} has a text{place}{why}. Name the column that has it: --column NAME"
+        f"None of the {count:,} rows of {source.uri} has a text{column_note}{reason_note}. Name the column that has it: --column NAME"
     )
 
 

@@ -51,11 +51,11 @@ def _sentence(words: Words, columns: Sequence[str]) -> Iterator[bytes]:
 
 def _lines(reader: Readable, encoding: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
-    left, ended = "", False
-    while not ended:
+    partial_line, is_end = "", False
+    while not is_end:
         chunk = reader.read(_CHUNK)
-        ended = not chunk
-        left += decoder.decode(chunk, ended).replace("\r\n", "\n")
-        *whole, left = left.split("\n")
-        yield from whole
-    yield left
+        is_end = not chunk
+        partial_line += decoder.decode(chunk, is_end).replace("\r\n", "\n")
+        *complete_lines, partial_line = partial_line.split("\n")
+        yield from complete_lines
+    yield partial_line

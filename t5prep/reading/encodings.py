@@ -38,9 +38,9 @@ class Readable(Protocol):
 class Prepended:
     """Read a stream whose first bytes were read before; `whole`: they are all."""
 
-    def __init__(self, stream: BinaryIO, head: bytes, *, whole: bool = False) -> None:
+    def __init__(self, stream: BinaryIO, head: bytes, *, is_complete: bool = False) -> None:
         self._stream, self._head, self._buffer = stream, head, bytearray()
-        self._whole = whole
+        self._whole = is_complete
 
     @property
     def ended(self) -> bool:
@@ -54,10 +54,10 @@ class Prepended:
             return data
         return self._stream.read(size)
 
-    def again(self, place: int, size: int) -> bytes | bytearray:
+    def again(self, offset: int, size: int) -> bytes | bytearray:
         """Return at most `size` bytes from a place in the stream on, in memory that the next call fills again."""
         self._head, self._whole = b"", False
-        self._stream.seek(place)
+        self._stream.seek(offset)
         if len(self._buffer) != size:
             self._buffer = bytearray(size)
         read = cast(io.BufferedIOBase, self._stream).readinto(self._buffer)
@@ -96,9 +96,9 @@ def byte_order_mark(head: bytes) -> bytes:
     """Return the byte order mark that a file begins with, or b""."""
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
-            whole = head[: len(head) // 4 * 4]
+            aligned_head = head[: len(head) // 4 * 4]
             # UTF-16 with a NUL as its first character begins with the mark of UTF-32.
-            if encoding.startswith("utf-32") and "\ufffd" in whole.decode(encoding, "replace"):
+            if encoding.startswith("utf-32") and "\ufffd" in aligned_head.decode(encoding, "replace"):
                 continue
             return mark
     return b""

@@ -89,7 +89,7 @@ _AS_HERE = {
 
 def options_of_card(source: Resolved) -> dict[str, str]:
     """Return the fields of FileOptions that the card of a source gives. Raises SourceError for what no field can say."""
-    parameters, found = dict(source.parameters), dict[str, str]()
+    parameters, card_options = dict(source.parameters), dict[str, str]()
     has_names = any(parameters.get(name) for name in ("names", "column_names"))
     if "header" in parameters and parameters["header"] in ((None, "infer") if has_names else (0, "infer")):
         del parameters["header"]
@@ -99,20 +99,22 @@ def options_of_card(source: Resolved) -> dict[str, str]:
             continue
         if name in _AS_HERE and value == _AS_HERE[name]:
             continue
-        if field == "columns" and isinstance(value, list) and not any("," in str(each) for each in value):
-            found[field] = ",".join(map(str, value))
+        if field == "columns" and isinstance(value, list) and not any("," in str(column) for column in value):
+            card_options[field] = ",".join(map(str, value))
         elif field and isinstance(value, str) and field != "columns":
-            found[field] = f"{value}[]" if field == "records" else value
+            card_options[field] = f"{value}[]" if field == "records" else value
         else:
             raise SourceError(f"{source.uri}: its card says {name}={value!r:.60}, which cannot be obeyed. {ADVICE}")
-    return found
+    return card_options
 
 
 def with_card(options: FileOptions, source: Resolved) -> FileOptions:
     """Return the options, those that are left to their defaults as the card of a source gives them (`options_of_card`)."""
-    default, given = FileOptions(), options_of_card(source)
-    left = {name: value for name, value in given.items() if getattr(options, name) in ("", getattr(default, name))}
-    return dataclasses.replace(options, **left)
+    default, card_options = FileOptions(), options_of_card(source)
+    overrides = {
+        name: value for name, value in card_options.items() if getattr(options, name) in ("", getattr(default, name))
+    }
+    return dataclasses.replace(options, **overrides)
 
 
 def detect(
@@ -127,20 +129,20 @@ def detect(
     """
     if options.format and options.format not in KINDS:
         raise UsageError(f'--format "{options.format}": it is one of {", ".join(KINDS)}')
-    known = options.format or _kind(name) or otherwise
+    kind = options.format or _kind(name) or otherwise
     _refuse_unreadable(name)
-    if not known:
+    if not kind:
         raise UsageError(f"the name {name} does not say what format it is in. Say it: --format {'|'.join(KINDS)}")
-    if options.delimiter and known != "csv":
-        raise UsageError(f"--delimiter divides the columns of CSV, and {name} is {known}.")
-    if options.escape and known != "csv":
-        raise UsageError(f"--escape is for CSV, and {name} is {known}. For a TSV with it: --format csv --delimiter tab")
-    if options.names and known not in ("csv", "tsv", "conll"):
-        raise UsageError(f"--columns names the columns of CSV, TSV and CoNLL, and {name} is {known}.")
-    if options.records and known != "jsonl":
-        raise SourceError(f"--records is for JSON documents, and {name} is {known}.")
+    if options.delimiter and kind != "csv":
+        raise UsageError(f"--delimiter divides the columns of CSV, and {name} is {kind}.")
+    if options.escape and kind != "csv":
+        raise UsageError(f"--escape is for CSV, and {name} is {kind}. For a TSV with it: --format csv --delimiter tab")
+    if options.names and kind not in ("csv", "tsv", "conll"):
+        raise UsageError(f"--columns names the columns of CSV, TSV and CoNLL, and {name} is {kind}.")
+    if options.records and kind != "jsonl":
+        raise SourceError(f"--records is for JSON documents, and {name} is {kind}.")
     return Format(
-        known,
+        kind,
         options.encoding,
         records=options.records,
         delimiter="\t" if options.format == "tsv" else options.delimiter,
@@ -172,8 +174,8 @@ def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str
     (['a.md', 'b.html'], ['README.md'])
     """
     documents = [name for name in names if METADATA.search(name) or (not kind and _PAPERS.search(name))]
-    known = set(documents)
-    rows = [name for name in names if name not in known]
+    document_names = set(documents)
+    rows = [name for name in names if name not in document_names]
     return (rows, documents) if any(kind or _kind(name) for name in rows) else (list(names), [])
 
 
@@ -183,11 +185,11 @@ def check_names(names: Sequence[str], *, uri: str) -> None:
     if not strangers:
         return
     _refuse_unreadable(strangers[0])
-    known = sorted({f"*{suffix}" for name in names for suffix in SUFFIXES if unpacked(name).endswith(suffix)})
-    if known:
+    known_patterns = sorted({f"*{suffix}" for name in names for suffix in SUFFIXES if unpacked(name).endswith(suffix)})
+    if known_patterns:
         raise UsageError(
             f"the name {strangers[0]} does not say what format it is in, and {len(names) - len(strangers):,} files beside "
-            f'it do. Leave it out by a glob in quotes: --source "{uri.rstrip("/")}/**/{known[0]}"'
+            f'it do. Leave it out by a glob in quotes: --source "{uri.rstrip("/")}/**/{known_patterns[0]}"'
         )
 
 
@@ -210,8 +212,8 @@ def family(name: str) -> str:
 
 def _kind(name: str) -> str:
     """Return the kind of format that a name tells, or ""."""
-    own = unpacked(name)
-    return SUFFIXES.get(own[own.rfind(".") :], "")
+    base_name = unpacked(name)
+    return SUFFIXES.get(base_name[base_name.rfind(".") :], "")
 
 
 # Find the names of numbered classes: in the metadata of Parquet files, else as the source's card gives them.
@@ -252,13 +254,13 @@ def of_schema(schema: pa.Schema, column: str) -> list[str]:
 def _type_at(schema: pa.Schema, path: str) -> pa.DataType:
     """Return the type of the values that a path leads to, of those in lists; pa.null() where it leads nowhere."""
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    found: pa.DataType = pa.struct(list(schema))
+    data_type: pa.DataType = pa.struct(list(schema))
     for step in [path] if path in schema.names else path.split("."):
-        place = found.get_field_index(step) if pa.types.is_struct(found) else -1
-        found = found.field(place).type if place >= 0 else pa.null()
-        while any(is_list(found) for is_list in lists):
-            found = found.value_type
-    return found
+        index = data_type.get_field_index(step) if pa.types.is_struct(data_type) else -1
+        data_type = data_type.field(index).type if index >= 0 else pa.null()
+        while any(is_list(data_type) for is_list in lists):
+            data_type = data_type.value_type
+    return data_type
 
 
 def label_map(names: Sequence[str], *, are_named: bool = False) -> str:

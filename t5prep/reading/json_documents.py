@@ -32,8 +32,8 @@ def is_array(head: bytes) -> bool:
     """
     if not _ARRAY_OF_OBJECTS.match(head):
         return False
-    first, _, rest = head.strip().partition(b"\n")
-    return not (rest.strip() and _is_whole(first))
+    first, _, remaining_lines = head.strip().partition(b"\n")
+    return not (remaining_lines.strip() and _is_whole(first))
 
 
 def is_document(head: bytes, name: str) -> bool:
@@ -42,10 +42,10 @@ def is_document(head: bytes, name: str) -> bool:
     >>> is_document(b'{"text": {"0": "a"}}', "a.json"), is_document(b'{"text": "a"}\\n{"text": "b"}', "a.json")
     (True, False)
     """
-    first, _, rest = head.lstrip().partition(b"\n")
+    first, _, remaining_lines = head.lstrip().partition(b"\n")
     if re.fullmatch(rb'\{\s*("[^"]*"\s*:\s*[\[{]?\s*)?', first.rstrip()):
-        return rest.strip()[:1] in (b'"', b"{", b"[")
-    return name.endswith(".json") and not rest.strip() and _TABLE.match(head) is not None
+        return remaining_lines.strip()[:1] in (b'"', b"{", b"[")
+    return name.endswith(".json") and not remaining_lines.strip() and _TABLE.match(head) is not None
 
 
 def lines_of_document(reader: Readable, *, encoding: str, name: str) -> Iterator[bytes]:
@@ -58,8 +58,8 @@ def lines_of_document(reader: Readable, *, encoding: str, name: str) -> Iterator
         document = values[0]
         if (rows := rows_of_table(document)) is None:
             path = suggest(document)
-            where = f'--records "{path}"' if path else "--records NAME[]"
-            raise SourceError(f"{name} is one JSON document, not JSON lines. Say where its rows are: {where}")
+            records_option = f'--records "{path}"' if path else "--records NAME[]"
+            raise SourceError(f"{name} is one JSON document, not JSON lines. Say where its rows are: {records_option}")
         values = rows
     for value in values:
         yield json.dumps(value).encode(encoding) + b"\n"
@@ -143,10 +143,10 @@ def suggest(record: Record) -> str:
     return best
 
 
-def _walk(value: JSON, steps: list[str], around: list[tuple[str, JSONObject]], *, name: str = "") -> Iterator[JSON]:
-    """Yield the rows that the steps lead to. `around` are the objects around `value`, each with the name of its array."""
+def _walk(value: JSON, steps: list[str], parents: list[tuple[str, JSONObject]], *, name: str = "") -> Iterator[JSON]:
+    """Yield the rows that the steps lead to. `parents` are the objects around `value`, each with the name of its array."""
     if not steps:
-        yield _merged(value, around) if isinstance(value, Mapping) else value
+        yield _merged(value, parents) if isinstance(value, Mapping) else value
         return
     key = steps[0].removesuffix(_ARRAY)
     inner = value
@@ -154,19 +154,19 @@ def _walk(value: JSON, steps: list[str], around: list[tuple[str, JSONObject]], *
         if not isinstance(value, Mapping) or key not in value:
             return
         inner = value[key]
-        fields = {field: own for field, own in value.items() if field != key and _is_plain(own)}
-        around = [*around, (name, fields)]
-    for one in inner if steps[0].endswith(_ARRAY) and isinstance(inner, list) else [inner]:
-        yield from _walk(one, steps[1:], around, name=key)
+        fields = {field: field_value for field, field_value in value.items() if field != key and _is_plain(field_value)}
+        parents = [*parents, (name, fields)]
+    for element in inner if steps[0].endswith(_ARRAY) and isinstance(inner, list) else [inner]:
+        yield from _walk(element, steps[1:], parents, name=key)
 
 
-def _merged(row: JSONObject, around: list[tuple[str, JSONObject]]) -> JSONObject:
+def _merged(row: JSONObject, parents: list[tuple[str, JSONObject]]) -> JSONObject:
     """Return a row with the fields of the objects around it, the outermost last."""
     record = dict(row)
-    for name, fields in reversed(around):
-        for field, own in fields.items():
+    for name, fields in reversed(parents):
+        for field, field_value in fields.items():
             known_as = f"{name}.{field}" if name and field in record else field
-            record.setdefault(known_as, own)
+            record.setdefault(known_as, field_value)
     return record
 
 
@@ -182,7 +182,7 @@ def _is_whole(line: bytes) -> bool:
 def _is_plain(field: JSON) -> bool:
     """Check whether a field is a text, a number, or a list of texts."""
     return not isinstance(field, dict | list) or (
-        isinstance(field, list) and all(isinstance(one, str) for one in field)
+        isinstance(field, list) and all(isinstance(element, str) for element in field)
     )
 
 
@@ -204,10 +204,10 @@ def _values(reader: Readable, *, encoding: str, name: str) -> list[JSON]:
                 f"{name} is one JSON document of more than {LARGEST_BYTES >> 20} MiB. Turn its rows into JSON lines first."
             )
     text, values = data.decode(encoding, "surrogateescape"), list[JSON]()
-    decode, place = json.JSONDecoder().raw_decode, 0
+    decode, offset = json.JSONDecoder().raw_decode, 0
     try:
-        while (place := _after_space(text, place)) < len(text) or not values:
-            value, place = decode(text, place)
+        while (offset := _after_space(text, offset)) < len(text) or not values:
+            value, offset = decode(text, offset)
             values.append(value)
     except (ValueError, RecursionError) as error:
         raise SourceError(f"{name} is not one JSON document: {error}.") from None
@@ -218,42 +218,42 @@ def _elements(reader: Readable, *, encoding: str, name: str) -> Iterator[str]:
     """Yield each value of one array as it is written, in one line. Only so much of the document is held as one value needs."""
     decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
     decode = json.JSONDecoder().raw_decode
-    text, place, count, wanted, ended = "", 0, 0, _CHUNK, False
+    text, offset, count, read_size, is_end = "", 0, 0, _CHUNK, False
     while True:
-        place = _after_space(text, place)
-        if place < len(text) and count == 0 and text[place] == "[":
-            place = _after_space(text, place + 1)
+        offset = _after_space(text, offset)
+        if offset < len(text) and count == 0 and text[offset] == "[":
+            offset = _after_space(text, offset + 1)
             count = 1
-        if place < len(text) and text[place] == "]":
-            if text[place + 1 :].strip() or reader.read(1).strip():
+        if offset < len(text) and text[offset] == "]":
+            if text[offset + 1 :].strip() or reader.read(1).strip():
                 raise SourceError(f"{name} goes on after the end of its array of rows.")
             return
         try:
-            _, end = decode(text, place)
-            after = _after_space(text, end)
-            if after == len(text) and not ended:
+            _, end = decode(text, offset)
+            next_offset = _after_space(text, end)
+            if next_offset == len(text) and not is_end:
                 raise ValueError("the next character decides whether the value is whole")
-            if text[after : after + 1] not in (",", "]"):
+            if text[next_offset : next_offset + 1] not in (",", "]"):
                 raise SourceError(f"{name} is not one JSON document: after its row {count:,} comes no comma.")
         except (ValueError, RecursionError) as error:
-            if ended:
+            if is_end:
                 raise SourceError(
                     f"{name} is not one JSON document: row {count:,} of its array is broken ({error})."
                 ) from None
-            if len(text) - place > LARGEST_BYTES:
+            if len(text) - offset > LARGEST_BYTES:
                 raise SourceError(f"{name} is not one JSON document: row {count:,} of its array has no end.") from None
-            chunk = reader.read(wanted)
-            ended = not chunk
-            text, place = text[place:] + decoder.decode(chunk, ended), 0
+            chunk = reader.read(read_size)
+            is_end = not chunk
+            text, offset = text[offset:] + decoder.decode(chunk, is_end), 0
             # For a value longer than a chunk the buffer doubles, so that the time to find its end stays linear.
-            wanted = max(_CHUNK, len(text))
+            read_size = max(_CHUNK, len(text))
             continue
-        yield text[place:end].replace("\r", " ").replace("\n", " ")
+        yield text[offset:end].replace("\r", " ").replace("\n", " ")
         count += 1
-        place = after + (text[after] == ",")
+        offset = next_offset + (text[next_offset] == ",")
 
 
-def _after_space(text: str, place: int) -> int:
+def _after_space(text: str, offset: int) -> int:
     """Return where the space that begins at a place ends."""
-    space = _SPACE.match(text, place)
-    return space.end() if space else place
+    space = _SPACE.match(text, offset)
+    return space.end() if space else offset

@@ -117,8 +117,8 @@ def _group(file: RawFile, number: int) -> Iterator[_Group]:
                 group.opened.close()
             opened = sources.open_random(file)
             # By default Arrow reads all stored bytes of a row group ahead: right for a remote file, a waste of memory here.
-            how = {} if "://" in file.path else {"pre_buffer": False, "buffer_size": _READ_BYTES}
-            group = _Group((file, number), opened, pyarrow.parquet.ParquetFile(opened, **how))
+            open_options = {} if "://" in file.path else {"pre_buffer": False, "buffer_size": _READ_BYTES}
+            group = _Group((file, number), opened, pyarrow.parquet.ParquetFile(opened, **open_options))
         yield group
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{file.name} cannot be read ({error}). Fetch it again.") from error
@@ -132,29 +132,29 @@ def batches(file: RawFile, part: Part, *, columns: Sequence[str]) -> Iterator[pa
     """
     with contextlib.suppress(EOFError), _group(file, part.group) as group:
         group.go_to(part.skip, tuple(columns))
-        while left := part.skip + part.rows - group.at:
-            yield with_shortest_floats(group.take(left))
+        while remaining_rows := part.skip + part.rows - group.at:
+            yield with_shortest_floats(group.take(remaining_rows))
 
 
 def digest(file: RawFile, number: int, *, columns: Sequence[str]) -> bytes:
     """Return the digest of the stored bytes of some columns of a row group (of all, where none is named). Raises SourceError."""
     with _group(file, number) as group:
-        if (known := tuple(columns)) not in group.digests:
+        if (column_names := tuple(columns)) not in group.digests:
             hasher, metadata = hashlib.blake2b(digest_size=20), group.reader.metadata
             needed = tuple(f"{name}." for name in rows.roots(columns))  # a name may have dots of its own
-            for place in range(metadata.num_columns):
+            for index in range(metadata.num_columns):
                 # Arrow finds the chunk of a column by its place; the name that the chunk itself repeats may be any bytes.
-                name, chunk = metadata.schema.column(place).path, metadata.row_group(number).column(place)
+                name, chunk = metadata.schema.column(index).path, metadata.row_group(number).column(index)
                 if columns and not f"{name}.".startswith(needed):
                     continue
                 group.opened.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
                 hasher.update(f"{name} {chunk.physical_type} {chunk.compression} ".encode())
-                left = chunk.total_compressed_size
-                while left > 0 and (piece := group.opened.read(min(_READ_BYTES, left))):
+                remaining_bytes = chunk.total_compressed_size
+                while remaining_bytes > 0 and (piece := group.opened.read(min(_READ_BYTES, remaining_bytes))):
                     hasher.update(piece)
-                    left -= len(piece)
-            group.digests[known] = hasher.digest()
-        return group.digests[known]
+                    remaining_bytes -= len(piece)
+            group.digests[column_names] = hasher.digest()
+        return group.digests[column_names]
 
 
 def rows_of(batches: Iterable[pa.RecordBatch], *, first: int, checked: Sequence[str]) -> Iterator[Row]:
@@ -215,7 +215,7 @@ def _text(value: Value) -> Value:
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, list):
-        return [_text(one) for one in value]
+        return [_text(element) for element in value]
     if isinstance(value, tuple):  # an entry of a map
-        return tuple(_text(one) for one in value)
-    return {name: _text(one) for name, one in value.items()} if isinstance(value, dict) else value
+        return tuple(_text(element) for element in value)
+    return {name: _text(element) for name, element in value.items()} if isinstance(value, dict) else value

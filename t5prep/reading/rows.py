@@ -24,7 +24,7 @@ Column = str | tuple[str, ...]
 
 
 # The first line of a table without names is a row, which may be long.
-_SHOWN = 80
+_MAX_NAME_LENGTH = 80
 
 
 class Row(NamedTuple):
@@ -57,7 +57,7 @@ def names_of(columns: Sequence[Column]) -> tuple[str, ...]:
     return tuple(name for column in columns for name in alternatives(column) if name)
 
 
-def missing(columns: Sequence[Column], there: Sequence[str], *, advice: str = "") -> str:
+def missing(columns: Sequence[Column], present_columns: Sequence[str], *, advice: str = "") -> str:
     """Return the first column that is missing under all its names, and the present columns, as the end of a sentence.
 
     Returns "" when none is missing. A sentence of `advice` stands in the place of a name that may be meant.
@@ -69,9 +69,10 @@ def missing(columns: Sequence[Column], there: Sequence[str], *, advice: str = ""
     """
     for column in columns:
         names = alternatives(column)
-        if not any(name in ("", *there) or root(name) in there for name in names):
+        if not any(name in ("", *present_columns) or root(name) in present_columns for name in names):
             quoted = " or ".join(f'"{name}"' for name in names)
-            return f"{quoted}; it has {', '.join(name[:_SHOWN] for name in there)}.{advice or did_you_mean(names[0], there)}"
+            shortened = ", ".join(name[:_MAX_NAME_LENGTH] for name in present_columns)
+            return f"{quoted}; it has {shortened}.{advice or did_you_mean(names[0], present_columns)}"
     return ""
 
 
@@ -105,24 +106,24 @@ def with_paths(record: Record, columns: Sequence[str]) -> Record:
     missing = [name for name in columns if is_path(name) and name not in record]
     if not missing:
         return record
-    whole = dict(record)
+    extended_record = dict(record)
     for name in missing:
         if root(name) not in record:
             continue
         steps = [step.removesuffix("[]") for step in name.split(".")]
         try:
-            whole[name] = _value(record, steps)
+            extended_record[name] = _value(record, steps)
         except KeyError:
             continue  # the task says that the field is missing
-    return whole
+    return extended_record
 
 
 def _value(value: Value, steps: Sequence[str]) -> Value:
     """Return what steps lead to; of a list, a list of what they lead to in each of its values. Raises KeyError."""
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if isinstance(value, list | tuple):
-            inner = [_value(one, steps[place:]) for one in value]
-            return [leaf for one in inner for leaf in (one if isinstance(one, list) else [one])]
+            inner = [_value(element, steps[index:]) for element in value]
+            return [leaf for element in inner for leaf in (element if isinstance(element, list) else [element])]
         if not isinstance(value, Mapping):
             raise KeyError(step)
         value = value[step]
@@ -191,8 +192,8 @@ def not_text(record: Record, columns: Collection[str]) -> str:
         value = record.get(column)
         if type(value) is str or value is None:
             continue
-        if what := _unusable(value):
-            return f"not text: {column} holds {what}"
+        if problem := _unusable(value):
+            return f"not text: {column} holds {problem}"
     return ""
 
 
@@ -261,12 +262,12 @@ def strings(value: Value) -> Iterator[str]:
 
     There is no recursion, because a row may be nested to any depth.
     """
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            left += [*one, *one.values()]
-        elif isinstance(one, list):
-            left += one
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, str):
+            yield node
+        elif isinstance(node, dict):
+            stack += [*node, *node.values()]
+        elif isinstance(node, list):
+            stack += node

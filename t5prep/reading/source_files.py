@@ -19,7 +19,7 @@ from t5prep.sources.split_names import is_split_name
 # In a draw of two formats, `datasets` takes the first of these, and else the last in the alphabet.
 _PREFERRED = (".parquet", ".jsonl", ".json", ".csv")
 _EXAMPLE = "Write it like this: --split-files train=data/part-*.csv,test=data/held_out.csv"
-SHOWN = 5
+MAX_LISTED_NAMES = 5
 
 
 def splits_of(files: Iterable[RawFile]) -> dict[str, str]:
@@ -119,39 +119,39 @@ def select_split(
             raise SourceError(f"{error} To read every file: --split all") from None
         selected = select(source, kind=kind, any_format=any_format, draw_splits=True)
     files, messages = selected.source.files, selected.messages
-    there = sorted(selected.splits)
-    if split not in ("", ALL, *there):
-        has = f"the splits {', '.join(there)}" if there else "no files that are splits"
+    available_splits = sorted(selected.splits)
+    if split not in ("", ALL, *available_splits):
+        has = f"the splits {', '.join(available_splits)}" if available_splits else "no files that are splits"
         raise UsageError(f"--split {split}: {source.uri} has {has}. Leave it out, or: --split all")
-    if split == ALL or (len(there) < 2 and not split):
+    if split == ALL or (len(available_splits) < 2 and not split):
         return selected
     if split:
         read = {split}
-    elif otherwise == ALL or "train" not in there:
-        instead = "" if otherwise == EVALUATION else f". For one of them: --split {there[0]}"
-        messages.append(f"the splits {', '.join(there)} are read{instead}")
+    elif otherwise == ALL or "train" not in available_splits:
+        instead = "" if otherwise == EVALUATION else f". For one of them: --split {available_splits[0]}"
+        messages.append(f"the splits {', '.join(available_splits)} are read{instead}")
         return selected
     else:
-        read = {name for name in there if (name == "train") == (otherwise == TRAINING)}
-        others = ", ".join(name for name in there if name not in read)
+        read = {name for name in available_splits if (name == "train") == (otherwise == TRAINING)}
+        unread_splits = ", ".join(name for name in available_splits if name not in read)
         instead = "" if otherwise == EVALUATION else ": --split all reads every file"
-        messages.append(f"only {', '.join(sorted(read))} is read, not {others}{instead}")
-    kept = tuple(file for file in files if file.split in read)
-    return Selection(dataclasses.replace(selected.source, files=kept), messages)
+        messages.append(f"only {', '.join(sorted(read))} is read, not {unread_splits}{instead}")
+    selected_files = tuple(file for file in files if file.split in read)
+    return Selection(dataclasses.replace(selected.source, files=selected_files), messages)
 
 
 def _without_skipped(source: Resolved, patterns: Sequence[str]) -> list[RawFile]:
     """Return the files that match none of the patterns. Raises UsageError for a pattern that matches no file."""
-    left = list(source.files)
+    remaining_files = list(source.files)
     for pattern in patterns:
         matches = _matcher(pattern)
         if not any(matches(file.name) for file in source.files):
             names = [file.name for file in source.files]
             raise UsageError(f"--skip-files {pattern}: {source.uri} has no such file. It has {shown(names)}.")
-        left = [file for file in left if not matches(file.name)]
-    if not left:
+        remaining_files = [file for file in remaining_files if not matches(file.name)]
+    if not remaining_files:
         raise UsageError(f"--skip-files {' --skip-files '.join(patterns)}: {source.uri} has no other file.")
-    return left
+    return remaining_files
 
 
 def _without_documents(files: Sequence[RawFile], messages: list[str], *, kind: str) -> list[RawFile]:
@@ -159,8 +159,8 @@ def _without_documents(files: Sequence[RawFile], messages: list[str], *, kind: s
     names, documents = formats.without_documents([file.name for file in files], kind=kind)
     if documents:
         messages.append(f"not read, because they are about the data: {shown(documents)}")
-    kept = set(names)
-    return [file for file in files if file.name in kept]
+    selected_names = set(names)
+    return [file for file in files if file.name in selected_names]
 
 
 def _as_given(
@@ -171,17 +171,17 @@ def _as_given(
     for split, globs in patterns.items():
         for pattern in globs:
             matches = _matcher(pattern)
-            found = [file.name for file in files if matches(file.name)]
-            if not found:
+            matched_names = [file.name for file in files if matches(file.name)]
+            if not matched_names:
                 names = [file.name for file in files]
                 raise UsageError(
                     f"--split-files {split}={pattern}: {source.uri} has no such file. It has {shown(names)}."
                 )
-            for name in found:
+            for name in matched_names:
                 if splits.setdefault(name, split) != split:
                     raise UsageError(f"--split-files: {name} is of {splits[name]} and of {split}. Give it one split.")
-    if others := [file.name for file in files if file.name not in splits]:
-        messages.append(f"not read, because --split-files names no split for them: {shown(others)}")
+    if skipped_names := [file.name for file in files if file.name not in splits]:
+        messages.append(f"not read, because --split-files names no split for them: {shown(skipped_names)}")
     return [dataclasses.replace(file, split=splits[file.name]) for file in files if file.name in splits]
 
 
@@ -193,10 +193,10 @@ def _by_name(
         return list(files)
     if source.is_named and len(files) == 1:
         return list(files)
-    found = split_names.find(_paths(files, base=source.base))
-    if source.is_named and len(set(found.of.values())) < 2:
+    splits = split_names.find(_paths(files, base=source.base))
+    if source.is_named and len(set(splits.of.values())) < 2:
         return list(files)
-    if not found.of:
+    if not splits.of:
         if len(files) > 1 and (hints := split_names.hints([file.name for file in files])):
             messages.append(
                 f"the names of files tell no split ({shown(hints)}), so rows of all are drawn into splits. "
@@ -204,13 +204,13 @@ def _by_name(
             )
         return list(files)
     if keep_others:
-        return [dataclasses.replace(file, split=found.of.get(file.name, "")) for file in files]
-    if found.others:
+        return [dataclasses.replace(file, split=splits.of.get(file.name, "")) for file in files]
+    if splits.others:
         messages.append(
-            f"not read, because their names tell no split, as those of other files do: {shown(found.others)}. "
+            f"not read, because their names tell no split, as those of other files do: {shown(splits.others)}. "
             f"{split_names.ADVICE}"
         )
-    return [dataclasses.replace(file, split=found.of[file.name]) for file in files if file.name in found.of]
+    return [dataclasses.replace(file, split=splits.of[file.name]) for file in files if file.name in splits.of]
 
 
 def _paths(files: Sequence[RawFile], *, base: str) -> dict[str, str]:
@@ -236,53 +236,66 @@ def _of_one_format(files: Sequence[RawFile], messages: list[str], *, origins: Ma
 
     origins: of several sources, the number of each file's, because each source has a format of its own
     """
-    kept: list[RawFile] = []
+    selected_files: list[RawFile] = []
     groups: dict[tuple[int, str], list[RawFile]] = {}
     for file in files:
         groups.setdefault((origins.get(file.name, 0), file.split), []).append(file)
     for (_, split), group in groups.items():
         families = [formats.family(file.name) for file in group]
-        wanted = _most_common([file.name for file in group]) if len(set(families) - {""}) > 1 else ""
-        others = [
-            file.name for file, family in zip(group, families, strict=True) if wanted and family not in ("", wanted)
+        main_family = _most_common([file.name for file in group]) if len(set(families) - {""}) > 1 else ""
+        skipped_names = [
+            file.name
+            for file, family in zip(group, families, strict=True)
+            if main_family and family not in ("", main_family)
         ]
-        if others:
+        if skipped_names:
             messages.append(
                 f"not read, because {f'the split {split}' if split else 'a split'} is read in one format, and "
-                f"{_reason(families, wanted)}: {shown(others)}. With prepare, to read these: --skip-files "
-                f"'{_example([file.name for file in group], others)}'"
+                f"{_reason(families, main_family)}: {shown(skipped_names)}. With prepare, to read these: --skip-files "
+                f"'{_example([file.name for file in group], skipped_names)}'"
             )
-        kept += [file for file in group if file.name not in set(others)]
-    names = {file.name for file in kept}
+        selected_files += [file for file in group if file.name not in set(skipped_names)]
+    names = {file.name for file in selected_files}
     return [file for file in files if file.name in names]
 
 
 def _most_common(names: Sequence[str]) -> str:
     """Return the family of formats of the most common suffix, as `datasets` counts all suffixes of names."""
-    counted = collections.Counter(
+    suffix_counts = collections.Counter(
         "." + suffix.lower() for name in names for suffix in name.rpartition("/")[2].split(".")[1:]
     )
-    known = [suffix for suffix in counted if suffix in formats.SUFFIXES]
-    best = max(known, key=lambda suffix: (counted[suffix], *(suffix == each for each in _PREFERRED), suffix))
+    known_suffixes = [suffix for suffix in suffix_counts if suffix in formats.SUFFIXES]
+    best = max(
+        known_suffixes,
+        key=lambda suffix: (
+            suffix_counts[suffix],
+            *(suffix == preferred_suffix for preferred_suffix in _PREFERRED),
+            suffix,
+        ),
+    )
     return formats.family(f"x{best}")
 
 
-def _reason(families: Sequence[str], wanted: str) -> str:
+def _reason(families: Sequence[str], main_family: str) -> str:
     """Return why a format is read and not the others, as the end of a sentence.
 
     >>> _reason(["csv", "jsonl", "jsonl"], "jsonl"), _reason(["csv", "jsonl"], "jsonl")
     ('most of its files are jsonl', 'jsonl comes before csv where as many files have it')
     """
-    counted = collections.Counter(filter(None, families))
-    others = [family for family, count in counted.items() if family != wanted and count >= counted[wanted]]
-    if others:
-        return f"{wanted} comes before {' and '.join(others)} where as many files have it"
-    return f"most of its files are {wanted}"
+    family_counts = collections.Counter(filter(None, families))
+    tied_families = [
+        family
+        for family, count in family_counts.items()
+        if family != main_family and count >= family_counts[main_family]
+    ]
+    if tied_families:
+        return f"{main_family} comes before {' and '.join(tied_families)} where as many files have it"
+    return f"most of its files are {main_family}"
 
 
-def _example(names: Sequence[str], others: Sequence[str]) -> str:
+def _example(names: Sequence[str], skipped_names: Sequence[str]) -> str:
     """Return a glob that leaves out what is read now."""
-    name = next(name for name in names if name not in set(others) and formats.family(name))
+    name = next(name for name in names if name not in set(skipped_names) and formats.family(name))
     return f"*.{name.rpartition('/')[2].partition('.')[2]}"
 
 
@@ -296,4 +309,6 @@ def _matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
 
 def shown(names: Sequence[str]) -> str:
     """Return some names as a list in a sentence."""
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
+    return ", ".join(names[:MAX_LISTED_NAMES]) + (
+        f" and {len(names) - MAX_LISTED_NAMES:,} more" if len(names) > MAX_LISTED_NAMES else ""
+    )

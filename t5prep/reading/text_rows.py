@@ -73,9 +73,9 @@ def is_quoted(beginning: bytes, *, final: bool) -> bool:
     (True, False)
     """
     rows = _ends_of_regular(beginning, final=final, delimiter="\t") if b'"' in beginning else None
-    whole = beginning[: rows.end].decode(errors="replace") if rows else ""
-    fields = csv.reader(io.StringIO(whole, newline=""), delimiter="\t")
-    return '"' in whole and len({len(row) for row in fields if row}) == 1
+    complete_rows = beginning[: rows.end].decode(errors="replace") if rows else ""
+    fields = csv.reader(io.StringIO(complete_rows, newline=""), delimiter="\t")
+    return '"' in complete_rows and len({len(row) for row in fields if row}) == 1
 
 
 def split(text: str, delimiter: str = ",", escape: str = "") -> Iterator[Parsed]:
@@ -155,9 +155,9 @@ def named(fields: list[str], columns: Sequence[str]) -> Record | str:
 
 
 def ends(
-    buffer: bytes | bytearray, *, final: bool, most: int = 0, delimiter: str = ",", escape: str = ""
+    buffer: bytes | bytearray, *, final: bool, max_rows: int = 0, delimiter: str = ",", escape: str = ""
 ) -> tuple[int, int]:
-    """Return where the last whole row of a buffer ends, and the number of rows; only the first `most`, if it is not 0.
+    """Return where the last whole row of a buffer ends, and the number of rows; only the first `max_rows`, if it is not 0.
 
     Every encoding that is read so writes quotes, commas and newlines as ASCII does, and uses their bytes for nothing
     else. So Latin-1 finds them, one character for each byte.
@@ -167,17 +167,17 @@ def ends(
         if row.open and not final:
             break  # the row may continue in bytes that are not read yet
         end, rows = row.end, rows + 1
-        if rows == most:
+        if rows == max_rows:
             break
     return end, rows
 
 
 def csv_table(
-    data: bytes, encoding: str, *, columns: Sequence[str], wanted: Sequence[str], delimiter: str = ","
+    data: bytes, encoding: str, *, columns: Sequence[str], needed_columns: Sequence[str], delimiter: str = ","
 ) -> pa.Table | None:
     """Return whole rows whose quotes are regular as columns of large_string; None if Python's reader must be used.
 
-    >>> csv_table(b'1,"a, ""b"" c"', "utf-8", columns=("id", "text"), wanted=["text"]).to_pydict()
+    >>> csv_table(b'1,"a, ""b"" c"', "utf-8", columns=("id", "text"), needed_columns=["text"]).to_pydict()
     {'text': ['a, "b" c']}
     """
     try:
@@ -199,7 +199,7 @@ def csv_table(
             ),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(columns, pa.large_string()),
-                include_columns=[column for column in columns if column in wanted],
+                include_columns=[column for column in columns if column in needed_columns],
                 strings_can_be_null=False,
             ),
         )
@@ -284,7 +284,7 @@ def of_first(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter:
     match = _END.search(buffer)
     line = buffer[: match.start() if match else None]
     if quoted and (b'"' in line or (escape and escape.encode() in line)):
-        return ends(buffer, final=final, most=1, delimiter=delimiter, escape=escape)[0]
+        return ends(buffer, final=final, max_rows=1, delimiter=delimiter, escape=escape)[0]
     if match and (final or match.end() < len(buffer) or match[0] != b"\r"):
         return match.end()
     return len(buffer) if final else 0
@@ -332,33 +332,40 @@ def json_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
             yield f"not a JSON object: {type(row).__name__}"
 
 
-def json_table(data: bytes, *, wanted: Sequence[str]) -> Plain | None:
+def json_table(data: bytes, *, needed_columns: Sequence[str]) -> Plain | None:
     r"""Return the wanted columns of whole lines in UTF-8; None if Python's reader must be used.
 
     Numbers are exactly those that Python reads: a column of whole numbers is int64, and in one of float64 each has a
     fraction, for Arrow does not tell 1 from 1.0.
 
-    >>> json_table(b'{"text": "a", "n": 7}\n{"text": null, "n": 8}', wanted=["text", "n"]).table.to_pydict()
+    >>> json_table(b'{"text": "a", "n": 7}\n{"text": null, "n": 8}', needed_columns=["text", "n"]).table.to_pydict()
     {'text': ['a'], 'n': [7]}
-    >>> json_table(b'{"text": "a"}\n{"text": 7}', wanted=["text"])
+    >>> json_table(b'{"text": "a"}\n{"text": 7}', needed_columns=["text"])
     """
-    if not wanted or any(map(is_path, wanted)) or b"\0" in data or not (count := plain_json_lines(data)):
+    if (
+        not needed_columns
+        or any(map(is_path, needed_columns))
+        or b"\0" in data
+        or not (count := plain_json_lines(data))
+    ):
         return None
     end = data.find(b"\n")
     try:
         first = _decode(data[: end if end >= 0 else len(data)].decode())
     except (ValueError, RecursionError):
         return None
-    kinds = _kinds(first, wanted)
+    kinds = _kinds(first, needed_columns)
     parsed = _parsed(data, kinds) if kinds else None
     if parsed is None and kinds and pa.int64() in kinds.values():  # some may have fractions
         parsed = _parsed(data, {name: pa.float64() if kind == pa.int64() else kind for name, kind in kinds.items()})
     if parsed is None or parsed.num_rows != count:
         return None
-    there = [name for name in wanted if parsed[name].null_count < count or f'"{name}"'.encode() in data]
-    if not there:
+    present_columns = [
+        name for name in needed_columns if parsed[name].null_count < count or f'"{name}"'.encode() in data
+    ]
+    if not present_columns:
         return None
-    parsed = parsed.select(there).combine_chunks()
+    parsed = parsed.select(present_columns).combine_chunks()
     plain = np.ones(count, bool)
     for column in parsed.columns:
         if column.null_count:
@@ -366,10 +373,12 @@ def json_table(data: bytes, *, wanted: Sequence[str]) -> Plain | None:
         if pa.types.is_floating(column.type):
             numbers = column.to_numpy()
             plain &= np.isfinite(numbers) & (numbers != np.floor(numbers))
-    return Plain(parsed if plain.all() else parsed.filter(pa.array(plain)), plain, frozenset(first) - set(wanted))
+    return Plain(
+        parsed if plain.all() else parsed.filter(pa.array(plain)), plain, frozenset(first) - set(needed_columns)
+    )
 
 
-def _kinds(first: Record, wanted: Sequence[str]) -> dict[str, pa.DataType] | None:
+def _kinds(first: Record, needed_columns: Sequence[str]) -> dict[str, pa.DataType] | None:
     """Return the types of the wanted columns as the first row has them; None if one is a list or an object."""
     types = {
         str: pa.large_string(),
@@ -378,7 +387,7 @@ def _kinds(first: Record, wanted: Sequence[str]) -> dict[str, pa.DataType] | Non
         float: pa.float64(),
         bool: pa.bool_(),
     }
-    kinds = {name: types.get(type(first.get(name))) for name in wanted}
+    kinds = {name: types.get(type(first.get(name))) for name in needed_columns}
     return None if None in kinds.values() else kinds
 
 

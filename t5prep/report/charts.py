@@ -28,7 +28,7 @@ _BARS = 48
 _WIDTHS = 1 << 14
 
 
-def histogram(counts: Mapping[int, int], *, step: int, limit: int, what: str) -> str:
+def histogram(counts: Mapping[int, int], *, step: int, limit: int, quantity: str) -> str:
     """Return a histogram of {upper end of a bucket: count}, with a line at the limit and another colour beyond it.
 
     Buckets are `step` wide. A limit far above the longest text is only named. The last bar also holds all longer texts:
@@ -49,10 +49,10 @@ def histogram(counts: Mapping[int, int], *, step: int, limit: int, what: str) ->
     for bucket, number in counts.items():
         bars[min(-(-bucket // width), len(bars)) - 1] += number
     if longest > width * len(bars):
-        what += f"; the last bar: all over {width * (len(bars) - 1):,}"
+        quantity += f"; the last bar: all over {width * (len(bars) - 1):,}"
     figure, axes = _axes()
-    for over, colour in ((False, SERIES[0]), (True, SERIES[1])):
-        of = [i for i in range(len(bars)) if bars[i] and (width * i >= limit) == over]
+    for is_over_limit, colour in ((False, SERIES[0]), (True, SERIES[1])):
+        of = [i for i in range(len(bars)) if bars[i] and (width * i >= limit) == is_over_limit]
         axes.bar([width * i for i in of], [bars[i] for i in of], width=width * 0.92, align="edge", color=colour)
     if near:
         axes.axvline(limit, color=_INK, linewidth=1.2, linestyle=(0, (4, 2)))
@@ -68,15 +68,19 @@ def histogram(counts: Mapping[int, int], *, step: int, limit: int, what: str) ->
         color=_INK,
         fontsize=_FONT,
     )
-    axes.set_xlabel(what)
+    axes.set_xlabel(quantity)
     axes.set_xlim(0, width * len(bars))
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.margins(y=0.12)
-    return _svg(figure, label=f"Histogram of {what}; the limit is {limit:,}")
+    return _svg(figure, label=f"Histogram of {quantity}; the limit is {limit:,}")
 
 
 def curves(
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, what: str, log: bool = False, zero: bool = False
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    quantity: str,
+    log: bool = False,
+    zero: bool = False,
 ) -> str:
     """Return a chart of lines over steps: name → (steps, values). Long lines are thinned evenly; the last point stays.
 
@@ -86,11 +90,11 @@ def curves(
     colours = dict(zip(("training", "evaluation"), SERIES, strict=True))
     for name, (steps, values) in lines.items():
         every = max(1, len(steps) // 600)
-        at = sorted({*range(0, len(steps), every), len(steps) - 1} - {-1})
-        marker = "o" if len(at) < 25 else ""
+        indices = sorted({*range(0, len(steps), every), len(steps) - 1} - {-1})
+        marker = "o" if len(indices) < 25 else ""
         axes.plot(
-            [steps[i] for i in at],
-            [values[i] for i in at],
+            [steps[i] for i in indices],
+            [values[i] for i in indices],
             color=colours.get(name, SERIES[0]),
             label=name,
             marker=marker,
@@ -107,20 +111,20 @@ def curves(
     if zero:
         axes.set_ylim(0, max(1e-9, 1.15 * max((max(values) for _, values in lines.values() if values), default=1)))
     axes.set_xlabel("step")
-    return _svg(figure, label=f"{what} over steps")
+    return _svg(figure, label=f"{quantity} over steps")
 
 
-def steps(values: Sequence[float], *, what: str, name: str) -> str:
+def steps(values: Sequence[float], *, quantity: str, name: str) -> str:
     """Return a chart of one value for each item in order (such as the sizes of shards), from zero.
 
-    `name` makes the ids unique where several charts have the same `what`.
+    `name` makes the ids unique where several charts have the same `quantity`.
     """
     figure, axes = _axes(_LOW)
     axes.stairs(values, range(len(values) + 1), fill=True, color=SERIES[0])
-    axes.set_xlabel(what)
+    axes.set_xlabel(quantity)
     axes.set_xlim(0, len(values))
     axes.margins(y=0.12)
-    return _svg(figure, label=what, name=name)
+    return _svg(figure, label=quantity, name=name)
 
 
 def _reached(counts: Mapping[int, int], share: float) -> int:
@@ -163,14 +167,14 @@ def _svg(figure: Figure, *, label: str, name: str = "") -> str:
         figure.savefig(
             file, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
         )
-    drawn = file.getvalue()
-    drawn = drawn[drawn.index("<svg") :]
-    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
-    drawn = re.sub(r"<style[^>]*>.*?</style>", "", drawn, flags=re.DOTALL)
-    drawn = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawn, count=1)
-    drawn = re.sub(r'(<svg[^>]*?) height="[^"]*"', rf'\1 role="img" aria-label="{label}"', drawn, count=1)
+    svg = file.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', rf'\1 role="img" aria-label="{label}"', svg, count=1)
     # Remove the ids of groups: they are the same in every chart, and ids must be unique in a page.
-    drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     for stand_in, name in _VARIABLES.items():
-        drawn = drawn.replace(stand_in, f"var(--{name})")
-    return drawn
+        svg = svg.replace(stand_in, f"var(--{name})")
+    return svg

@@ -38,15 +38,15 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         raise DatasetError(f"{opened.folder} has no split, so there is nothing to show. Prepare it again.")
     first = "train" if "train" in dataset_manifest.splits else next(iter(dataset_manifest.splits))
     order = [first, *(split for split in dataset_manifest.splits if split != first)]
-    drawn: list[Drawn] = []
-    characters, why = None, ""
+    samples: list[Drawn] = []
+    characters, tokenizer_error = None, ""
     try:
-        drawn = [draw(opened, split=split) for split in order[:3]]
+        samples = [draw(opened, split=split) for split in order[:3]]
         characters = look(opened)
     except TokenizerError as error:
         if tokenizer:
             raise
-        why = str(error)
+        tokenizer_error = str(error)
     return pages.render(
         "dataset.html",
         title=f"{dataset_manifest.settings.task} · t5prep",
@@ -62,7 +62,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         },
         charts=_charts(dataset_manifest),
         choices=lengths.choices(  # ways to lay out an epoch: every position counts the same cost
-            lengths.histogram(dataset_manifest.splits[first], where=f"the split {first}"),
+            lengths.histogram(dataset_manifest.splits[first], folder=f"the split {first}"),
             prepared=(dataset_manifest.settings.input_length, dataset_manifest.settings.target_length),
             cost=operator.add,
         ),
@@ -74,55 +74,58 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
             for label in dataset_manifest.labels[:_LABELS]
         ],
         characters=characters,
-        drawn=drawn,
-        why=why,
+        drawn=samples,
+        why=tokenizer_error,
         rejected=list(_rejected(opened)),
         pieces=lambda record: tokens.of_record(record, dataset_manifest, opened.tokenizer),
     )
 
 
 def _charts(dataset_manifest: Manifest) -> dict[str, str]:
-    before: collections.Counter[int] = collections.Counter()
+    uncut_inputs: collections.Counter[int] = collections.Counter()
     targets: collections.Counter[int] = collections.Counter()
     steps = record_counts.STEPS
     for split in dataset_manifest.splits.values():
         steps = split.lengths["step"]
-        before.update(dict(split.lengths["inputs_before"]))
+        uncut_inputs.update(dict(split.lengths["inputs_before"]))
         for _, target, number in split.lengths["joint"]:
             targets[target] += number
-    drawn = {
+    svgs = {
         "inputs": charts.histogram(
-            before,
+            uncut_inputs,
             step=steps[0],
             limit=dataset_manifest.settings.input_length,
-            what="tokens of an input, before cutting",
+            quantity="tokens of an input, before cutting",
         ),
     }
     if len(targets) > 1:  # a single bar (targets of one length, such as classes) shows nothing
-        drawn["targets"] = charts.histogram(
-            targets, step=steps[1], limit=dataset_manifest.settings.target_length, what="tokens of a target, as kept"
+        svgs["targets"] = charts.histogram(
+            targets,
+            step=steps[1],
+            limit=dataset_manifest.settings.target_length,
+            quantity="tokens of a target, as kept",
         )
     for name, split in dataset_manifest.splits.items():
         if len(split.shards) > 1:
             unit, called = (1e6, "MB") if max(shard.bytes for shard in split.shards) >= 1e6 else (1e3, "kB")
-            drawn[f"shards {name}"] = charts.steps(
-                [shard.bytes / unit for shard in split.shards], what=f"shards, {called} each", name=name
+            svgs[f"shards {name}"] = charts.steps(
+                [shard.bytes / unit for shard in split.shards], quantity=f"shards, {called} each", name=name
             )
-    return drawn
+    return svgs
 
 
 def _rejected(opened: Dataset) -> Iterator[tuple[str, int, list[JSONObject]]]:
     """Yield the reasons of rejection, the most frequent first, each with its count and its first rows."""
     rejected = opened.manifest.rejected
     examples: dict[str, list[JSONObject]] = {reason: [] for reason in rejected}
-    wanted = {reason: min(number, _EXAMPLES) for reason, number in rejected.items()}
+    max_examples = {reason: min(number, _EXAMPLES) for reason, number in rejected.items()}
     if rejected:
         lines = (line for batch in opened.rejected() for line in batch.to_pylist())
         for line in itertools.islice(lines, _LINES):
             reason = line["reason"].partition(":")[0]
-            if len(examples.get(reason, [])) < wanted.get(reason, 0):
+            if len(examples.get(reason, [])) < max_examples.get(reason, 0):
                 examples[reason].append(line)
-                if all(len(examples[reason]) == count for reason, count in wanted.items()):
+                if all(len(examples[reason]) == count for reason, count in max_examples.items()):
                     break
     for reason, number in sorted(rejected.items(), key=lambda item: (-item[1], item[0])):
         yield reason, number, examples[reason]
@@ -165,34 +168,36 @@ class Drawn:
 
 def draw(opened: Dataset, *, split: str) -> Drawn:
     """Return a sample of the first records of a split. Raises DatasetError and TokenizerError."""
-    drawn, tokenizer, ledger = Drawn(split), opened.tokenizer, opened.manifest.ledger["inputs"]
+    sample, tokenizer, ledger = Drawn(split), opened.tokenizer, opened.manifest.ledger["inputs"]
     marker = tokenizer.sentinel(1) if opened.manifest.marked else None
-    lost = {entry["id"]: entry["lost"] for entry in ledger["worst"] if entry["split"] == split}
+    lost_tokens = {entry["id"]: entry["lost"] for entry in ledger["worst"] if entry["split"] == split}
     middle = ledger.get("tokens_before", {}).get("p50", 0)
     near = {"the shortest": 0, "of the middle": middle, "the longest": 1 << 30}
     far = dict.fromkeys(near, math.inf)
     for record in inspect_records.records(opened, split=split, count=RECORDS):
-        drawn.records += 1
-        if len(drawn.shown) < _RECORDS_SHOWN:
-            drawn.shown.append(record)
-        if lost.get(record.id) or (marker is not None and marker in record.input_ids):
-            drawn.cut = sorted([*drawn.cut, record], key=lambda candidate: -lost.get(candidate.id, 0))[:_RECORDS_SHOWN]
-        drawn.unknown += tokenizer.unk_id in record.input_ids
+        sample.records += 1
+        if len(sample.shown) < _RECORDS_SHOWN:
+            sample.shown.append(record)
+        if lost_tokens.get(record.id) or (marker is not None and marker in record.input_ids):
+            sample.cut = sorted([*sample.cut, record], key=lambda candidate: -lost_tokens.get(candidate.id, 0))[
+                :_RECORDS_SHOWN
+            ]
+        sample.unknown += tokenizer.unk_id in record.input_ids
         length = sum(token != tokenizer.pad_id for token in record.input_ids)
-        for name, wanted in near.items():
-            if abs(length - wanted) < far[name]:
-                far[name], drawn.of_length[name] = abs(length - wanted), record
-        own = drawn.of_class.setdefault(_target(record), [])
-        if len(own) < _OF_CLASS:
-            own.append(record)
-        if drawn.markup is not None:
+        for name, reference_length in near.items():
+            if abs(length - reference_length) < far[name]:
+                far[name], sample.of_length[name] = abs(length - reference_length), record
+        class_records = sample.of_class.setdefault(_target(record), [])
+        if len(class_records) < _OF_CLASS:
+            class_records.append(record)
+        if sample.markup is not None:
             has = bool(_MARKUP.search(_plain(record.inputs)))
             target = _target(record)
-            with_markup, without = drawn.markup.get(target, (0, 0))
-            drawn.markup[target] = with_markup + has, without + (not has)
-            if len(drawn.markup) > record_counts.MOST_LABELS:
-                drawn.markup = None
-    return drawn
+            with_markup, without = sample.markup.get(target, (0, 0))
+            sample.markup[target] = with_markup + has, without + (not has)
+            if len(sample.markup) > record_counts.MOST_LABELS:
+                sample.markup = None
+    return sample
 
 
 def _target(record: DecodedRecord) -> str:
@@ -234,10 +239,12 @@ def look(opened: Dataset) -> Characters | None:
         file, examples = SourceRows(opened).first_examples(_ROWS_READ)
     except (T5prepError, OSError):
         return None
-    lost = audit.examine(itertools.chain.from_iterable(map(_texts, examples)), opened.tokenizer).lost
+    lost_characters = audit.examine(itertools.chain.from_iterable(map(_texts, examples)), opened.tokenizer).lost
     if opened.manifest.settings.keep_newlines:
-        lost = [entry for entry in lost if entry.character != "\n"]
-    return Characters(file, len(examples), lost[:_CHARACTERS_SHOWN], len(lost[_CHARACTERS_SHOWN:]))
+        lost_characters = [entry for entry in lost_characters if entry.character != "\n"]
+    return Characters(
+        file, len(examples), lost_characters[:_CHARACTERS_SHOWN], len(lost_characters[_CHARACTERS_SHOWN:])
+    )
 
 
 def _texts(example: Example) -> Iterator[str]:

@@ -84,9 +84,9 @@ class Wanted:
         """
         changed = dataclasses.replace(self, **{"page": 1} | changes)
         usual = {field.name: field.default for field in dataclasses.fields(self)}
-        said = {name: value for name, value in dataclasses.asdict(changed).items() if value != usual[name]}
-        place, said = ("/", said) if number is None else ("/row", said | {"number": number})
-        return f"{place}?{urllib.parse.urlencode(said, errors='replace')}"
+        parameters = {name: value for name, value in dataclasses.asdict(changed).items() if value != usual[name]}
+        path, parameters = ("/", parameters) if number is None else ("/row", parameters | {"number": number})
+        return f"{path}?{urllib.parse.urlencode(parameters, errors='replace')}"
 
 
 class Explorer:
@@ -100,9 +100,9 @@ class Explorer:
         source: str = "",
         tokenizer: str | None = None,
         trust_code: bool = False,
-        made: Callable[[int], None] = lambda rows: None,
+        on_progress: Callable[[int], None] = lambda rows: None,
     ) -> None:
-        """Open a dataset; `made` hears of rows while a table is made. The other options are those of `table` and `why`.
+        """Open a dataset; `on_progress` hears of rows while a table is made. The other options are those of `table` and `why`.
 
         Raises DatasetError, TokenizerError, and UsageError for predictions that are none.
         """
@@ -111,16 +111,16 @@ class Explorer:
         self.dataset, self.data = self.opened.manifest, self.opened.folder
         _ = self.opened.tokenizer  # one that cannot be found is said at once
         self._one_at_a_time = threading.Lock()
-        kept = functools.partial(_kept, self.dataset.digest)
+        load_table = functools.partial(_kept, self.dataset.digest)
         # A table is kept under the digest of the manifest, so it is made only of files that are those of the manifest.
-        records = kept("records", self._checked_records, made=made)
+        records = load_table("records", self._checked_records, made=on_progress)
         if predictions is not None:
             answers = table.Answers(predictions)
             for field, column in zip(answers.fields, answers.columns(records), strict=True):
                 records = records.append_column(field, column)
-        self._records, left = records, self.dataset.rejected_file
-        self._rejected = functools.cache(lambda: kept("rejected", self._checked_rejected, whole=_has_texts))
-        self.counts = {"records": len(records), "rejected": left.lines if left else 0}
+        self._records, rejected_file = records, self.dataset.rejected_file
+        self._rejected = functools.cache(lambda: load_table("rejected", self._checked_rejected, whole=_has_texts))
+        self.counts = {"records": len(records), "rejected": rejected_file.lines if rejected_file else 0}
         self.rows = functools.lru_cache(_WAYS)(self._rows)
 
     def _checked_records(self) -> pa.RecordBatchReader:
@@ -138,26 +138,24 @@ class Explorer:
         with self._one_at_a_time:
             return self._rejected()
 
-    def _rows(self, wanted: Wanted) -> np.ndarray:
+    def _rows(self, query: Wanted) -> np.ndarray:
         """Return the numbers of the rows that are wanted, in their order."""
-        rows = self.table(wanted.view)
-        masks = list(_masks(rows, wanted))
+        rows = self.table(query.view)
+        masks = list(_masks(rows, query))
         numbers = np.arange(len(rows))
         if masks:
             numbers = np.flatnonzero(np.logical_and.reduce(masks))
-        column = wanted.sort.removeprefix("-")
+        column = query.sort.removeprefix("-")
         if column in rows.column_names:
             values = rows[column].to_numpy()[numbers].astype(np.float64)
-            order = np.argsort(
-                -values if wanted.sort.startswith("-") else values, kind="stable"
-            )  # what is null is last
+            order = np.argsort(-values if query.sort.startswith("-") else values, kind="stable")  # what is null is last
             numbers = numbers[order]
         return numbers
 
-    def shown(self, wanted: Wanted) -> list[dict[str, Any]]:
+    def shown(self, query: Wanted) -> list[dict[str, Any]]:
         """Return the rows of one page, each with its `number` in the table."""
-        begin = (wanted.page - 1) * ROWS
-        return [self.row(wanted.view, int(number)) for number in self.rows(wanted)[begin : begin + ROWS]]
+        begin = (query.page - 1) * ROWS
+        return [self.row(query.view, int(number)) for number in self.rows(query)[begin : begin + ROWS]]
 
     def row(self, view: str, number: int) -> dict[str, Any]:
         """Return one row of a table."""
@@ -165,14 +163,14 @@ class Explorer:
 
     def pieces(self, row: Mapping[str, Any]) -> dict[str, list[tokens.Piece]]:
         """Return the tokens of a record, to be coloured, given its row of the table. Raises DatasetError."""
-        split, place = row["split"], row["place"]
+        split, record_index = row["split"], row["place"]
         every = self.opened.index.every[split]
         names = [shard.name for shard in self.dataset.splits[split].shards]
         sizes = self.opened.pages[split][names.index(row["shard"])]
         path = self.opened.at(row["shard"])
-        with self.opened.reading(f"Record {place:,} of {path}"), paths.opened(path) as file:
-            file.seek(int(sizes[: place // every].sum(dtype=np.int64)))
-            (record,) = itertools.islice(tfrecord.read(file), place % every, place % every + 1)
+        with self.opened.reading(f"Record {record_index:,} of {path}"), paths.opened(path) as file:
+            file.seek(int(sizes[: record_index // every].sum(dtype=np.int64)))
+            (record,) = itertools.islice(tfrecord.read(file), record_index % every, record_index % every + 1)
             return tokens.of_record(self.opened.decoded(record), self.dataset, self.opened.tokenizer)
 
     def trace(self, id: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
@@ -219,39 +217,39 @@ def _mapped(path: Path) -> pa.Table:
         raise UsageError(f"{path} cannot be read ({error}). Remove it: t5prep cache clear tables") from error
 
 
-def _masks(rows: pa.Table, wanted: Wanted) -> Iterator[np.ndarray]:
+def _masks(rows: pa.Table, query: Wanted) -> Iterator[np.ndarray]:
     """Yield bool[rows] for each condition on a table's rows that it has a column for."""
-    there = set(rows.column_names)
+    column_names = set(rows.column_names)
 
     def mask(values: pa.ChunkedArray) -> np.ndarray:
         flags: np.ndarray = pc.fill_null(values, False).to_numpy()
         return flags
 
     for name in ("split", "target"):
-        if (value := getattr(wanted, name)) and name in there:
+        if (value := getattr(query, name)) and name in column_names:
             yield mask(pc.equal(rows[name], value))
-    if wanted.reason and "reason" in there:
-        kind = pc.starts_with(rows["reason"], f"{wanted.reason}:")
-        yield mask(pc.or_(pc.equal(rows["reason"], wanted.reason), kind))
-    if wanted.cut and "cut" in there:
-        yield mask(pc.equal(rows["cut"], wanted.cut == "yes"))
-    if wanted.answer and "right" in there:
-        yield mask(pc.equal(rows["right"], wanted.answer == "right"))
-    if wanted.least and "input_tokens" in there:
-        yield mask(pc.greater_equal(rows["input_tokens"], wanted.least))
-    if wanted.most and "input_tokens" in there:
-        yield mask(pc.less_equal(rows["input_tokens"], wanted.most))
-    if wanted.search:
-        found = np.zeros(len(rows), bool)
+    if query.reason and "reason" in column_names:
+        kind = pc.starts_with(rows["reason"], f"{query.reason}:")
+        yield mask(pc.or_(pc.equal(rows["reason"], query.reason), kind))
+    if query.cut and "cut" in column_names:
+        yield mask(pc.equal(rows["cut"], query.cut == "yes"))
+    if query.answer and "right" in column_names:
+        yield mask(pc.equal(rows["right"], query.answer == "right"))
+    if query.least and "input_tokens" in column_names:
+        yield mask(pc.greater_equal(rows["input_tokens"], query.least))
+    if query.most and "input_tokens" in column_names:
+        yield mask(pc.less_equal(rows["input_tokens"], query.most))
+    if query.search:
+        search_mask = np.zeros(len(rows), bool)
         for name in _SEARCHED:
-            if name in there:
+            if name in column_names:
                 texts = rows[name]
                 if pa.types.is_list(texts.type):  # the ids of a packed record
-                    texts = pa.chunked_array([pc.binary_join(one, "\n") for one in texts.chunks], pa.string())
+                    texts = pa.chunked_array([pc.binary_join(chunk, "\n") for chunk in texts.chunks], pa.string())
                 elif pa.types.is_dictionary(texts.type):
                     texts = texts.cast(pa.string())
-                found |= mask(pc.match_substring(texts, wanted.search, ignore_case=True))
-        yield found
+                search_mask |= mask(pc.match_substring(texts, query.search, ignore_case=True))
+        yield search_mask
 
 
 class Server(web_server.Server):
@@ -270,18 +268,18 @@ class _Handler(web_server.Handler):
 
     def get(self) -> None:
         """Answer with a page of the table, or with one row of it."""
-        place, _, asked = self.path.partition("?")
-        address = {name: values[-1] for name, values in urllib.parse.parse_qs(asked, errors="replace").items()}
+        path, _, query_string = self.path.partition("?")
+        address = {name: values[-1] for name, values in urllib.parse.parse_qs(query_string, errors="replace").items()}
         explorer = self.server.explorer
         try:
-            wanted = Wanted.read(address)
+            query = Wanted.read(address)
             number = address.get("number", "")
-            if wanted.view not in explorer.counts or place not in ("/", "/row"):
+            if query.view not in explorer.counts or path not in ("/", "/row"):
                 self.send(HTTPStatus.NOT_FOUND, b"There is / and /row.", kind="text/plain")
-            elif place == "/":
-                self._send_page(self._table(wanted))
-            elif number.isascii() and number.isdigit() and int(number[:12]) < explorer.counts[wanted.view]:
-                self._send_page(self._row(wanted, int(number[:12]), id=address.get("id", "")))
+            elif path == "/":
+                self._send_page(self._table(query))
+            elif number.isascii() and number.isdigit() and int(number[:12]) < explorer.counts[query.view]:
+                self._send_page(self._row(query, int(number[:12]), id=address.get("id", "")))
             else:
                 self.send(HTTPStatus.NOT_FOUND, b"There is no such row.", kind="text/plain")
         except T5prepError as error:
@@ -299,15 +297,15 @@ class _Handler(web_server.Handler):
         for piece in itertools.chain([first], pieces):
             self.wfile.write(piece.encode("utf-8", "replace"))
 
-    def _table(self, wanted: Wanted) -> Iterator[str]:
+    def _table(self, query: Wanted) -> Iterator[str]:
         explorer = self.server.explorer
-        columns = explorer.table(wanted.view).column_names
-        total = len(explorer.rows(wanted))
+        columns = explorer.table(query.view).column_names
+        total = len(explorer.rows(query))
         facts = {
-            "wanted": wanted,
+            "wanted": query,
             "total": total,
             "pages": max(1, -(-total // ROWS)),
-            "rows": explorer.shown(wanted),
+            "rows": explorer.shown(query),
             "columns": columns,
             "sorts": {name: called for name, called in SORTS.items() if name in columns},
             "counts": explorer.counts,
@@ -317,22 +315,22 @@ class _Handler(web_server.Handler):
         }
         return self._rendered("explore.html", facts)
 
-    def _row(self, wanted: Wanted, number: int, *, id: str) -> Iterator[str]:
+    def _row(self, query: Wanted, number: int, *, id: str) -> Iterator[str]:
         explorer = self.server.explorer
-        row = explorer.row(wanted.view, number)
-        rejected = wanted.view == "rejected"
-        rows = explorer.rows(wanted)
-        if not len(at := np.flatnonzero(rows == number)):  # the address was typed
-            wanted = Wanted(view=wanted.view)
-            rows, at = explorer.rows(wanted), np.array([number])
-        place = int(at[0])
+        row = explorer.row(query.view, number)
+        rejected = query.view == "rejected"
+        rows = explorer.rows(query)
+        if not len(positions := np.flatnonzero(rows == number)):  # the address was typed
+            query = Wanted(view=query.view)
+            rows, positions = explorer.rows(query), np.array([number])
+        position = int(positions[0])
         ids = [f"{row['file']}:{row['row']}"] if rejected else row["id"] if isinstance(row["id"], list) else [row["id"]]
         chosen = id if id in ids else ids[0]
         facts = {
-            "wanted": wanted,
-            "page": place // ROWS + 1,
-            "before": int(rows[place - 1]) if place else None,
-            "after": int(rows[place + 1]) if place + 1 < len(rows) else None,
+            "wanted": query,
+            "page": position // ROWS + 1,
+            "before": int(rows[position - 1]) if position else None,
+            "after": int(rows[position + 1]) if position + 1 < len(rows) else None,
             "row": row,
             "ids": ids,
             "chosen": chosen,

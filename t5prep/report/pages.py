@@ -49,5 +49,5 @@ def seen(text: object, length: int = 300) -> str:
     >>> seen("a\\n\\u202eb"), seen("x" * 20, 8)
     ('a\\\\n\\\\u202eb', 'xxxxxxx…')
     """
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(text))
-    return shown if len(shown) <= length else shown[: length - 1] + "…"
+    escaped_text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(text))
+    return escaped_text if len(escaped_text) <= length else escaped_text[: length - 1] + "…"

@@ -44,10 +44,10 @@ def _facts(plan: Plan) -> dict[str, object]:
     parts = {name: size for name, size in parts.items() if answer.fits and size}
     cycles = compiled.by_operation if answer.fits else {}
     listed = sorted(cycles.items(), key=lambda item: -item[1])
-    rest = sum(number for _, number in listed[LISTED:])
-    listed = listed[:LISTED] + ([("all others", rest)] if rest else [])
-    told = report.lines(answer, model=question.settings.model)
-    told += [report.advice_line(advice.words, advice.answer) for advice in plan.advice]
+    other_cycles = sum(number for _, number in listed[LISTED:])
+    listed = listed[:LISTED] + ([("all others", other_cycles)] if other_cycles else [])
+    report_lines = report.lines(answer, model=question.settings.model)
+    report_lines += [report.advice_line(advice.words, advice.answer) for advice in plan.advice]
     return {
         "model": question.settings.model,
         "tpu": question.tpu.name,
@@ -66,5 +66,5 @@ def _facts(plan: Plan) -> dict[str, object]:
             (name, size / GIB, size / room) for name, size in {**parts, "all of it": compiled.hbm_bytes}.items()
         ],
         "operations": [(name, number, number / sum(cycles.values())) for name, number in listed],
-        "lines": told,
+        "lines": report_lines,
     }

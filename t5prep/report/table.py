@@ -87,19 +87,19 @@ def _with_texts(rows: "SourceRows", schema: pa.Schema) -> Iterator[pa.RecordBatc
     """Yield the rejected rows with their texts. The source has another order than these rows, so texts wait on the disk."""
     import sqlite3  # nothing else needs it, and some Pythons are built without it
 
-    wanted = collections.defaultdict[str, array.array](lambda: array.array("q"))
+    rows_by_file = collections.defaultdict[str, array.array](lambda: array.array("q"))
     for batch in tables.rejected(rows.dataset):
         for file, row in zip(batch["file"].to_pylist(), batch["row"].to_pylist(), strict=True):
-            wanted[file].append(row)
+            rows_by_file[file].append(row)
     with contextlib.closing(sqlite3.connect("", check_same_thread=False)) as waiting:
         waiting.execute("CREATE TABLE texts (file, row, input, target, PRIMARY KEY (file, row)) WITHOUT ROWID")
         try:
-            for file, numbers, *texts in rows.texts({file: np.unique(those) for file, those in wanted.items()}):
-                each = zip(itertools.repeat(file), numbers.tolist(), *(text.to_pylist() for text in texts))
-                waiting.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?, ?, ?)", each)
+            for file, numbers, *texts in rows.texts({file: np.unique(those) for file, those in rows_by_file.items()}):
+                text_rows = zip(itertools.repeat(file), numbers.tolist(), *(text.to_pylist() for text in texts))
+                waiting.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?, ?, ?)", text_rows)
         except T5prepError as error:
-            said = f"The texts of rejected rows are not there, because their source is not read again: {error}"
-            print(said, file=sys.stderr, flush=True)
+            message = f"The texts of rejected rows are not there, because their source is not read again: {error}"
+            print(message, file=sys.stderr, flush=True)
         except sqlite3.Error as error:
             raise OutputError(
                 f"The texts of rejected rows find no room in {tempfile.gettempdir()} ({error}). Set TMPDIR to another folder."
@@ -107,6 +107,6 @@ def _with_texts(rows: "SourceRows", schema: pa.Schema) -> Iterator[pa.RecordBatc
         find = "SELECT input, target FROM texts WHERE file = ? AND row = ?"
         for batch in tables.rejected(rows.dataset):
             places = zip(batch["file"].to_pylist(), batch["row"].to_pylist(), strict=True)
-            texts = [waiting.execute(find, place).fetchone() or (None, None) for place in places]
-            columns = [pa.array(own, pa.string()) for own in zip(*texts, strict=True)]
+            texts = [waiting.execute(find, row_key).fetchone() or (None, None) for row_key in places]
+            columns = [pa.array(column_texts, pa.string()) for column_texts in zip(*texts, strict=True)]
             yield pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=schema)

@@ -9,7 +9,7 @@ from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.tokens.tokenizer import Tokenizer
 
 # The middle of a text with more pieces than this is left out of the page.
-_SHOWN = 600
+_MAX_PIECES = 600
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,10 +69,14 @@ def _piece(token: int, tokenizer: Tokenizer, *, plain: str) -> Piece:
 
 
 def _bounded(pieces: list[Piece]) -> Iterable[Piece]:
-    if len(pieces) <= _SHOWN:
+    if len(pieces) <= _MAX_PIECES:
         return pieces
-    left_out = f"… {len(pieces) - _SHOWN:,} tokens more …"
-    return [*pieces[: _SHOWN // 2], Piece(left_out, "elided", "left out of this page"), *pieces[-_SHOWN // 2 :]]
+    left_out = f"… {len(pieces) - _MAX_PIECES:,} tokens more …"
+    return [
+        *pieces[: _MAX_PIECES // 2],
+        Piece(left_out, "elided", "left out of this page"),
+        *pieces[-_MAX_PIECES // 2 :],
+    ]
 
 
 def _rest(count: int, kind: str, token: int) -> list[Piece]:

@@ -39,10 +39,10 @@ _WRONG = (
 _FAR = 8  # where the loss fell to less than an eighth, its end is flat on a linear scale
 
 
-def is_run(place: str | Path) -> bool:
+def is_run(path: str | Path) -> bool:
     """Check whether a place holds a training run. Raises OutputError if a bucket may not be read."""
     try:
-        return SETTINGS in paths.names(place)
+        return SETTINGS in paths.names(path)
     except OSError:
         return False
 
@@ -67,10 +67,10 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
     split = str(settings.get("eval_split", "validation"))
     best = _best(lines, split=split, metric=str(settings.get("metric", "auto")))
     curves = _curves(lines, split=split)
-    drawn = {name: curve for name, curve in curves.items() if name in (*_FIRST, best and best.metric)}
+    chart_curves = {name: curve for name, curve in curves.items() if name in (*_FIRST, best and best.metric)}
     wrong = [
-        (title, [one for one in _list(evaluation.get(key)) if isinstance(one, dict)][:most])
-        for title, key, most in _WRONG
+        (title, [answer for answer in _list(evaluation.get(key)) if isinstance(answer, dict)][:limit])
+        for title, key, limit in _WRONG
     ]
     return pages.render(
         "training.html",
@@ -78,9 +78,9 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         run=str(run),
         settings=settings,
         steps=max((line.step for line in lines), default=0),
-        charts=[(_called(name, curve), _drawn(name, curve)) for name, curve in drawn.items()],
+        charts=[(_called(name, curve), _drawn(name, curve)) for name, curve in chart_curves.items()],
         best=best,
-        others=_others([name for name in curves if name not in drawn], lines, split=split, best=best),
+        others=_others([name for name in curves if name not in chart_curves], lines, split=split, best=best),
         last=_last(lines),
         throughput=_throughput(fast),
         device=next((line.device for line in reversed(fast) if line.device), ""),
@@ -88,9 +88,9 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         metrics=_numbers(evaluation.get("metrics")),
         wrong=wrong,
         first_wrong={
-            str(one.get("target")): f"wrong-{kind}-{number}"
-            for kind, (_, some) in reversed(list(enumerate([own for own in wrong if own[1]], 1)))
-            for number, one in reversed(list(enumerate(some, 1)))
+            str(answer.get("target")): f"wrong-{kind}-{number}"
+            for kind, (_, section_answers) in reversed(list(enumerate([section for section in wrong if section[1]], 1)))
+            for number, answer in reversed(list(enumerate(section_answers, 1)))
         },
         classes=_classes(evaluation.get("metrics")),
         checkpoint=evaluation.get("checkpoint", ""),
@@ -137,9 +137,11 @@ def _curves(lines: list[_Line], *, split: str) -> dict[str, dict[str, tuple[list
         for key, value in line.numbers.items():
             if value != value or not _NAME.fullmatch(key):
                 continue
-            own = key.startswith(f"{split}_")
-            name = key.removeprefix(f"{split}_") if own else _OF_TOKENS.get(key, key)
-            steps, values = curves.setdefault(name, {}).setdefault("evaluation" if own else "training", ([], []))
+            is_evaluation = key.startswith(f"{split}_")
+            name = key.removeprefix(f"{split}_") if is_evaluation else _OF_TOKENS.get(key, key)
+            steps, values = curves.setdefault(name, {}).setdefault(
+                "evaluation" if is_evaluation else "training", ([], [])
+            )
             if steps and steps[-1] == line.step:
                 values[-1] = value
                 continue
@@ -188,7 +190,7 @@ def _called(name: str, curve: dict[str, tuple[list[float], list[float]]]) -> str
 def _drawn(name: str, curve: dict[str, tuple[list[float], list[float]]]) -> str:
     """Return a chart. A loss that fell far has a logarithmic scale, so that its end can be read too."""
     values = [value for _, line in curve.values() for value in line]
-    return charts.curves(curve, what=name, log=name == "loss" and 0 < _FAR * min(values) < max(values))
+    return charts.curves(curve, quantity=name, log=name == "loss" and 0 < _FAR * min(values) < max(values))
 
 
 def _throughput(lines: list[_Line]) -> dict[str, object]:
@@ -200,10 +202,12 @@ def _throughput(lines: list[_Line]) -> dict[str, object]:
     if len(lines) > 1:
         steps = [line.step for line in lines]
         drawn = [
-            ("tokens a second", charts.curves({"": (steps, speeds)}, what="tokens a second", zero=True)),
+            ("tokens a second", charts.curves({"": (steps, speeds)}, quantity="tokens a second", zero=True)),
             (
                 "% of the time waiting for input",
-                charts.curves({"": (steps, [100 * share for share in shares])}, what="waiting for input", zero=True),
+                charts.curves(
+                    {"": (steps, [100 * share for share in shares])}, quantity="waiting for input", zero=True
+                ),
             ),
         ]
     return {
@@ -249,20 +253,20 @@ def _confusion(metrics: JSON) -> tuple[list[str], list[tuple[str, list[tuple[int
 
 def _classes(metrics: JSON) -> list[tuple[str, dict[str, float]]]:
     """Return each class with its precision, recall, F1 and support; leave out classes whose values are not numbers."""
-    each = metrics.get("per_class") if isinstance(metrics, dict) else None
-    rows = each.items() if isinstance(each, dict) else ()
-    wanted = ("precision", "recall", "f1", "support")
+    per_class = metrics.get("per_class") if isinstance(metrics, dict) else None
+    rows = per_class.items() if isinstance(per_class, dict) else ()
+    score_names = ("precision", "recall", "f1", "support")
     return [
-        (str(label), {name: own[name] for name in wanted})
-        for label, own in rows
-        if isinstance(own, dict) and all(_is_number(own.get(name)) for name in wanted)
+        (str(label), {name: scores[name] for name in score_names})
+        for label, scores in rows
+        if isinstance(scores, dict) and all(_is_number(scores.get(name)) for name in score_names)
     ]
 
 
 def _parameters(run: str | Path) -> int:
     """Return how many weights the model has, by the run's config.json; 0 if that cannot be read."""
     try:
-        shape = read_config(paths.read(paths.at(run, "config.json")), where="config.json")
+        shape = read_config(paths.read(paths.at(run, "config.json")), location="config.json")
     except (OSError, T5prepError):
         return 0
     return sum(math.prod(layout.shape) for layout in weight_layouts(shape).values())
@@ -281,10 +285,10 @@ def _took(lines: list[_Line], *, settings: JSONObject, data: list[manifest.Manif
     if not lengths or len(shares) != len(lengths) or not _is_number(batch) or sum(shares) <= 0:
         return 0.0
     tokens = batch * sum(map(operator.mul, lengths, shares)) / sum(shares)
-    seconds, before = 0.0, 0
+    seconds, previous_step = 0.0, 0
     for line in lines:
-        seconds += max(0, line.step - before) * tokens / max(line.numbers[_SPEED], 1e-9)
-        before = line.step
+        seconds += max(0, line.step - previous_step) * tokens / max(line.numbers[_SPEED], 1e-9)
+        previous_step = line.step
     return seconds
 
 
@@ -302,7 +306,7 @@ def _list(value: JSON) -> list[JSON]:
 def _data(run: str | Path, names: list[str]) -> Iterator[tuple[str, manifest.Manifest | None]]:
     for name in names:
         try:
-            yield "", manifest.loads(paths.read(paths.at(run, name)), where=paths.at(run, name))
+            yield "", manifest.loads(paths.read(paths.at(run, name)), location=paths.at(run, name))
         except DatasetError as error:
             yield str(error), None
 
@@ -339,5 +343,5 @@ def nearest_recipe(settings: JSONObject) -> Nearest:
 
 def _differing(settings: JSONObject, recipe: JSONObject) -> list[tuple[str, JSON, JSON]]:
     usual = json.loads(json.dumps(dataclasses.asdict(TrainConfig()))) | dict(recipe)
-    known = (name for name in usual if name in settings and name not in _ITS_OWN)
-    return [(name, usual[name], settings[name]) for name in known if usual[name] != settings[name]]
+    setting_names = (name for name in usual if name in settings and name not in _ITS_OWN)
+    return [(name, usual[name], settings[name]) for name in setting_names if usual[name] != settings[name]]

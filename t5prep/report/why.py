@@ -60,8 +60,8 @@ def _in_run(record: dict[str, Any] | None, dataset: Dataset, *, run: str) -> dic
     need_tensorflow()
     from t5prep.training.evaluate.one_record import record_in_run
 
-    place = {name: record[name] for name in ("shard", "number", "byte", "id")}
-    return record_in_run(run, dataset, size=record["bytes"], **place)
+    record_location = {name: record[name] for name in ("shard", "number", "byte", "id")}
+    return record_in_run(run, dataset, size=record["bytes"], **record_location)
 
 
 def formatted(trace: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
@@ -72,25 +72,25 @@ def formatted(trace: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     if example := trace["example"]:
         yield "task", list(_made(example))
     if trace["filters"]:
-        yield "filters", [line for one in trace["filters"] for line in _filtered(one)]
+        yield "filters", [line for entry in trace["filters"] for line in _filtered(entry)]
     if trace["tokens"]:
         yield "tokens", list(_tokens(trace["tokens"]))
     if trace["split"]:
         yield "split", [_split(trace["split"])]
     if record := trace["record"]:
         segment = f", example {record['segment']} of it" if "segment" in record else ""
-        where = f"{record['shard']}, record {record['number']:,} (from 0){segment}, byte {record['byte']:,}"
+        location = f"{record['shard']}, record {record['number']:,} (from 0){segment}, byte {record['byte']:,}"
         texts = [f"input: {_one_line(record['input'])}", f"target: {_one_line(record['target'])}"]
-        yield "record", [where, *texts, *(f"also right: {_one_line(text)}" for text in record["references"])]
-    if ran := trace.get("run"):
-        yield "run", list(_ran(ran))
-    if left := trace["rejected"]:
-        at = f" (left at: {left['step']})" if left["step"] else ""
-        yield "rejected", [f"{_one_line(left['reason'])}{at}"]
+        yield "record", [location, *texts, *(f"also right: {_one_line(text)}" for text in record["references"])]
+    if run_facts := trace.get("run"):
+        yield "run", list(_ran(run_facts))
+    if rejection := trace["rejected"]:
+        step_note = f" (left at: {rejection['step']})" if rejection["step"] else ""
+        yield "rejected", [f"{_one_line(rejection['reason'])}{step_note}"]
     if trace["duplicates"]:
-        yield "repeated", [f"{one['file']}, row {one['row']:,}: {one['reason']}" for one in trace["duplicates"]]
+        yield "repeated", [f"{entry['file']}, row {entry['row']:,}: {entry['reason']}" for entry in trace["duplicates"]]
     if trace["also"]:
-        yield "also", [_other(one) for one in trace["also"]]
+        yield "also", [_other(entry) for entry in trace["also"]]
 
 
 def _values(source: dict[str, Any]) -> Iterator[str]:
@@ -115,22 +115,22 @@ def _made(example: dict[str, Any]) -> Iterator[str]:
         yield f"also right: {_one_line(text)}"
 
 
-def _filtered(one: dict[str, Any]) -> Iterator[str]:
-    if "reason" in one:
-        yield f"{one['filter']}: rejected, {_one_line(one['reason'])}"
-    elif not one["changed"]:
-        yield f"{one['filter']}: passed, unchanged"
+def _filtered(filter_step: dict[str, Any]) -> Iterator[str]:
+    if "reason" in filter_step:
+        yield f"{filter_step['filter']}: rejected, {_one_line(filter_step['reason'])}"
+    elif not filter_step["changed"]:
+        yield f"{filter_step['filter']}: passed, unchanged"
     else:
-        yield f"{one['filter']}: changed"
-        yield f"before: {_one_line(one['before'])}"
-        yield f"after: {_one_line(one['after'])}"
+        yield f"{filter_step['filter']}: changed"
+        yield f"before: {_one_line(filter_step['before'])}"
+        yield f"after: {_one_line(filter_step['after'])}"
 
 
 def _tokens(tokens: dict[str, Any]) -> Iterator[str]:
     part = f"; part {tokens['part']} of {tokens['parts']}" if "part" in tokens else ""
     sides = (("inputs", "input"), ("targets", "target"))
-    lost = {side: f", {n:,} of them cut" if (n := tokens.get(f"{side}_cut")) else "" for _, side in sides}
-    yield ", ".join(f"{tokens[of]:,} of the {side}{lost[side]}" for of, side in sides) + part
+    cut_notes = {side: f", {n:,} of them cut" if (n := tokens.get(f"{side}_cut")) else "" for _, side in sides}
+    yield ", ".join(f"{tokens[of]:,} of the {side}{cut_notes[side]}" for of, side in sides) + part
     for side in ("input", "target"):
         for text in tokens.get(f"cut_{side}", ()):
             yield f"cut out of the {side}: {_one_line(text)}"
@@ -145,21 +145,27 @@ def _split(split: dict[str, Any]) -> str:
     return f"{split['name']}: {why[by]}" if by else str(split["name"])
 
 
-def _ran(ran: dict[str, Any]) -> Iterator[str]:
-    steps = ", ".join(f"{step:,}" for step in ran["steps"][:_STEPS]) + (", …" if len(ran["steps"]) > _STEPS else "")
-    in_all = f"of the {ran['trained']:,} steps up to the newest checkpoint"
-    times = f"in {len(ran['steps']):,} {in_all}: {steps}" if steps else f"in none {in_all}, which read {ran['split']}"
-    yield f"{ran['run']}: {times}"
-    yield f"loss {ran['loss']:.4f} by {ran['checkpoint']}"
-    if ran["prediction"] is not None:
-        kept = f" (kept in {ran['kept_in']})" if ran["kept_in"] else ""
-        yield f"its answer, {'right' if ran['right'] else 'wrong'}{kept}: {_one_line(ran['prediction'])}"
+def _ran(run_facts: dict[str, Any]) -> Iterator[str]:
+    steps = ", ".join(f"{step:,}" for step in run_facts["steps"][:_STEPS]) + (
+        ", …" if len(run_facts["steps"]) > _STEPS else ""
+    )
+    in_all = f"of the {run_facts['trained']:,} steps up to the newest checkpoint"
+    times = (
+        f"in {len(run_facts['steps']):,} {in_all}: {steps}"
+        if steps
+        else f"in none {in_all}, which read {run_facts['split']}"
+    )
+    yield f"{run_facts['run']}: {times}"
+    yield f"loss {run_facts['loss']:.4f} by {run_facts['checkpoint']}"
+    if run_facts["prediction"] is not None:
+        file_note = f" (kept in {run_facts['kept_in']})" if run_facts["kept_in"] else ""
+        yield f"its answer, {'right' if run_facts['right'] else 'wrong'}{file_note}: {_one_line(run_facts['prediction'])}"
 
 
-def _other(one: dict[str, Any]) -> str:
-    if "shard" in one:
-        return f"{one['id']}: {one['shard']}, record {one['number']:,}"
-    return f"{one['file']}, row {one['row']:,}: {_one_line(one['reason'])}"
+def _other(related_row: dict[str, Any]) -> str:
+    if "shard" in related_row:
+        return f"{related_row['id']}: {related_row['shard']}, record {related_row['number']:,}"
+    return f"{related_row['file']}, row {related_row['row']:,}: {_one_line(related_row['reason'])}"
 
 
 def _one_line(text: str) -> str:

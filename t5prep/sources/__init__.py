@@ -61,32 +61,32 @@ def resolve(
         return _sample()
     if os.path.isfile(uri) and not is_archive(uri):
         include = ()  # one file that the user names is read whatever its name
-    place, include = parse(uri), (include,) if isinstance(include, str) and include else tuple(include)
-    match place.scheme:
+    location, include = parse(uri), (include,) if isinstance(include, str) and include else tuple(include)
+    match location.scheme:
         case "":
             from t5prep.sources import local
 
-            return local.resolve(place, include=include, ignore_card=ignore_card)
+            return local.resolve(location, include=include, ignore_card=ignore_card)
         case "gs":
             from t5prep.sources import google_storage
 
-            return google_storage.resolve(place, include=include)
+            return google_storage.resolve(location, include=include)
         case "hf":
             from t5prep.sources import hub
 
-            return hub.resolve(place, include=include, progress=progress, ignore_card=ignore_card)
+            return hub.resolve(location, include=include, progress=progress, ignore_card=ignore_card)
         case "kaggle":
             from t5prep.sources import kaggle
 
-            return kaggle.resolve(place, include=include, progress=progress)
+            return kaggle.resolve(location, include=include, progress=progress)
         case "zenodo":
             from t5prep.sources import web
 
-            return web.resolve_zenodo(place, include=include, progress=progress)
+            return web.resolve_zenodo(location, include=include, progress=progress)
         case _:
             from t5prep.sources import web
 
-            return web.resolve(place, url=uri.request, include=include, progress=progress)
+            return web.resolve(location, url=uri.request, include=include, progress=progress)
 
 
 _JOINED = " + "

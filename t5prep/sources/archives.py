@@ -120,19 +120,21 @@ def members(
 
     Raises SourceError for a damaged archive, and for one that holds a refused member (see above).
     """
-    found: dict[str, RawFile] = {}
+    files_by_name: dict[str, RawFile] = {}
     for file, packed, is_encrypted in (_in_tar if is_tar(name) else _in_zip)(archive, path, name):
         if all(is_set_aside(file.name, pattern) for pattern in include or [""]) or file.name.endswith("Thumbs.db"):
             continue
         full = prefix + file.name
-        if full in found:
+        if full in files_by_name:
             raise SourceError(
                 f"{name} holds two members named {file.member}. Unpack it, keep the one you mean, and name the directory."
             )
-        found[full] = dataclasses.replace(file, name=full, checksum=checksum)
+        files_by_name[full] = dataclasses.replace(file, name=full, checksum=checksum)
         if wanted(full, include) or is_archive(full):
             _check_content(f"{file.member} in {name}", packed, file.bytes, is_encrypted=is_encrypted)
-    return [file for full, file in found.items() if wanted(full, include) or is_archive(full)], list(found)
+    return [file for full, file in files_by_name.items() if wanted(full, include) or is_archive(full)], list(
+        files_by_name
+    )
 
 
 def _in_zip(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, int, bool]]:
@@ -141,8 +143,8 @@ def _in_zip(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, 
         for info in opened.infolist():
             _check_name(info, name)
             if not info.is_dir():
-                own = info.filename.replace("\\", "/")  # some archivers on Windows write backslashes
-                file = RawFile(own, path, info.file_size, member=info.filename)
+                member_name = info.filename.replace("\\", "/")  # some archivers on Windows write backslashes
+                file = RawFile(member_name, path, info.file_size, member=info.filename)
                 yield file, info.compress_size, bool(info.flag_bits & ENCRYPTED)
 
 
@@ -188,18 +190,20 @@ def _whole(name: str, kind: str) -> Iterator[None]:
 
 
 def _check_name(info: zipfile.ZipInfo, name: str) -> None:
-    spelled = info.orig_filename.split("\0")[0]
-    _refuse(spelled, "is a symbolic link" if stat.S_ISLNK(info.external_attr >> 16) else "", name)
+    member_name = info.orig_filename.split("\0")[0]
+    _refuse(member_name, "is a symbolic link" if stat.S_ISLNK(info.external_attr >> 16) else "", name)
 
 
-def _refuse(spelled: str, wrong: str, name: str) -> None:
+def _refuse(member_name: str, wrong: str, name: str) -> None:
     """Raise SourceError for a member that something is `wrong` with, or whose name leaves the archive."""
-    if _CLIMBS.search(spelled):
+    if _CLIMBS.search(member_name):
         wrong = "climbs out of the archive"
-    elif _ABSOLUTE.match(spelled):
+    elif _ABSOLUTE.match(member_name):
         wrong = "is an absolute path"
     if wrong:
-        raise SourceError(f'{name} is refused: its member "{spelled}" {wrong}. Ask its publisher for a sound archive.')
+        raise SourceError(
+            f'{name} is refused: its member "{member_name}" {wrong}. Ask its publisher for a sound archive.'
+        )
 
 
 def _check_content(member: str, packed: int, unpacked: int, *, is_encrypted: bool) -> None:
@@ -226,8 +230,8 @@ def _in_tar(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, 
             for info in opened:
                 _refuse(info.name, _no_file(info), name)
                 if not info.isdir():
-                    own = info.name.removeprefix("./")
-                    yield RawFile(own, path, info.size, info.name, offset=info.offset_data), info.size, False
+                    member_name = info.name.removeprefix("./")
+                    yield RawFile(member_name, path, info.size, info.name, offset=info.offset_data), info.size, False
             content.seek(opened.offset)
             if content.read(_BLOCK) != bytes(_BLOCK):  # tarfile ends without a word where an archive was cut
                 raise tarfile.ReadError("its end is missing")
@@ -255,7 +259,7 @@ def _content_of_tar(archive: BinaryIO, *, path: str, name: str) -> BinaryIO:
     archive.seek(0)
     head = archive.read(6)
     archive.seek(0)
-    unpack = next((how for magic, how in _PACKED_TAR.items() if head.startswith(magic)), None)
+    unpack = next((unpacker for magic, unpacker in _PACKED_TAR.items() if head.startswith(magic)), None)
     if unpack is None:
         return archive
     size = archive.seek(0, os.SEEK_END)

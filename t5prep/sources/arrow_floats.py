@@ -14,17 +14,17 @@ def with_shortest_floats(batch: pa.RecordBatch) -> pa.RecordBatch:
     >>> with_shortest_floats(batch).to_pylist()
     [{'score': 4.2}]
     """
-    for place, field in enumerate(batch.schema):
+    for index, field in enumerate(batch.schema):
         if pa.types.is_float16(field.type):  # Arrow writes it with the digits of float32
             values = [
-                None if value is None else float(str(np.float16(value))) for value in batch.column(place).to_pylist()
+                None if value is None else float(str(np.float16(value))) for value in batch.column(index).to_pylist()
             ]
-            batch = batch.set_column(place, field.with_type(pa.float64()), pa.array(values, pa.float64()))
+            batch = batch.set_column(index, field.with_type(pa.float64()), pa.array(values, pa.float64()))
             continue
         texts, numbers = _replaced(field.type, pa.string()), _replaced(field.type, pa.float64())
         if texts != field.type:
-            column = pc.cast(pc.cast(batch.column(place), texts), numbers)
-            batch = batch.set_column(place, field.with_type(numbers), column)
+            column = pc.cast(pc.cast(batch.column(index), texts), numbers)
+            batch = batch.set_column(index, field.with_type(numbers), column)
     return batch
 
 

@@ -38,7 +38,7 @@ class Config:
         """Return each file of the config with its split, "" where its name tells it. Raises SourceError."""
         prefix = f"{self.folder}/" if self.folder else ""
         names = [name for name in names if name.startswith(prefix)]
-        found = dict.fromkeys(names, "") if not self.patterns else {}
+        split_by_name = dict.fromkeys(names, "") if not self.patterns else {}
         for split, patterns in self.patterns.items():
             for pattern in patterns:
                 pattern = prefix + pattern.removeprefix("./")
@@ -53,37 +53,37 @@ class Config:
                 if not matched and not set(pattern) & set("*?["):
                     raise SourceError(f"{source}: its card names {pattern}, which is not there. {ADVICE}")
                 for name in matched:
-                    if found.setdefault(name, split) != split:
+                    if split_by_name.setdefault(name, split) != split:
                         raise SourceError(
-                            f"{source}: its card says {name} is of {found[name]} and of {split}. {ADVICE}"
+                            f"{source}: its card says {name} is of {split_by_name[name]} and of {split}. {ADVICE}"
                         )
-        return found
+        return split_by_name
 
 
 def configs(card: JSONObject, *, source: str) -> dict[str, Config]:
     """Return the configs of a card by name; none where it has none. Raises SourceError for what `datasets` refuses."""
-    found = {}
-    for each in _list(card.get("configs") or [], source=source, what="configs"):
-        if not isinstance(each, Mapping) or "config_name" not in each:
+    configs_by_name = {}
+    for entry in _list(card.get("configs") or [], source=source, field="configs"):
+        if not isinstance(entry, Mapping) or "config_name" not in entry:
             raise SourceError(f"{source}: its card has a config without config_name. {ADVICE}")
-        name = str(each["config_name"])
-        found[name] = Config(
+        name = str(entry["config_name"])
+        configs_by_name[name] = Config(
             name,
-            _patterns(each.get("data_files"), source=source),
-            str(each.get("data_dir") or "").strip("./"),
-            {key: value for key, value in each.items() if key not in _DESCRIPTIVE},
-            is_default=name == "default" or bool(each.get("default")),
+            _patterns(entry.get("data_files"), source=source),
+            str(entry.get("data_dir") or "").strip("./"),
+            {key: value for key, value in entry.items() if key not in _DESCRIPTIVE},
+            is_default=name == "default" or bool(entry.get("default")),
         )
-    return found
+    return configs_by_name
 
 
-def default_config(known: Mapping[str, Config], *, source: str) -> str:
+def default_config(configs_by_name: Mapping[str, Config], *, source: str) -> str:
     """Return the name of the config to read when the user names none; "" when one must be named. Raises SourceError.
 
     >>> default_config(configs({"configs": [{"config_name": "a"}, {"config_name": "default"}]}, source="x"), source="x")
     'default'
     """
-    defaults = [name for name, config in known.items() if len(known) == 1 or config.is_default]
+    defaults = [name for name, config in configs_by_name.items() if len(configs_by_name) == 1 or config.is_default]
     if len(defaults) > 1:
         raise SourceError(f"{source}: its card has several default configs: {', '.join(defaults)}. Name one: #CONFIG")
     return next(iter(defaults), "")
@@ -91,23 +91,23 @@ def default_config(known: Mapping[str, Config], *, source: str) -> str:
 
 def choose(card: JSONObject, part: str, *, source: str) -> Config | None:
     """Return the config `part`, or the default; None where the card has no configs. Raises SourceError."""
-    known = configs(card, source=source)
-    if not known:
+    configs_by_name = configs(card, source=source)
+    if not configs_by_name:
         return None
-    name = part or default_config(known, source=source)
-    if name not in known:
-        raise several(source, part, list(known))
-    return known[name]
+    name = part or default_config(configs_by_name, source=source)
+    if name not in configs_by_name:
+        raise several(source, part, list(configs_by_name))
+    return configs_by_name[name]
 
 
 def several(source: str, part: str, names: Sequence[str]) -> SourceError:
     """Return the error of a config that is not there, or that must be chosen among these."""
     if not names:
         return SourceError(f"{source}: the dataset has no configs. Leave out #{part}.")
-    some = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    name_list = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     if part:
-        return SourceError(f'{source}: there is no config "{part}".{did_you_mean(part, names)} It has {some}.')
-    return SourceError(f"{source} has several configs: {some}. Choose one: {source}#{names[0]}")
+        return SourceError(f'{source}: there is no config "{part}".{did_you_mean(part, names)} It has {name_list}.')
+    return SourceError(f"{source} has several configs: {name_list}. Choose one: {source}#{names[0]}")
 
 
 def read(readme: Path | None, standalone: Path | None = None) -> JSONObject:
@@ -132,11 +132,13 @@ def with_infos(card: JSONObject, path: Path) -> JSONObject:
         raise SourceError(f"{path} cannot be read ({error!r:.80}), and it may name classes. Remove it.") from None
     if len(described) == 1:
         described = {"default": next(iter(described.values()))}
-    own = _infos(card)
+    card_infos = _infos(card)
     infos: list[JSONObject] = [
-        {"config_name": config, "features": each} for config, each in described.items() if config not in own
+        {"config_name": config, "features": features}
+        for config, features in described.items()
+        if config not in card_infos
     ]
-    return {**card, "dataset_info": [*infos, *own.values()]}
+    return {**card, "dataset_info": [*infos, *card_infos.values()]}
 
 
 def _infos(card: JSONObject) -> dict[str, JSONObject]:
@@ -161,7 +163,7 @@ def classes_of(features: JSON, name: str = "") -> dict[str, tuple[str, ...]]:
         return {}
     if not isinstance(kind := features.get("_type"), str):
         inner = [classes_of(feature, f"{name}.{field}" if name else str(field)) for field, feature in features.items()]
-        return {path: names for found in inner for path, names in found.items()}
+        return {path: names for classes in inner for path, names in classes.items()}
     if "feature" in features:
         return classes_of(features["feature"], name)
     names = features.get("names")
@@ -171,7 +173,9 @@ def classes_of(features: JSON, name: str = "") -> dict[str, tuple[str, ...]]:
 def _as_json(feature: JSON) -> JSON:
     """Return features, or one of them, of a card as `classes_of` wants them; {} for what is described in another way."""
     if isinstance(feature, list):
-        return {each["name"]: _as_json(each) for each in feature if isinstance(each, Mapping) and "name" in each}
+        return {
+            column["name"]: _as_json(column) for column in feature if isinstance(column, Mapping) and "name" in column
+        }
     if not isinstance(feature, Mapping):
         return {}
     if isinstance(label := feature.get("class_label"), Mapping):
@@ -213,10 +217,12 @@ def class_names(card: JSONObject, config: str = "") -> dict[str, tuple[str, ...]
     info = by_config.get(config or "default", {})
     known = card.get("configs")
     listed = (
-        [each for each in known if isinstance(each, Mapping) and "features" in each] if isinstance(known, list) else []
+        [entry for entry in known if isinstance(entry, Mapping) and "features" in entry]
+        if isinstance(known, list)
+        else []
     )
-    own = [each["features"] for each in listed if str(each.get("config_name")) == (config or "default")]
-    features = (own[0] if own else info.get("features")) or []
+    config_features = [entry["features"] for entry in listed if str(entry.get("config_name")) == (config or "default")]
+    features = (config_features[0] if config_features else info.get("features")) or []
     return classes_of(features if isinstance(features, Mapping) else _as_json(features))
 
 
@@ -226,21 +232,21 @@ def _patterns(listed: JSON, *, source: str) -> dict[str, list[str]]:
         return {}
     if isinstance(listed, str):
         return {"train": [listed]}
-    entries = _list(listed, source=source, what="data_files")
+    entries = _list(listed, source=source, field="data_files")
     names = [each for each in entries if isinstance(each, str)]
     if len(names) == len(entries):
         return {"train": names} if names else {}
-    found: dict[str, list[str]] = {}
+    patterns: dict[str, list[str]] = {}
     for each in entries:
         entry = each if isinstance(each, Mapping) else {}
         paths = entry.get("path")
-        if not isinstance(paths, str | list) or set(entry) != {"split", "path"} or str(entry["split"]) in found:
+        if not isinstance(paths, str | list) or set(entry) != {"split", "path"} or str(entry["split"]) in patterns:
             raise SourceError(f"{source}: an entry of its card's data_files cannot be read: {each!r:.80}. {ADVICE}")
-        found[str(entry["split"])] = [paths] if isinstance(paths, str) else [str(path) for path in paths]
-    return found
+        patterns[str(entry["split"])] = [paths] if isinstance(paths, str) else [str(path) for path in paths]
+    return patterns
 
 
-def _list(value: JSON, *, source: str, what: str) -> list[JSON]:
+def _list(value: JSON, *, source: str, field: str) -> list[JSON]:
     if not isinstance(value, list):
-        raise SourceError(f"{source}: {what} of its card is not a list: {value!r:.60}. {ADVICE}")
+        raise SourceError(f"{source}: {field} of its card is not a list: {value!r:.60}. {ADVICE}")
     return value

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 _READ_AHEAD_BYTES = 4 << 20  # one request
 
 
-def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
+def resolve(location: Place, *, include: Sequence[str]) -> Resolved:
     """Return the object of this name, or every object below it, or every object that matches the glob.
 
     Raises SourceError.
 
     Nothing is downloaded: workers read the objects, each at its present generation. Names are as for local files.
     """
-    bucket, _, path = place.name.partition("/")
+    bucket, _, path = location.name.partition("/")
     glob = re.search(r"[*?\[]", path)
     prefix = path[: glob.start()] if glob else path
-    with _sentences(place.uri):
+    with _sentences(location.uri):
         blobs = gcs.listed(f"gs://{bucket}/{prefix}")
     alone: list[Blob] = []
     if glob:
@@ -50,19 +50,19 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
         checksum = _checksum(blob)
         if archives.is_archive(name):
             with open_blob(url) as archive:
-                some, names = local.expand_archive(
+                members, names = local.expand_archive(
                     archive, path=url, name=name, include=include, prefix=f"{name}/", checksum=checksum
                 )
-            files += some
+            files += members
             offered += names
             continue
         offered.append(name)
         if wanted(name, include):
             files.append(RawFile(name, url, int(blob.size), checksum=checksum))
     return Resolved(
-        place.uri,
+        location.uri,
         "",
-        checked(files, place.uri, include=include, offered=offered),
+        checked(files, location.uri, include=include, offered=offered),
         licence="",
         citation="",
         is_named=bool(glob or alone) and not archives.is_archive(path),

@@ -42,8 +42,8 @@ _sleep = time.sleep
 class Retries:
     """Count the failed tries of one request, `failed` since the host sent something. `what` is named in errors."""
 
-    def __init__(self, what: str):
-        self._what, self.failed = what, 0
+    def __init__(self, display_name: str):
+        self._what, self.failed = display_name, 0
 
     def wait(self, reason: str, *, headers: Mapping[str, str] | None = None) -> None:
         """Sleep before the next try.
@@ -51,15 +51,15 @@ class Retries:
         Raises SourceError after TRIES failures, or when the host asks for too long a wait.
         """
         self.failed += 1
-        asked = retry_after(headers or {})
-        if asked is not None and asked > PATIENCE:
+        requested_pause = retry_after(headers or {})
+        if requested_pause is not None and requested_pause > PATIENCE:
             raise SourceError(
-                f"{self._what}: the host asks to wait {asked / 60:.0f} minutes. Run this again after that."
+                f"{self._what}: the host asks to wait {requested_pause / 60:.0f} minutes. Run this again after that."
             )
         if self.failed >= TRIES:
             raise SourceError(f"{self._what}: {reason}, {TRIES} times in a row. Run this again later; it resumes.")
         pause = min(60.0, BACKOFF * 2 ** (self.failed - 1)) * random.uniform(0.8, 1.2)
-        pause = pause if asked is None else asked
+        pause = pause if requested_pause is None else requested_pause
         if pause >= _NOTABLE:
             print(f"{self._what}: {reason}; trying again in {pause:.0f} s", file=sys.stderr)
         _sleep(pause)
@@ -144,66 +144,70 @@ def connection_errors() -> Iterator[None]:
 def get(
     url: str,
     *,
-    what: str,
+    display_name: str,
     headers: Mapping[str, str] | None = None,
     stream: bool = False,
     retries: Retries | None = None,
     session: requests.Session | None = None,
 ) -> requests.Response:
-    """Return the response to a GET, with status 200, 206 or 416. `what` replaces the address in errors.
+    """Return the response to a GET, with status 200, 206 or 416. `display_name` replaces the address in errors.
 
     Raises Refused for any other status, and SourceError when the host stays unreachable.
     """
-    retries = retries or Retries(what)
-    asked = {"Accept-Encoding": "identity", "User-Agent": f"t5prep/{__version__}", **(headers or {})}
+    retries = retries or Retries(display_name)
+    request_headers = {"Accept-Encoding": "identity", "User-Agent": f"t5prep/{__version__}", **(headers or {})}
     while True:
         try:
             with connection_errors():
-                response = (session or requests).get(url, headers=asked, stream=stream, timeout=TIMEOUT)
+                response = (session or requests).get(url, headers=request_headers, stream=stream, timeout=TIMEOUT)
         except Broken as broken:
             retries.wait(str(broken))
             continue
         if url.startswith("https:") and any(not hop.url.startswith("https:") for hop in [*response.history, response]):
             response.close()
-            raise SourceError(f"{what} redirects from https to http, where anyone could change it. It is not read.")
+            raise SourceError(
+                f"{display_name} redirects from https to http, where anyone could change it. It is not read."
+            )
         length = response.headers.get("Content-Length", "0")
         if not length.isdigit():
             response.close()
             raise SourceError(
-                f"{what}: the host sends a length that is no number of bytes ({length!r}). It is not read."
+                f"{display_name}: the host sends a length that is no number of bytes ({length!r}). It is not read."
             )
         if response.status_code in (200, 206, 416):
             return response
         response.close()
         if response.status_code not in STATUSES:
-            raise Refused(f"{what} answers {response.status_code} {response.reason}.", response.status_code)
+            raise Refused(f"{display_name} answers {response.status_code} {response.reason}.", response.status_code)
         retries.wait(f"the host answers {response.status_code} {response.reason}", headers=response.headers)
 
 
-def get_json(url: str, *, what: str, headers: Mapping[str, str] | None = None) -> Any:
+def get_json(url: str, *, display_name: str, headers: Mapping[str, str] | None = None) -> Any:
     """Return the JSON object of an API.
 
     Raises Refused, and SourceError when it is no JSON object (a sign-in page, say), or has no end.
     """
-    retries, content = Retries(what), None
+    retries, content = Retries(display_name), None
     while content is None:
         try:
             with (
-                get(url, what=what, headers=headers, stream=True, retries=retries) as response,
+                get(url, display_name=display_name, headers=headers, stream=True, retries=retries) as response,
                 connection_errors(),
             ):
                 content = response.raw.read(MOST_JSON_BYTES + 1, decode_content=True)
         except Broken as broken:
             retries.wait(str(broken))
     if len(content) > MOST_JSON_BYTES:
-        raise SourceError(f"{what}: the host sends more than {MOST_JSON_BYTES >> 20} MiB of facts. They are not read.")
+        raise SourceError(
+            f"{display_name}: the host sends more than {MOST_JSON_BYTES >> 20} MiB of facts. They are not read."
+        )
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         raise SourceError(
-            f"{what}: the host answers with something that is not JSON. Is a proxy or a sign-in in between?"
+            f"{display_name}: the host answers with something that is not JSON. Is a proxy or a sign-in in between?"
         )
     return document
 
@@ -272,7 +276,7 @@ class Download:
         """
         self._part, self._furthest, retries = part, 0, Retries(self.name)
         resumed = clean = False
-        with Progress(self.name[-40:], shown=self.progress) as bar:
+        with Progress(self.name[-40:], is_shown=self.progress) as bar:
             while True:
                 start = self._start()
                 resumed = resumed or start > 0
@@ -318,14 +322,14 @@ class Download:
             headers["Range"] = f"bytes={start}-"
             if not self.checksum:
                 headers["If-Range"] = self._validator.read_text()
-        response = get(self.address(), what=self.name, headers=headers, stream=True, retries=retries)
+        response = get(self.address(), display_name=self.name, headers=headers, stream=True, retries=retries)
         with response:
             if response.status_code == 416:  # the part is as long as the whole file, or longer
-                whole = _whole(response)
-                if whole != start:
+                total_bytes = _whole(response)
+                if total_bytes != start:
                     self._discard()
                     raise Broken("the host has fewer bytes than were fetched before")
-                return whole
+                return total_bytes
             continues = response.status_code == 206 and start > 0
             if continues and _first(response) != start:
                 self._discard()
@@ -334,18 +338,18 @@ class Download:
                 raise SourceError(
                     f"{self.name}: the host sends it compressed although asked not to. Download it yourself."
                 )
-            whole = _whole(response)
+            total_bytes = _whole(response)
             self._remember(response)
-            missing = (whole or self.size or 0) - (start if continues else 0)
+            missing = (total_bytes or self.size or 0) - (start if continues else 0)
             if missing > (free := shutil.disk_usage(self._part.parent).free):
                 raise SourceError(
                     f"{self.name} needs {missing:,} bytes more, and {self._part.parent} has {free:,}. "
                     "Make room, or set T5PREP_CACHE to another place."
                 )
-            bar.restart(bytes=start if continues else 0, total=whole or self.size or 0)
+            bar.restart(bytes=start if continues else 0, total=total_bytes or self.size or 0)
             with self._part.open("ab" if continues else "wb") as out:
                 self._copy(response, out, retries, bar, first=not continues)
-            return whole
+            return total_bytes
 
     def _copy(
         self, response: requests.Response, out: IO[bytes], retries: Retries, bar: Progress, *, first: bool
@@ -394,8 +398,10 @@ class Download:
         published = self.size if self.size is not None else expected
         if published is not None and have != published:
             return f"{have:,} bytes arrived where its publisher says {published:,}", ""
-        sha256, other = digests(self._part, self.checksum)
-        return (f"its bytes give {other}, its publisher says {self.checksum}" if other else ""), sha256
+        sha256, wrong_checksum = digests(self._part, self.checksum)
+        return (
+            f"its bytes give {wrong_checksum}, its publisher says {self.checksum}" if wrong_checksum else ""
+        ), sha256
 
     @property
     def _validator(self) -> Path:
@@ -434,48 +440,48 @@ def fetch(key: str, download: Download) -> Blob:
     `key` must name a version ("zenodo:1/a.zip md5:..."), so that a cached file never becomes outdated.
     Raises SourceError when the cache cannot be written, and what `download` raises.
     """
-    place, name = store.root() / "sources", hashlib.sha256(key.encode()).hexdigest()[:40]
+    cache_folder, name = store.root() / "sources", hashlib.sha256(key.encode()).hexdigest()[:40]
     try:
         for folder in ("blobs", "refs", "parts", "locks"):
-            (place / folder).mkdir(parents=True, exist_ok=True)
-        with _locked(place / "locks" / f"{name}.lock", place):
-            if found := _known(place, name):
-                return found
-            part = place / "parts" / f"{name}.part"
-            return _keep(place, name, part, download.run(part))
+            (cache_folder / folder).mkdir(parents=True, exist_ok=True)
+        with _locked(cache_folder / "locks" / f"{name}.lock", cache_folder):
+            if cached_blob := _known(cache_folder, name):
+                return cached_blob
+            part = cache_folder / "parts" / f"{name}.part"
+            return _keep(cache_folder, name, part, download.run(part))
     except OSError as error:
         raise SourceError(
-            f"The cache {place} cannot be written ({error.strerror or error}). "
+            f"The cache {cache_folder} cannot be written ({error.strerror or error}). "
             "Make room, or set T5PREP_CACHE to another place."
         ) from error
 
 
-def _locked(path: Path, place: Path) -> AcquireReturnProxy:
+def _locked(path: Path, cache_folder: Path) -> AcquireReturnProxy:
     lock = FileLock(path)
     try:
         return lock.acquire(timeout=_PATIENCE)
     except Timeout:
-        print(f"Waiting for another process that is downloading the same file to {place} ...", file=sys.stderr)
+        print(f"Waiting for another process that is downloading the same file to {cache_folder} ...", file=sys.stderr)
         return lock.acquire(timeout=-1)
 
 
-def _known(place: Path, name: str) -> Blob | None:
+def _known(cache_folder: Path, name: str) -> Blob | None:
     try:
-        known = json.loads((place / "refs" / f"{name}.json").read_text())
-        blob = Blob(place / "blobs" / known["sha256"], known["bytes"], known["sha256"])
+        entry = json.loads((cache_folder / "refs" / f"{name}.json").read_text())
+        blob = Blob(cache_folder / "blobs" / entry["sha256"], entry["bytes"], entry["sha256"])
         return blob if blob.path.stat().st_size == blob.bytes else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _keep(place: Path, name: str, part: Path, sha256: str) -> Blob:
+def _keep(cache_folder: Path, name: str, part: Path, sha256: str) -> Blob:
     """Move a complete part to its place, then write its ref: a reader sees the ref only when the bytes are there."""
-    blob = Blob(place / "blobs" / sha256, part.stat().st_size, sha256)
+    blob = Blob(cache_folder / "blobs" / sha256, part.stat().st_size, sha256)
     with part.open("rb") as arrived:
         os.fsync(arrived.fileno())
     part.chmod(0o444)
     part.replace(blob.path)
-    ref = place / "refs" / f"{name}.json"
-    known = json.dumps({"sha256": blob.sha256, "bytes": blob.bytes}) + "\n"
-    atomic_files.write_whole(ref, known.encode(), option="T5PREP_CACHE")
+    ref = cache_folder / "refs" / f"{name}.json"
+    entry_json = json.dumps({"sha256": blob.sha256, "bytes": blob.bytes}) + "\n"
+    atomic_files.write_whole(ref, entry_json.encode(), option="T5PREP_CACHE")
     return blob

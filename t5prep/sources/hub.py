@@ -29,7 +29,7 @@ T = TypeVar("T")
 PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps its Parquet conversions, mainly of script datasets
 STREAM_BYTES = 256 << 20  # a corpus larger than this, or of more files than STREAM_FILES, is streamed
 STREAM_FILES = 64
-_WHERE = (
+_TOKEN_ADVICE = (
     "Make a token at https://huggingface.co/settings/tokens, then `hf auth login`, "
     "or put it in the environment variable HF_TOKEN."
 )
@@ -63,33 +63,35 @@ class Listed:
         """Return the SHA-256 (hex) of a local copy, or "" when its bytes are not those that the Hub lists."""
         if path.stat().st_size != self.bytes:
             return ""
-        sha256, other = digests(path, self.checksum)
-        return "" if other else sha256
+        sha256, wrong_checksum = digests(path, self.checksum)
+        return "" if wrong_checksum else sha256
 
 
-def resolve(place: Place, *, include: Sequence[str], progress: bool | None, ignore_card: bool = False) -> Resolved:
+def resolve(location: Place, *, include: Sequence[str], progress: bool | None, ignore_card: bool = False) -> Resolved:
     """Return the data files of a dataset (of its `#config`) at one commit. Raises SourceError.
 
     ignore_card: read no configs of the card, unless the place names one: the user says what is which split
     """
-    commit = _commit(place, place.revision or None)
+    commit = _commit(location, location.revision or None)
     facts = commit.card
     names = facts.get("license") or ""
     licence = ", ".join(map(str, names)) if isinstance(names, list) else str(names)
     citation = _citation(commit.info)
-    converted = place.revision == PARQUET
-    script_name = f"{place.name.partition('/')[2]}.py"  # at its top, as `datasets` before 4.0 ran it
-    if not place.revision and any(file.name == script_name for file in commit.files):
-        script, commit = commit, _commit(place, PARQUET, absent=commit)
+    converted = location.revision == PARQUET
+    script_name = f"{location.name.partition('/')[2]}.py"  # at its top, as `datasets` before 4.0 ran it
+    if not location.revision and any(file.name == script_name for file in commit.files):
+        script, commit = commit, _commit(location, PARQUET, absent=commit)
         converted = commit is not script
     about = {file.name: file for file in commit.files if file.name in (card.STANDALONE, card.INFOS) and not converted}
     if card.STANDALONE in about:
-        standalone, _ = _fetch(place, about[card.STANDALONE], commit.sha, progress=progress)
+        standalone, _ = _fetch(location, about[card.STANDALONE], commit.sha, progress=progress)
         facts = {**facts, **card.read(None, standalone)}
     if card.INFOS in about:
-        facts = card.with_infos(facts, _fetch(place, about[card.INFOS], commit.sha, progress=progress)[0])
-    of_main = {} if converted or (ignore_card and not place.part) else facts  # the parquet branch has other files
-    chosen = choose(commit.files, of_main, place=place, converted=converted, named=bool(include) or ignore_card)
+        facts = card.with_infos(facts, _fetch(location, about[card.INFOS], commit.sha, progress=progress)[0])
+    of_main = {} if converted or (ignore_card and not location.part) else facts  # the parquet branch has other files
+    chosen = choose(
+        commit.files, of_main, location=location, converted=converted, has_name_filter=bool(include) or ignore_card
+    )
     wanted_files = [file for file in chosen.files if archives.is_archive(file.name) or wanted(file.name, include)]
     far = sum(file.bytes for file in wanted_files) > STREAM_BYTES or len(wanted_files) > STREAM_FILES
     files: list[RawFile] = []
@@ -97,23 +99,25 @@ def resolve(place: Place, *, include: Sequence[str], progress: bool | None, igno
     for file in wanted_files:
         split = chosen.splits.get(file.name, "")
         if far and not archives.is_archive(file.name):
-            path = f"hf://datasets/{place.name}@{commit.sha}/{file.name}"
+            path = f"hf://datasets/{location.name}@{commit.sha}/{file.name}"
             files.append(RawFile(file.name, path, file.bytes, sha256=file.sha256, checksum=file.checksum, split=split))
             continue
-        local_path, sha256 = _fetch(place, file, commit.sha, progress=progress)
-        some, names = local.expand(local_path, name=file.name, include=include, sha256=sha256, checksum=file.checksum)
-        files += [dataclasses.replace(each, split=split) for each in some]
+        local_path, sha256 = _fetch(location, file, commit.sha, progress=progress)
+        expanded_files, names = local.expand(
+            local_path, name=file.name, include=include, sha256=sha256, checksum=file.checksum
+        )
+        files += [dataclasses.replace(raw_file, split=split) for raw_file in expanded_files]
         offered += names
-    raw_files = checked(files, place.uri, include=include, offered=offered)
+    raw_files = checked(files, location.uri, include=include, offered=offered)
     if any("/partial-" in file.name for file in raw_files):
-        print(f"{place.uri}: the Hub converted only a part of it to parquet (partial-...).", file=sys.stderr)
+        print(f"{location.uri}: the Hub converted only a part of it to parquet (partial-...).", file=sys.stderr)
     return Resolved(
-        place.uri,
+        location.uri,
         commit.sha,
         raw_files,
         licence=licence,
         citation=citation,
-        class_names=card.class_names(facts, chosen.config.name if chosen.config else place.part),
+        class_names=card.class_names(facts, chosen.config.name if chosen.config else location.part),
         parameters=chosen.config.parameters if chosen.config else {},
         base=chosen.base,
     )
@@ -148,28 +152,28 @@ def _commit(place: Place, revision: str | None, *, absent: _Commit | None = None
     return _Commit(info, info.sha, [Listed.of(file) for file in info.siblings], facts)
 
 
-def _fetch(place: Place, file: Listed, revision: str, *, progress: bool | None) -> tuple[Path, str]:
+def _fetch(location: Place, file: Listed, revision: str, *, progress: bool | None) -> tuple[Path, str]:
     """Return one file and its SHA-256: from the Hub's own cache if it is sound there, else downloaded."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
-    cached = try_to_load_from_cache(place.name, file.name, revision=revision, repo_type="dataset")
+    cached = try_to_load_from_cache(location.name, file.name, revision=revision, repo_type="dataset")
     if isinstance(cached, str) and (sha256 := file.sound(Path(cached))):
         return Path(cached), sha256
-    url = _url(place.name, file.name, revision)
+    url = _url(location.name, file.name, revision)
     download = Download(lambda: url, file.name, file.checksum, file.bytes, build_hf_headers(), progress)
     try:
-        blob = fetch(f"hf:{place.name}/{file.name} {file.checksum or revision}", download)
+        blob = fetch(f"hf:{location.name}/{file.name} {file.checksum or revision}", download)
     except Refused as refused:
-        raise SourceError(f"{place.uri}: {_advice(refused.status)}") from None
+        raise SourceError(f"{location.uri}: {_advice(refused.status)}") from None
     return blob.path, blob.sha256
 
 
-def _call(ask: Callable[[], T], place: Place) -> T:
+def _call(ask: Callable[[], T], location: Place) -> T:
     """Call the Hub's API, with retries. Raises SourceError, or RevisionNotFoundError."""
     from huggingface_hub import errors
 
-    retries = Retries(place.uri)
+    retries = Retries(location.uri)
     while True:
         try:
             return ask()
@@ -177,22 +181,22 @@ def _call(ask: Callable[[], T], place: Place) -> T:
             raise
         except errors.GatedRepoError:
             raise SourceError(
-                f"{place.uri} is gated. Accept its terms at https://huggingface.co/datasets/{place.name}. {_WHERE}"
+                f"{location.uri} is gated. Accept its terms at https://huggingface.co/datasets/{location.name}. {_TOKEN_ADVICE}"
             ) from None
         except errors.RepositoryNotFoundError:
-            raise SourceError(f"{place.uri}: {_advice(404)}") from None
+            raise SourceError(f"{location.uri}: {_advice(404)}") from None
         except errors.HfHubHTTPError as error:
             status = error.response.status_code
             if status not in STATUSES:
-                raise SourceError(f"{place.uri}: {_advice(status)}") from None
+                raise SourceError(f"{location.uri}: {_advice(status)}") from None
             retries.wait(f"the Hub answers {status}", headers=error.response.headers)
         except errors.OfflineModeIsEnabled:
-            raise SourceError(f"{place.uri} needs the network, and HF_HUB_OFFLINE forbids it. Unset it.") from None
+            raise SourceError(f"{location.uri} needs the network, and HF_HUB_OFFLINE forbids it. Unset it.") from None
         except errors.HTTPError:  # type: ignore[attr-defined]  # httpx's, of whichever httpx the Hub's client uses
             retries.wait("the Hub cannot be reached, or does not answer in time")
         except ValueError:
             raise SourceError(
-                f"{place.uri}: the Hub answers with something that is not JSON. Is HF_ENDPOINT a Hub?"
+                f"{location.uri}: the Hub answers with something that is not JSON. Is HF_ENDPOINT a Hub?"
             ) from None
 
 
@@ -200,11 +204,11 @@ def _advice(status: int) -> str:
     from huggingface_hub import get_token
 
     if status in (401, 403):
-        return f"the Hub does not give it to you ({status}): your token is wrong, too old, or may not read it. {_WHERE}"
+        return f"the Hub does not give it to you ({status}): your token is wrong, too old, or may not read it. {_TOKEN_ADVICE}"
     if status == 404 and get_token():
         return "the Hub has no such dataset, or your token may not see it. Check its name, and the token's rights."
     if status == 404:
-        return f"the Hub has no such dataset, or it is private. Check its name, or log in. {_WHERE}"
+        return f"the Hub has no such dataset, or it is private. Check its name, or log in. {_TOKEN_ADVICE}"
     return f"the Hub answers {status}. Run this again later."
 
 
@@ -235,9 +239,9 @@ def choose(
     files: Sequence[Listed],
     facts: JSONObject,
     *,
-    place: Place,
+    location: Place,
     converted: bool = False,
-    named: bool = False,
+    has_name_filter: bool = False,
 ) -> Chosen:
     """Return the files of the `#config` of a place, or of the only or default config.
 
@@ -248,22 +252,26 @@ def choose(
     Raises SourceError, with the names of the configs, when the config does not exist or one must be chosen.
     """
     visible = [file for file in files if not (is_set_aside(file.name) or METADATA.search(file.name))]
-    data = [file for file in visible if named or _is_data(file.name)]
-    config = card.choose(facts, place.part, source=place.uri)
+    data = [file for file in visible if has_name_filter or _is_data(file.name)]
+    config = card.choose(facts, location.part, source=location.uri)
     if config is not None:
-        splits = config.files([file.name for file in (files if config.patterns else data)], source=place.uri)
+        splits = config.files([file.name for file in (files if config.patterns else data)], source=location.uri)
         return Chosen([file for file in files if file.name in splits], splits, config, config.folder)
     folders = sorted({file.name.partition("/")[0] for file in data if "/" in file.name})
-    if place.part:
-        below = [file for file in data if file.name.startswith(f"{place.part}/")]
+    if location.part:
+        below = [file for file in data if file.name.startswith(f"{location.part}/")]
         if below:
-            return Chosen(below, {}, base=place.part)
-        if place.part != "default":
-            raise card.several(place.uri, place.part, folders)
+            return Chosen(below, {}, base=location.part)
+        if location.part != "default":
+            raise card.several(location.uri, location.part, folders)
     loose = any("/" not in file.name for file in data)
-    known = {"data", "default"} & set(folders)
-    if len(folders) > 1 and not known and (converted or not (loose or named or _tell_splits(folders))):
-        raise card.several(place.uri, place.part, folders)
+    default_folders = {"data", "default"} & set(folders)
+    if (
+        len(folders) > 1
+        and not default_folders
+        and (converted or not (loose or has_name_filter or _tell_splits(folders)))
+    ):
+        raise card.several(location.uri, location.part, folders)
     if "default" in folders:
         return Chosen([file for file in data if file.name.startswith("default/")], {}, base="default")
     return Chosen(data, {})
@@ -300,7 +308,7 @@ def open_range(path: str, *, size: int, ahead: int) -> BinaryIO:
     match = _FILE.fullmatch(path)
     assert match, "resolve makes such names"
     url = _url(match["repo"], match["file"], match["revision"])
-    return cast(BinaryIO, io.BufferedReader(_Ranges(url, build_hf_headers(), what=path, size=size), ahead))
+    return cast(BinaryIO, io.BufferedReader(_Ranges(url, build_hf_headers(), display_name=path, size=size), ahead))
 
 
 def _url(repo: str, file: str, revision: str) -> str:
@@ -318,8 +326,8 @@ def _endpoint() -> str | None:
 class _Ranges(RangedFile):
     """Read by one request each, sent to the last redirect as long as that signed address works."""
 
-    def __init__(self, url: str, headers: dict[str, str], *, what: str, size: int):
-        self._url, self._headers, self._what = url, headers, what
+    def __init__(self, url: str, headers: dict[str, str], *, display_name: str, size: int):
+        self._url, self._headers, self._what = url, headers, display_name
         self._session = requests.Session()  # one connection for all reads
         self._redirected = ""
         self._whole = b""  # the content of a small file whose host does not serve ranges
@@ -339,10 +347,10 @@ class _Ranges(RangedFile):
             if response.status_code != 206:
                 response.close()
                 raise SourceError(f"{self._what}: its host does not send parts of it. Download it: name a local copy.")
-            whole = re.fullmatch(
+            range_match = re.fullmatch(
                 rf"bytes {start}-{start + length - 1}/(\d+)", response.headers.get("Content-Range", "")
             )
-            if not whole or int(whole.group(1)) != self._size:
+            if not range_match or int(range_match.group(1)) != self._size:
                 response.close()
                 raise SourceError(
                     f"{self._what} is not the {self._size:,} bytes that were listed: it changed. "
@@ -368,18 +376,18 @@ class _Ranges(RangedFile):
         self._session.close()
         super().close()
 
-    def _get(self, asked: str, retries: Retries) -> requests.Response:
+    def _get(self, byte_range: str, retries: Retries) -> requests.Response:
         if self._redirected:
             try:
-                return self._ask(self._redirected, {"Range": asked}, retries)
+                return self._ask(self._redirected, {"Range": byte_range}, retries)
             except Refused:
                 self._redirected = ""  # signed addresses expire: ask for a new one
         try:
-            response = self._ask(self._url, {**self._headers, "Range": asked}, retries)
+            response = self._ask(self._url, {**self._headers, "Range": byte_range}, retries)
         except Refused as refused:
             raise SourceError(f"{refused} {_ADVICE if refused.status in (401, 403) else ''}".rstrip()) from None
         self._redirected = response.url if response.history else ""
         return response
 
     def _ask(self, url: str, headers: dict[str, str], retries: Retries) -> requests.Response:
-        return get(url, what=self._what, headers=headers, stream=True, retries=retries, session=self._session)
+        return get(url, display_name=self._what, headers=headers, stream=True, retries=retries, session=self._session)

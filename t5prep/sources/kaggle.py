@@ -24,44 +24,44 @@ if TYPE_CHECKING:
     from kagglesdk.datasets.types.dataset_api_service import ApiDataset
 
 T = TypeVar("T")
-_WHERE = (
+_TOKEN_ADVICE = (
     "Make an API token on your Kaggle settings page, and save it as ~/.kaggle/access_token "
     "or in the environment variable KAGGLE_API_TOKEN."
 )
 
 
-def resolve(place: Place, *, include: Sequence[str], progress: bool | None) -> Resolved:
+def resolve(location: Place, *, include: Sequence[str], progress: bool | None) -> Resolved:
     """Fetch a dataset (or with `#file` one file of it) at its latest or the given version. Raises SourceError."""
     with _client() as client:
         from kagglesdk.datasets.types.dataset_api_service import ApiGetDatasetRequest
 
         request = ApiGetDatasetRequest()
-        request.owner_slug, request.dataset_slug = place.name.split("/")
-        dataset, latest = _call(lambda: _with_version(client.get_dataset(request)), place)
-        version = int(place.revision or latest)
+        request.owner_slug, request.dataset_slug = location.name.split("/")
+        dataset, latest = _call(lambda: _with_version(client.get_dataset(request)), location)
+        version = int(location.revision or latest)
         if latest and version > latest:
-            raise SourceError(f"{place.uri}: the latest version is {latest}.")
-        blob, arrived, checksum = _fetch(client, place, version, progress=progress)
+            raise SourceError(f"{location.uri}: the latest version is {latest}.")
+        blob, arrived, checksum = _fetch(client, location, version, progress=progress)
     files: list[RawFile] = []
     if archives.is_zip(arrived):
         # A dataset comes as one zip, and a large file may. The zip is only for transport, so names do not contain it.
         with blob.path.open("rb") as archive:
             files, offered = local.expand_archive(
-                archive, path=str(blob.path), name=arrived, include=() if place.part else include, checksum=checksum
+                archive, path=str(blob.path), name=arrived, include=() if location.part else include, checksum=checksum
             )
-        if place.part and arrived != place.part and len(files) == 1:
-            files = [dataclasses.replace(files[0], name=place.part)]
+        if location.part and arrived != location.part and len(files) == 1:
+            files = [dataclasses.replace(files[0], name=location.part)]
     else:
         files, offered = local.expand(blob.path, name=arrived, include=include, sha256=blob.sha256, checksum=checksum)
-    address = f"https://www.kaggle.com/datasets/{place.name}"
+    address = f"https://www.kaggle.com/datasets/{location.name}"
     return Resolved(
-        place.uri,
+        location.uri,
         revision=f"version {version}",
-        files=checked(files, place.uri, include=include, offered=offered),
+        files=checked(files, location.uri, include=include, offered=offered),
         licence=dataset.license_name or "",
-        citation=f"{dataset.creator_name or place.name.partition('/')[0]}. {dataset.title or place.name} "
+        citation=f"{dataset.creator_name or location.name.partition('/')[0]}. {dataset.title or location.name} "
         f"(version {version}). Kaggle. {address}",
-        is_named=bool(place.part) and not archives.is_archive(place.part),
+        is_named=bool(location.part) and not archives.is_archive(location.part),
     )
 
 
@@ -70,36 +70,38 @@ def _with_version(dataset: "ApiDataset") -> tuple["ApiDataset", int]:
     return dataset, int(dataset.current_version_number or 0)
 
 
-def _fetch(client: "DatasetApiClient", place: Place, version: int, *, progress: bool | None) -> tuple[Blob, str, str]:
+def _fetch(
+    client: "DatasetApiClient", location: Place, version: int, *, progress: bool | None
+) -> tuple[Blob, str, str]:
     """Return the cached bytes, the name they came under (`data.csv` or `data.csv.zip`), and the published MD5."""
     from kagglesdk.datasets.types.dataset_api_service import ApiDownloadDatasetRequest
 
     request = ApiDownloadDatasetRequest()
-    request.owner_slug, request.dataset_slug = place.name.split("/")
+    request.owner_slug, request.dataset_slug = location.name.split("/")
     request.dataset_version_number = version
-    if place.part:
-        request.file_name = place.part
+    if location.part:
+        request.file_name = location.part
 
-    def asked() -> requests.Response:
+    def request_redirect() -> requests.Response:
         """Return Kaggle's redirect to a signed address. It expires, so this is called again before each try."""
-        response = _call(lambda: client.download_dataset(request), place)
+        response = _call(lambda: client.download_dataset(request), location)
         response.close()
         return response
 
-    answer = asked()
-    arrived = place.part or f"{place.name.partition('/')[2]}.zip"
-    if place.part and answer.url.partition("?")[0].endswith(".zip") and not archives.is_zip(place.part):
-        arrived = f"{place.part}.zip"
+    answer = request_redirect()
+    arrived = location.part or f"{location.name.partition('/')[2]}.zip"
+    if location.part and answer.url.partition("?")[0].endswith(".zip") and not archives.is_zip(location.part):
+        arrived = f"{location.part}.zip"
     # x-goog-hash: crc32c=...,md5=<base64>
     md5 = re.search(r"md5=([A-Za-z0-9+/]{22}==)", answer.headers.get("x-goog-hash", ""))
     checksum = f"md5:{base64.b64decode(md5.group(1)).hex()}" if md5 else ""
-    key = f"kaggle:{place.name}@{version}#{place.part} {checksum}"
+    key = f"kaggle:{location.name}@{version}#{location.part} {checksum}"
     size = int(answer.headers["Content-Length"]) if answer.headers.get("Content-Length", "").isdigit() else None
-    download = Download(lambda: asked().url, arrived, checksum, size, progress=progress)
+    download = Download(lambda: request_redirect().url, arrived, checksum, size, progress=progress)
     try:
         return fetch(key, download), arrived, checksum
     except Refused as refused:
-        raise SourceError(f"{place.uri}: {refused} Run this again later.") from None
+        raise SourceError(f"{location.uri}: {refused} Run this again later.") from None
 
 
 @contextlib.contextmanager
@@ -111,14 +113,14 @@ def _client() -> Iterator["DatasetApiClient"]:
         try:
             client = build_kaggle_client()
         except (ValueError, OSError) as error:  # its message names the file, never its content
-            raise SourceError(f"{error}. {_WHERE}") from None
+            raise SourceError(f"{error}. {_TOKEN_ADVICE}") from None
         with client:
             yield client.datasets.dataset_api_client
 
 
-def _call(ask: Callable[[], T], place: Place) -> T:
+def _call(ask: Callable[[], T], location: Place) -> T:
     """Call the API, with retries. Raises SourceError that says what to do."""
-    retries = Retries(place.uri)
+    retries = Retries(location.uri)
     while True:
         try:
             with connection_errors():
@@ -139,23 +141,25 @@ def _call(ask: Callable[[], T], place: Place) -> T:
             continue
         assert answer is not None, "the client always gives one"
         if answer.status_code not in STATUSES:
-            raise SourceError(f"{place.uri}: {_advice(answer.status_code, place)}") from None
+            raise SourceError(f"{location.uri}: {_advice(answer.status_code, location)}") from None
         retries.wait(f"Kaggle answers {answer.status_code}", headers=answer.headers)
 
 
-def _advice(status: int, place: Place) -> str:
+def _advice(status: int, location: Place) -> str:
     from kagglehub.config import get_kaggle_credentials
 
-    known = get_kaggle_credentials() is not None
+    has_credentials = get_kaggle_credentials() is not None
     if status == 401:
-        return f"Kaggle does not know your credentials ({status}). {_WHERE}"
-    if status == 403 and known:
+        return f"Kaggle does not know your credentials ({status}). {_TOKEN_ADVICE}"
+    if status == 403 and has_credentials:
         return (
             "Kaggle does not give it to you (403): it is private, or asks for consent. Open "
-            f"https://www.kaggle.com/datasets/{place.name} and accept its terms, or use a token of someone who may."
+            f"https://www.kaggle.com/datasets/{location.name} and accept its terms, or use a token of someone who may."
         )
-    if status in (403, 404) and not known:
-        return f"Kaggle does not show it to someone unknown ({status}). If the name is right, it is private. {_WHERE}"
+    if status in (403, 404) and not has_credentials:
+        return f"Kaggle does not show it to someone unknown ({status}). If the name is right, it is private. {_TOKEN_ADVICE}"
     if status == 404:
-        return f"Kaggle has no such dataset, version or file (404). Check https://www.kaggle.com/datasets/{place.name}"
+        return (
+            f"Kaggle has no such dataset, version or file (404). Check https://www.kaggle.com/datasets/{location.name}"
+        )
     return f"Kaggle answers {status}. Run this again later."

@@ -16,7 +16,7 @@ from t5prep.sources import archives, card
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, is_set_aside, wanted
 
 
-def resolve(place: Place, *, include: Sequence[str], ignore_card: bool = False) -> Resolved:
+def resolve(location: Place, *, include: Sequence[str], ignore_card: bool = False) -> Resolved:
     """Return every file below the place. A file is named by its path from the directory, or from the glob's fixed part.
 
     Of a directory whose README.md is a dataset's card with configs, those of the `#config` or of the default one.
@@ -24,34 +24,36 @@ def resolve(place: Place, *, include: Sequence[str], ignore_card: bool = False) 
 
     Raises SourceError when there is no file, or one that may not be read.
     """
-    folder, part = _folder_and_config(place.name)
+    folder, part = _folder_and_config(location.name)
     files: list[RawFile] = []
     offered: list[str] = []
     try:
         facts = _card(folder) if folder else {}
         config = card.choose(facts, part, source=str(folder)) if part or not ignore_card else None
         if part not in ("", "default") and config is None:
-            raise card.several(place.name, part, [])
-        named = list(_named(place.name.removesuffix(f"#{part}") if part else place.name))
-        splits = config.files([name for _, name in named], source=str(folder)) if config else {}
-        for path, name in named:
+            raise card.several(location.name, part, [])
+        named_paths = list(_named(location.name.removesuffix(f"#{part}") if part else location.name))
+        splits = config.files([name for _, name in named_paths], source=str(folder)) if config else {}
+        for path, name in named_paths:
             if config and name not in splits:
                 continue
-            some, known = expand(path, name=name, include=include)
-            files += [dataclasses.replace(file, split=splits[name]) for file in some] if config else some
-            offered += known
+            expanded_files, names = expand(path, name=name, include=include)
+            files += (
+                [dataclasses.replace(file, split=splits[name]) for file in expanded_files] if config else expanded_files
+            )
+            offered += names
     except (OSError, RuntimeError) as error:  # a name that is too long, `~nobody`
-        raise SourceError(f"{place.uri} cannot be read ({getattr(error, 'strerror', '') or error}).") from error
+        raise SourceError(f"{location.uri} cannot be read ({getattr(error, 'strerror', '') or error}).") from error
     return Resolved(
-        place.uri,
+        location.uri,
         "",
-        checked(files, place.uri, include=include, offered=offered),
+        checked(files, location.uri, include=include, offered=offered),
         licence="",
         citation="",
         class_names=card.class_names(facts, config.name if config else part),
         parameters=config.parameters if config else {},
         base=config.folder if config else "",
-        is_named=folder is None and not archives.is_archive(place.name),
+        is_named=folder is None and not archives.is_archive(location.name),
     )
 
 
@@ -131,9 +133,11 @@ def expand_archive(
             raise SourceError(
                 f"{member.name} is more than {_MOST_NESTED} archives deep. Unpack it, and name the directory."
             )
-        inner, known = expand(_unpacked(archive, member), name=member.name, include=include, checksum=member.checksum)
+        inner, inner_names = expand(
+            _unpacked(archive, member), name=member.name, include=include, checksum=member.checksum
+        )
         files += inner
-        offered += known
+        offered += inner_names
     return files, offered
 
 
@@ -191,19 +195,22 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[str, str]]:
         ) from error
 
     for folder, folders, names in os.walk(root, onerror=refuse, followlinks=not anywhere):
-        here = Path(folder)
-        within = here.relative_to(root)
-        place, prefix = ("" if here == Path() else str(here)), ("" if here == root else f"{within.as_posix()}/")
+        folder_path = Path(folder)
+        relative_path = folder_path.relative_to(root)
+        directory, prefix = (
+            ("" if folder_path == Path() else str(folder_path)),
+            ("" if folder_path == root else f"{relative_path.as_posix()}/"),
+        )
         folders[:] = [name for name in folders if not is_set_aside(f"{name}/", pattern)]
-        if not anywhere and len(within.parts) >= depth:
+        if not anywhere and len(relative_path.parts) >= depth:
             folders.clear()
         for name in names:
-            known = prefix + name
-            if not shape.fullmatch(known) or is_set_aside(name, pattern):
+            relative_name = prefix + name
+            if not shape.fullmatch(relative_name) or is_set_aside(name, pattern):
                 continue
-            path = os.path.join(place, name)
+            path = os.path.join(directory, name)
             if os.path.isfile(path):
-                walked.append((path, known))
+                walked.append((path, relative_name))
             elif os.path.islink(path) and not os.path.exists(path):
                 raise SourceError(f"{path} is a link to a file that does not exist. Remove it, or restore it.")
     yield from sorted(walked, key=operator.itemgetter(1))

@@ -52,12 +52,12 @@ def open_stream(file: RawFile, *, content: bytes | None = None) -> BinaryIO:
 
     Raises SourceError, here or while reading, when the file is damaged or unpacks to more than the limits allow.
     """
-    whole = _open_path(file, ahead=_AHEAD) if content is None else io.BytesIO(content)
+    container = _open_path(file, ahead=_AHEAD) if content is None else io.BytesIO(content)
     unpack = _UNPACK.get(_packing(file.name))
     if not unpack and not file.member:
-        return whole
-    raw, packed = _stored(whole, file)
-    stream = _Bounded(unpack(raw) if unpack else raw, whole, name=file.name, packed=packed)
+        return container
+    raw, packed = _stored(container, file)
+    stream = _Bounded(unpack(raw) if unpack else raw, container, name=file.name, packed=packed)
     return cast(BinaryIO, io.BufferedReader(stream, _BUFFER))
 
 
@@ -100,14 +100,14 @@ def checksum(file: RawFile) -> str:
     return file.checksum if "://" in file.path and not file.sha256 else sha256(file)
 
 
-def _stored(whole: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
+def _stored(container: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
     """Return the file's own bytes as a stream, and how many bytes are stored, given the file or archive at its path."""
     if not file.member:
-        return whole, file.bytes
+        return container, file.bytes
     try:
-        return open_member_of_tar(whole, file) if file.offset else open_member(whole, file.member, file.name)
+        return open_member_of_tar(container, file) if file.offset else open_member(container, file.member, file.name)
     except BaseException:
-        whole.close()
+        container.close()
         raise
 
 
@@ -145,8 +145,8 @@ def content_of_small(file: RawFile) -> bytes | None:
         try:
             _check_status(file, os.fstat(opened))
             content = os.read(opened, file.bytes)
-            while len(content) < file.bytes and (more := os.read(opened, _SMALL)):  # a file system may give a part
-                content += more
+            while len(content) < file.bytes and (chunk := os.read(opened, _SMALL)):  # a file system may give a part
+                content += chunk
             return content
         finally:
             os.close(opened)
@@ -207,8 +207,8 @@ class _Zstandard(io.RawIOBase):
 class _Bounded(io.RawIOBase):
     """Count the bytes of a stream that unpacks the file `whole`, and raise SourceError above the limits."""
 
-    def __init__(self, stream: BinaryIO, whole: BinaryIO, *, name: str, packed: int):
-        self._stream, self._whole, self._name, self._packed, self._bounds = stream, whole, name, packed, limits()
+    def __init__(self, stream: BinaryIO, container: BinaryIO, *, name: str, packed: int):
+        self._stream, self._whole, self._name, self._packed, self._bounds = stream, container, name, packed, limits()
         self._count = 0
 
     def readable(self) -> bool:

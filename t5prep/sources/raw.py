@@ -248,14 +248,18 @@ def checked(
         try:
             name.encode()
         except UnicodeEncodeError:
-            shown = name.encode(errors="backslashreplace").decode()
+            escaped_name = name.encode(errors="backslashreplace").decode()
             installation.check_names_are_utf8()
-            raise SourceError(f"{shown} has a name that is not UTF-8, which no manifest can hold. Rename it.") from None
+            raise SourceError(
+                f"{escaped_name} has a name that is not UTF-8, which no manifest can hold. Rename it."
+            ) from None
     if not ordered:
         sought = f"no file like {', '.join(include)}" if include else "no file that rows could be read from"
-        some = f" It has {', '.join(sorted(offered)[:5])}{', …' if len(offered) > 5 else ''}." if offered else ""
-        raise SourceError(f"{uri} has {sought}.{some}")
-    for one, two in itertools.pairwise(ordered):
-        if one.name == two.name:
-            raise SourceError(f"{uri} has two files named {one.name}; rename one of them.")
+        offered_note = (
+            f" It has {', '.join(sorted(offered)[:5])}{', …' if len(offered) > 5 else ''}." if offered else ""
+        )
+        raise SourceError(f"{uri} has {sought}.{offered_note}")
+    for raw_file, two in itertools.pairwise(ordered):
+        if raw_file.name == two.name:
+            raise SourceError(f"{uri} has two files named {raw_file.name}; rename one of them.")
     return ordered

@@ -56,8 +56,8 @@ def find(names: Mapping[str, str]) -> Splits:
     >>> find({name: name for name in ("train.csv", "dev.csv", "notes.csv")})
     Splits(of={'train.csv': 'train', 'dev.csv': 'validation'}, others=['notes.csv'])
     """
-    found = _shards(names, folder="data/") or _by_keyword(names)
-    return Splits(found, [name for name in names if name not in found])
+    split_by_name = _shards(names, folder="data/") or _by_keyword(names)
+    return Splits(split_by_name, [name for name in names if name not in split_by_name])
 
 
 def hints(names: Sequence[str]) -> list[str]:
@@ -90,11 +90,15 @@ def _by_keyword(names: Mapping[str, str]) -> dict[str, str]:
     for name, splits in chosen.items():
         if len(splits) > 1:
             raise SourceError(f"the name {name} tells several splits: {', '.join(sorted(splits))}. {ADVICE}")
-    found = {name: min(splits) for name, splits in chosen.items() if splits}
+    split_by_name = {name: min(splits) for name, splits in chosen.items() if splits}
     shards = {} if in_folders else _shards(names)
-    of_shards = {name: shards[name] for name in found if name in shards}
-    merged = len(set(of_shards.values())) > len(set(found.values()))
-    return of_shards if len(of_shards) == len(found) and merged and not KEYWORDS.keys() & of_shards.values() else found
+    of_shards = {name: shards[name] for name in split_by_name if name in shards}
+    merged = len(set(of_shards.values())) > len(set(split_by_name.values()))
+    return (
+        of_shards
+        if len(of_shards) == len(split_by_name) and merged and not KEYWORDS.keys() & of_shards.values()
+        else split_by_name
+    )
 
 
 def _splits(pattern: re.Pattern[str], path: str) -> Iterator[str]:
@@ -110,12 +114,12 @@ def _shards(names: Mapping[str, str], *, folder: str = "") -> dict[str, str]:
 
     Raises SourceError for shards whose name cannot be that of a split.
     """
-    found = {}
+    split_by_name = {}
     for name, path in names.items():
         inside = path.removeprefix(folder) if folder else path.rpartition("/")[2]
         if path.startswith(folder) and (match := _SHARD.fullmatch(inside)):
-            found[name] = match["split"]
-    for name, split in found.items():
+            split_by_name[name] = match["split"]
+    for name, split in split_by_name.items():
         if not _NAME.fullmatch(split):
             raise SourceError(f'the name {name} tells the split "{split}", which is no name of a split. {ADVICE}')
-    return found
+    return split_by_name

@@ -24,16 +24,18 @@ _PAGES = {
 }
 
 
-def resolve(place: Place, *, url: str, include: Sequence[str], progress: bool | None) -> Resolved:
+def resolve(location: Place, *, url: str, include: Sequence[str], progress: bool | None) -> Resolved:
     """Download the file, or take it from the cache while its host says (ETag, Last-Modified) that it is unchanged.
 
     `url` may hold credentials: it is sent to its host and written nowhere. Raises SourceError.
     """
     for page, scheme in _PAGES.items():
         if match := page.fullmatch(url):
-            raise SourceError(f"{place.uri} is a page for people. The corpus on it is written {scheme}{match.group(1)}")
+            raise SourceError(
+                f"{location.uri} is a page for people. The corpus on it is written {scheme}{match.group(1)}"
+            )
     try:
-        with http.get(url, what=place.uri, stream=True) as answer:
+        with http.get(url, display_name=location.uri, stream=True) as answer:
             etag, date = answer.headers.get("ETag", ""), answer.headers.get("Last-Modified", "")
             name = _name(url, answer)
             version = etag or (date and f"{date} {answer.headers.get('Content-Length', '')}")
@@ -42,9 +44,11 @@ def resolve(place: Place, *, url: str, include: Sequence[str], progress: bool | 
         raise SourceError(f"{refused} {_advice(refused.status)}") from None
     checksum = f"etag:{etag}" if etag else ""
     files, offered = local.expand(blob.path, name=name, include=include, sha256=blob.sha256, checksum=checksum)
-    files_found = checked(files, place.uri, include=include, offered=offered)
+    files_found = checked(files, location.uri, include=include, offered=offered)
     is_named = not archives.is_archive(name)
-    return Resolved(place.uri, f"sha256:{blob.sha256}", files_found, licence="", citation=place.uri, is_named=is_named)
+    return Resolved(
+        location.uri, f"sha256:{blob.sha256}", files_found, licence="", citation=location.uri, is_named=is_named
+    )
 
 
 def _name(url: str, answer: requests.Response) -> str:
@@ -69,38 +73,40 @@ def _advice(status: int) -> str:
 API = "https://zenodo.org/api/records"
 
 
-def resolve_zenodo(place: Place, *, include: Sequence[str], progress: bool | None) -> Resolved:
+def resolve_zenodo(location: Place, *, include: Sequence[str], progress: bool | None) -> Resolved:
     """Fetch the files of a record that are asked for, and every zip that may hold one. Raises SourceError."""
-    record = _record(place)
-    entries = [entry for entry in record.get("files") or [] if not place.part or _key(entry) == place.part]
+    record = _record(location)
+    entries = [entry for entry in record.get("files") or [] if not location.part or _key(entry) == location.part]
     offered = [_key(entry) for entry in record.get("files") or []]
     if not entries:
         raise SourceError(
-            f"zenodo:{place.name} has no file {place.part}. It has {', '.join(offered)}."
-            if place.part and offered
-            else f"zenodo:{place.name} has no files to download: it is restricted, or only a description. {_WHERE}"
+            f"zenodo:{location.name} has no file {location.part}. It has {', '.join(offered)}."
+            if location.part and offered
+            else f"zenodo:{location.name} has no files to download: it is restricted, or only a description. {_TOKEN_ADVICE}"
         )
     files: list[RawFile] = []
     for entry in entries:
         key = _key(entry)
         if archives.is_archive(key) or wanted(key, include):
-            blob, checksum = _fetch(place, entry, progress=progress)
-            some, names = local.expand(blob.path, name=key, include=include, sha256=blob.sha256, checksum=checksum)
-            files += some
+            blob, checksum = _fetch(location, entry, progress=progress)
+            expanded_files, names = local.expand(
+                blob.path, name=key, include=include, sha256=blob.sha256, checksum=checksum
+            )
+            files += expanded_files
             offered += names
     metadata = record.get("metadata") or {}
-    doi = record.get("doi") or f"10.5281/zenodo.{record.get('id', place.name)}"
+    doi = record.get("doi") or f"10.5281/zenodo.{record.get('id', location.name)}"
     return Resolved(
-        place.uri,
+        location.uri,
         revision=f"doi:{doi}",
-        files=checked(files, place.uri, include=include, offered=offered),
+        files=checked(files, location.uri, include=include, offered=offered),
         licence=str((metadata.get("license") or {}).get("id", "")),
         citation=_citation(metadata, doi),
-        is_named=bool(place.part) and not archives.is_archive(place.part),
+        is_named=bool(location.part) and not archives.is_archive(location.part),
     )
 
 
-_WHERE = "For a restricted record put your own token in the environment variable ZENODO_TOKEN."
+_TOKEN_ADVICE = "For a restricted record put your own token in the environment variable ZENODO_TOKEN."
 
 
 class _Metadata(TypedDict, total=False):
@@ -129,31 +135,37 @@ class _Record(TypedDict, total=False):
     files: list[_Entry]
 
 
-def _record(place: Place) -> _Record:
+def _record(location: Place) -> _Record:
     try:
-        record: _Record = http.get_json(f"{API}/{place.name}", what=f"zenodo:{place.name}", headers=_token())
+        record: _Record = http.get_json(
+            f"{API}/{location.name}", display_name=f"zenodo:{location.name}", headers=_token()
+        )
         return record
     except http.Refused as refused:
         if refused.status in (404, 410):
             raise SourceError(
-                f"Zenodo has no record {place.name}. Take the number from the record's address."
+                f"Zenodo has no record {location.name}. Take the number from the record's address."
             ) from None
         if refused.status in (401, 403):
-            raise SourceError(f"Zenodo does not give record {place.name} to you ({refused.status}). {_WHERE}") from None
+            raise SourceError(
+                f"Zenodo does not give record {location.name} to you ({refused.status}). {_TOKEN_ADVICE}"
+            ) from None
         raise SourceError(str(refused)) from None
 
 
-def _fetch(place: Place, entry: _Entry, *, progress: bool | None) -> tuple[Blob, str]:
+def _fetch(location: Place, entry: _Entry, *, progress: bool | None) -> tuple[Blob, str]:
     key, checksum = _key(entry), str(entry.get("checksum") or "")
-    link = (entry.get("links") or {}).get("self") or f"{API}/{place.name}/files/{quote(key)}/content"
+    link = (entry.get("links") or {}).get("self") or f"{API}/{location.name}/files/{quote(key)}/content"
     size = entry.get("size", entry.get("filesize"))
     # Older records give the bare digest; the records API gives "md5:<digest>".
     checksum = checksum if ":" in checksum or not checksum else f"md5:{checksum}"
     download = Download(lambda: link, key, checksum, size, headers=_token(), progress=progress)
     try:
-        return fetch(f"zenodo:{place.name}/{key} {checksum}", download), checksum
+        return fetch(f"zenodo:{location.name}/{key} {checksum}", download), checksum
     except http.Refused as refused:
-        raise SourceError(f"{refused} {_WHERE if refused.status in (401, 403) else 'Run this again later.'}") from None
+        raise SourceError(
+            f"{refused} {_TOKEN_ADVICE if refused.status in (401, 403) else 'Run this again later.'}"
+        ) from None
 
 
 def _key(entry: _Entry) -> str:
@@ -170,5 +182,5 @@ def _citation(metadata: _Metadata, doi: str) -> str:
     creators = "; ".join(str(creator.get("name", "")) for creator in metadata.get("creators") or [])
     year = str(metadata.get("publication_date") or "")[:4]
     version = f" ({metadata['version']})" if metadata.get("version") else ""
-    who = f"{creators} ({year}). " if creators else ""
-    return f"{who}{metadata.get('title', '')}{version}. Zenodo. https://doi.org/{doi}"
+    attribution = f"{creators} ({year}). " if creators else ""
+    return f"{attribution}{metadata.get('title', '')}{version}. Zenodo. https://doi.org/{doi}"

@@ -125,8 +125,10 @@ def made_of(rows: Sequence[int], examples: Sequence[Example | str], **columns: S
     except UnicodeEncodeError:  # a task or a filter of the user's made what is no text
         # A reason is written so that it is UTF-8 itself.
         texts = (
-            one.encode(errors="backslashreplace").decode() if isinstance(one, str) else not_utf8(one) or one
-            for one in examples
+            example.encode(errors="backslashreplace").decode()
+            if isinstance(example, str)
+            else not_utf8(example) or example
+            for example in examples
         )
         return _table(rows, list(texts), columns)
 
@@ -147,7 +149,7 @@ def reasons_of(table: pa.Table) -> dict[int, str]:
     reasons = table["reason"]
     if reasons.null_count == len(reasons):
         return {}
-    return {place: reason for place, reason in enumerate(reasons.to_pylist()) if reason is not None}
+    return {row: reason for row, reason in enumerate(reasons.to_pylist()) if reason is not None}
 
 
 def _table(
@@ -156,13 +158,13 @@ def _table(
     parts: list[str] = []
     kinds: list[int] = []
     ends = [0]
-    for one in examples:
-        if not isinstance(one, str):
-            if isinstance(one.inputs, str):
-                parts.append(one.inputs)
+    for example in examples:
+        if not isinstance(example, str):
+            if isinstance(example.inputs, str):
+                parts.append(example.inputs)
                 kinds.append(TEXT)
             else:
-                for part in one.inputs:
+                for part in example.inputs:
                     if isinstance(part, str):
                         parts.append(part)
                         kinds.append(TEXT)
@@ -173,17 +175,17 @@ def _table(
                         parts.append(part.text)  # type: ignore[union-attr]
                         kinds.append(PROTECTED)
         ends.append(len(parts))
-    made = [_NOTHING if isinstance(one, str) else one for one in examples]
+    filled_examples = [_NOTHING if isinstance(example, str) else example for example in examples]
     offsets = pa.array(ends, pa.int32())
     arrays = {
         "row": pa.array(rows, pa.int64()),
-        "id": [one.id for one in made],
+        "id": [example.id for example in filled_examples],
         "inputs": pa.ListArray.from_arrays(offsets, pa.array(parts, pa.large_string())),
         "kinds": pa.ListArray.from_arrays(offsets, pa.array(kinds, pa.int8())),
-        "target": [one.targets for one in made],
-        "references": [one.references for one in made],
-        "split": [one.split for one in made],
-        "reason": [one if isinstance(one, str) else None for one in examples],
+        "target": [example.targets for example in filled_examples],
+        "references": [example.references for example in filled_examples],
+        "split": [example.split for example in filled_examples],
+        "reason": [example if isinstance(example, str) else None for example in examples],
         **columns,
     }
     return of_columns(arrays, len(examples))
@@ -247,8 +249,8 @@ def fill(
     target = _joined(template.target, columns) if template.target else None
     if target is not None and template.labels:
         values = target.dictionary_encode()
-        found = [labels.find(value, template.labels) for value in values.dictionary.to_pylist()]
-        target = pa.array(found, pa.large_string()).take(values.indices)
+        label_names = [labels.find(value, template.labels) for value in values.dictionary.to_pylist()]
+        target = pa.array(label_names, pa.large_string()).take(values.indices)
         described &= target.is_valid().to_numpy(zero_copy_only=False)
     elif target is not None:
         described &= visible(target)
@@ -256,7 +258,7 @@ def fill(
         described &= split.is_valid().to_numpy(zero_copy_only=False)
     if template.id:
         described &= pc.greater(pc.binary_length(columns[template.id]), 0).to_numpy(zero_copy_only=False)
-    made = {
+    arrays = {
         "row": numbers,
         "id": columns[template.id].cast(pa.string()) if template.id else None,
         "record_id": None if record_id is None else record_id.cast(pa.string()),
@@ -268,7 +270,7 @@ def fill(
         else pc.if_else(pc.equal(group, ""), pa.scalar(None, pa.large_string()), group).cast(pa.string()),
         "split": split,
     }
-    every_row = of_columns(made, len(numbers))
+    every_row = of_columns(arrays, len(numbers))
     return every_row if described.all() else every_row.filter(pa.array(described)), described
 
 
@@ -281,11 +283,11 @@ def _inputs(template: Template, columns: Mapping[str, pa.LargeStringArray], rows
     ]
     if len(words) > 1:  # the text of each row, cut into its parts
         lengths = np.zeros((rows, len(words)), np.int64)
-        for place, word in ((place, word) for place, part in enumerate(words) for word in part):
+        for index, word in ((index, word) for index, part in enumerate(words) for word in part):
             if isinstance(word, ColumnText):
-                lengths[:, place] += pc.binary_length(_text(word, columns)).to_numpy()
+                lengths[:, index] += pc.binary_length(_text(word, columns)).to_numpy()
             else:
-                lengths[:, place] += len(word.encode())
+                lengths[:, index] += len(word.encode())
         offsets, data = byte_edges(texts)
         edges = np.concatenate([[0], np.cumsum(lengths)]) + offsets[0]
         texts = pa.LargeStringArray.from_buffers(len(edges) - 1, pa.py_buffer(edges), data)

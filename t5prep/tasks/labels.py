@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-_WHOLE = re.compile(r"(-?\d+)\.0*")
+_WHOLE_NUMBER = re.compile(r"(-?\d+)\.0*")
 _TRUTH = {"true": "1", "false": "0"}
 
 
@@ -20,8 +20,8 @@ def find(value: str, labels: Mapping[str, str]) -> str | None:
     for spelling in (value, value.strip()):
         if spelling in labels:
             return labels[spelling]
-    same = {labels[name] for name in labels if plain(name) == plain(value)}
-    return same.pop() if len(same) == 1 else None
+    matches = {labels[name] for name in labels if plain(name) == plain(value)}
+    return matches.pop() if len(matches) == 1 else None
 
 
 def plain(value: str) -> str:
@@ -31,7 +31,7 @@ def plain(value: str) -> str:
     ('1', '1', '-2', '1.5', 'spam')
     """
     value = value.strip()
-    if match := _WHOLE.fullmatch(value):
+    if match := _WHOLE_NUMBER.fullmatch(value):
         return match[1]
     return _TRUTH.get(value.lower(), value)
 
@@ -45,5 +45,5 @@ def distinct(values: Iterable[str]) -> set[str]:
     names: dict[str, str] = {}
     for value in sorted(values):
         name = value.strip()
-        names.setdefault(plain(value), plain(value) if _WHOLE.fullmatch(name) else name)
+        names.setdefault(plain(value), plain(value) if _WHOLE_NUMBER.fullmatch(name) else name)
     return set(names.values())

@@ -59,16 +59,18 @@ def run(code: bytes, *, file: str) -> types.ModuleType:
         raise TaskError(f"{file}, line {error.lineno}: {error.msg}.") from error
     except (Exception, SystemExit) as error:
         raise TaskError(f"{line_of(error, file) or file}: {said(error)}.") from error
-    check(module, where=file)
+    check(module, location=file)
     return module
 
 
-def check(module: types.ModuleType, *, where: str) -> None:
+def check(module: types.ModuleType, *, location: str) -> None:
     """Raise TaskError for a module that defines no TASK."""
     task = getattr(module, "TASK", None)
     if not isinstance(task, Task):
-        what = f"its TASK is a {type(task).__name__}" if hasattr(module, "TASK") else "it has none"
-        raise TaskError(f"{where} must define TASK = Task(to_example=..., columns=...), from t5prep.tasks; {what}.")
+        problem = f"its TASK is a {type(task).__name__}" if hasattr(module, "TASK") else "it has none"
+        raise TaskError(
+            f"{location} must define TASK = Task(to_example=..., columns=...), from t5prep.tasks; {problem}."
+        )
 
 
 def line_of(error: BaseException, file: str) -> str:
@@ -105,9 +107,9 @@ class Definition:
         """Return the checksum (hex) of the source that defines the task."""
         return hashlib.sha256(self.code).hexdigest()
 
-    def choose(self, given: Mapping[str, object]) -> ChosenTask:
+    def choose(self, options: Mapping[str, object]) -> ChosenTask:
         """Return the task with the given options. Raises UsageError."""
-        return task.choose(self.name, self.task, given)
+        return task.choose(self.name, self.task, options)
 
 
 def names() -> list[str]:
@@ -163,7 +165,7 @@ def _installed(name: str) -> Definition:
         raise TaskError(
             f"the task {name}, which the package {package} offers, cannot be loaded: {said(error)}."
         ) from error
-    check(module, where=module_name)
+    check(module, location=module_name)
     return Definition(name, module.TASK, code, _summary(module))
 
 

@@ -121,9 +121,9 @@ class HeadTarget(Target):
         if not self.separator:
             return pa.ListArray.from_arrays(pa.array(range(len(filled) + 1), pa.int32()), filled)
         lists = pc.split_pattern(filled, self.separator)
-        there = pc.binary_length(filled).to_numpy() > 0
-        edges = np.concatenate([[0], np.cumsum(np.where(there, np.diff(lists.offsets.to_numpy()), 0))])
-        names = lists.values if there.all() else pc.list_flatten(lists.filter(pa.array(there)))
+        has_text = pc.binary_length(filled).to_numpy() > 0
+        edges = np.concatenate([[0], np.cumsum(np.where(has_text, np.diff(lists.offsets.to_numpy()), 0))])
+        names = lists.values if has_text.all() else pc.list_flatten(lists.filter(pa.array(has_text)))
         return pa.ListArray.from_arrays(pa.array(edges, pa.int32()), names)
 
     def _numbers(self, names: pa.ListArray) -> tuple[np.ndarray, Reasons]:
@@ -132,12 +132,12 @@ class HeadTarget(Target):
         import pyarrow.compute as pc
 
         numbers = pc.index_in(names.values, pa.array(self.classes, pa.large_string()))
-        known = ", ".join(self.classes[:8])
+        class_names = ", ".join(self.classes[:8])
         unknown = np.flatnonzero(numbers.is_null().to_numpy(zero_copy_only=False))
         rows = np.searchsorted(names.offsets.to_numpy(), unknown, side="right") - 1
         wrong = {
-            row: f"unknown class: {names.values[place].as_py()[:40]!r} is not one of {known}"
-            for row, place in zip(
+            row: f"unknown class: {names.values[index].as_py()[:40]!r} is not one of {class_names}"
+            for row, index in zip(
                 rows[::-1].tolist(), unknown[::-1].tolist(), strict=True
             )  # the first of a row is said
         }
@@ -184,10 +184,10 @@ class TagsTarget(HeadTarget):
         differ = np.flatnonzero(np.diff(tags) != np.diff(words)).tolist()
         wrong |= {row: f"{words[row + 1] - words[row]} words and {tags[row + 1] - tags[row]} tags" for row in differ}
         labels = np.full(int(words[-1]), IGNORED, np.int32)
-        alike = np.ones(len(rows) - 1, bool)
-        alike[differ] = False
-        labels[np.repeat(alike, np.diff(words))] = numbers[np.repeat(alike, np.diff(tags))]
-        return labels, {row: why for row, why in wrong.items() if rows[row] < rows[row + 1]}
+        counts_match = np.ones(len(rows) - 1, bool)
+        counts_match[differ] = False
+        labels[np.repeat(counts_match, np.diff(words))] = numbers[np.repeat(counts_match, np.diff(tags))]
+        return labels, {row: reason for row, reason in wrong.items() if rows[row] < rows[row + 1]}
 
 
 class LabelsTarget(HeadTarget):

@@ -59,19 +59,19 @@ class Columns:
         """Return all names that the columns may have."""
         return rows.names_of(self.all)
 
-    def found_in(self, there: Sequence[str]) -> dict[str, str] | None:
+    def found_in(self, column_names: Sequence[str]) -> dict[str, str] | None:
         """Return the first name of each column with the name that is there; None if a column has none there.
 
         >>> Columns([("sentence", "text")], ["label"]).found_in(["label", "text"])
         {'sentence': 'text', 'label': 'label'}
         """
-        found = {}
+        actual_names = {}
         for alternatives in map(rows.alternatives, self.all):
-            name = next((name for name in alternatives if name in there), None)
+            name = next((name for name in alternatives if name in column_names), None)
             if name is None:
                 return None
-            found[alternatives[0]] = name
-        return found
+            actual_names[alternatives[0]] = name
+        return actual_names
 
     @property
     def id_name(self) -> str:
@@ -80,7 +80,7 @@ class Columns:
 
 
 def _is_texts(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(text, str) for text in value)
 
 
 # Describe a task by its columns, so that thousands of rows become examples at once (example_table.py).
@@ -165,7 +165,7 @@ class Template:
 
     def example_of(self, record: Record) -> Example:
         """Return the example of a row. Raises Reject for one without a text, a known label or an id."""
-        asked, target = self.input_of(record), filled(self.target, record)
+        example, target = self.input_of(record), filled(self.target, record)
         if self.labels:
             if target.strip() in self.hidden:
                 raise Reject(self.hidden[target.strip()])
@@ -174,10 +174,10 @@ class Template:
                 advice = self.advice.format(target)
                 raise Reject(f"unknown label: {value!r} is not one of {', '.join(self.labels)}{advice}")
             target = label
-        if self.id and not asked.id:
+        if self.id and not example.id:
             rows.text(record, self.id)  # raises KeyError for a missing column
             raise Reject("empty id")
-        return Example(asked.id, asked.inputs, target)
+        return Example(example.id, example.inputs, target)
 
 
 def filled(words: Words, record: Record) -> str:
@@ -289,9 +289,9 @@ class Task:
 
     def __post_init__(self) -> None:
         """Raise TypeError for a field that is something else than it should be: the file of a task is anyone's own."""
-        for name, (is_right, how) in _FIELDS.items():
+        for name, (is_right, advice) in _FIELDS.items():
             if not is_right(value := getattr(self, name)):
-                raise TypeError(f"{name} is a {type(value).__name__}: {how}")
+                raise TypeError(f"{name} is a {type(value).__name__}: {advice}")
         for metric in self.metrics:
             if metric not in METRICS:
                 raise TypeError(
@@ -392,6 +392,6 @@ class ChosenTask:
         return ""
 
 
-def choose(name: str, task: Task, given: Mapping[str, object]) -> ChosenTask:
+def choose(name: str, task: Task, options: Mapping[str, object]) -> ChosenTask:
     """Return a task with the given options; those not given have their defaults. Raises UsageError."""
-    return ChosenTask(name, task, task_options.build(task.options, given))
+    return ChosenTask(name, task, task_options.build(task.options, options))

@@ -94,11 +94,11 @@ class Report:
     @property
     def lost_share(self) -> float:
         """Return the share of characters that are lost: unknown, removed, or changed into another."""
-        return sum(lost.count for lost in self.lost) / max(self.characters, 1)
+        return sum(loss.count for loss in self.lost) / max(self.characters, 1)
 
     def count_of(self, characters: str, *, becomes: str = "") -> int:
         """Count how many of these characters were lost; with `becomes`, only those that became this."""
-        return sum(lost.count for lost in self.lost if lost.character in characters and becomes in lost.becomes)
+        return sum(loss.count for loss in self.lost if loss.character in characters and becomes in loss.becomes)
 
     def to_json(self) -> dict[str, JSON]:
         """Return all fields with the rates and the advice, as JSON values."""
@@ -114,18 +114,18 @@ def examine(
     encoders = in_transformers or {}
     report = Report(agreements={source: Agreement() for source in encoders})
     characters: collections.Counter[str] = collections.Counter()
-    seen: dict[str, str] = {}
+    first_texts: dict[str, str] = {}
     ahead = iter(texts)
     while batch := list(itertools.islice(ahead, BATCH)):
         for text, ids in zip(batch, encoded := _encoded(batch, tokenizer), strict=True):
             report.words += len(text.split())
             report.tokens += len(ids)
-            here = collections.Counter(text)
+            counts = collections.Counter(text)
             if "  " in text and (spaces := sum(len(run) - 1 for run in _RUN.findall(text.strip()))):
-                here["  "] = spaces
-            characters.update(here)
-            for character in here.keys() - seen.keys():
-                seen[character] = text
+                counts["  "] = spaces
+            characters.update(counts)
+            for character in counts.keys() - first_texts.keys():
+                first_texts[character] = text
             report.unknown += ids.count(tokenizer.unk_id)
             decoded = _decoded(ids, tokenizer)
             report.returned += decoded == text
@@ -136,11 +136,11 @@ def examine(
     spaces = characters.pop("  ", 0)
     report.characters = characters.total()
     if spaces and _normalized("a  b", tokenizer) == _normalized("a b", tokenizer):
-        report.lost.append(Lost("  ", spaces, "one space", _excerpt(seen["  "], "  ")))
+        report.lost.append(Lost("  ", spaces, "one space", _excerpt(first_texts["  "], "  ")))
     for character, count in characters.items():
         if (becomes := _becomes(character, tokenizer)) != character:
-            report.lost.append(Lost(character, count, becomes, _excerpt(seen[character], character)))
-    report.lost.sort(key=lambda lost: (-lost.count, lost.character))
+            report.lost.append(Lost(character, count, becomes, _excerpt(first_texts[character], character)))
+    report.lost.sort(key=lambda loss: (-loss.count, loss.character))
     return report
 
 
@@ -246,8 +246,8 @@ def _compare(
 
 
 def _excerpt(text: str, character: str) -> str:
-    at = text.find(character)
-    return text[max(0, at - EXCERPT // 2) : at + EXCERPT // 2]
+    position = text.find(character)
+    return text[max(0, position - EXCERPT // 2) : position + EXCERPT // 2]
 
 
 def encode_by(content: bytes, *, name: str) -> Encode:

@@ -28,35 +28,37 @@ def is_written(content: bytes) -> bool:
         return False  # whoever reads it says what is wrong
 
 
-def writes_texts(whole: Document) -> bool:
+def writes_texts(document: Document) -> bool:
     """Check whether a tokenizer.json is of a model that writes texts, and has a BPE or a Unigram model.
 
     An encoder's puts tokens before and after a text, or has no EOS of these (EuroBERT's), and has no sentinels.
     """
     try:
-        if whole["model"].get("type") not in ("BPE", "Unigram"):
+        if document["model"].get("type") not in ("BPE", "Unigram"):
             return False
-        texts = {str(one["content"]) for one in whole["added_tokens"]}
-        return SENTINEL_TEXTS[0] in texts or (encoder_tokenizer.frame_of(whole) is None and not texts.isdisjoint(ENDS))
+        texts = {str(token["content"]) for token in document["added_tokens"]}
+        return SENTINEL_TEXTS[0] in texts or (
+            encoder_tokenizer.frame_of(document) is None and not texts.isdisjoint(ENDS)
+        )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return False  # whoever reads it says what is wrong
 
 
-def begins_texts(whole: Document) -> bool:
+def begins_texts(document: Document) -> bool:
     """Check whether a tokenizer.json is of a model that writes texts, and puts tokens before them."""
-    return writes_texts(whole) and bool(encoder_tokenizer.around(whole).first)
+    return writes_texts(document) and bool(encoder_tokenizer.around(document).first)
 
 
-def puts_space(whole: Document) -> bool:
+def puts_space(document: Document) -> bool:
     """Check whether a tokenizer.json is of a BPE model that writes texts, and puts a space before them (Llama's).
 
     >>> puts_space({})
     False
     """
-    if not writes_texts(whole) or whole["model"].get("type") != "BPE":
+    if not writes_texts(document) or document["model"].get("type") != "BPE":
         return False
-    normalizers = encoder_tokenizer.steps(whole.get("normalizer"), "normalizers")
-    splitters = encoder_tokenizer.steps(whole.get("pre_tokenizer"), "pretokenizers")
+    normalizers = encoder_tokenizer.steps(document.get("normalizer"), "normalizers")
+    splitters = encoder_tokenizer.steps(document.get("pre_tokenizer"), "pretokenizers")
     return any(step["type"] in ("Prepend", "Metaspace") for step in (*normalizers, *splitters))
 
 
@@ -80,47 +82,51 @@ class BpeTokenizer(EncoderTokenizer):
 
     def __init__(self, model: bytes, *, name: str) -> None:
         super().__init__(model, name=name)
-        whole = json.loads(model)
-        pieces = special_tokens.vocabulary(whole)
-        ids = {**pieces, **{str(token["content"]): int(token["id"]) for token in whole["added_tokens"]}}
+        document = json.loads(model)
+        pieces = special_tokens.vocabulary(document)
+        ids = {**pieces, **{str(token["content"]): int(token["id"]) for token in document["added_tokens"]}}
         run = sentinel_run(ids.get, unknown=None) or run_of(ids.get, UNUSED, unknown=None)[::-1]
         self._first_sentinel, self.sentinels = (run[0] if run else -1), len(run)
         # A model may have fewer embeddings than its tokenizer has tokens: those of images and of dialogues stand last.
         used = [*pieces.values(), *(id for text, id in ids.items() if text not in GEMMA_SPECIAL)]
         self.vocab_size = self.size = self.padded_size = 1 + max(used)
-        if encoder_tokenizer.frame_of(whole):  # RoBERTa's tokens stand around a target too, as in CodeT5's training
+        if encoder_tokenizer.frame_of(document):  # RoBERTa's tokens stand around a target too, as in CodeT5's training
             self.frame_of_targets = Frame(self.frame.first, (), self.frame.last)
 
     def sentinel(self, number: int) -> int:
         """Return the id of `<extra_id_number>`, or of the piece that stands for it; -1 where the vocabulary has none."""
         return self._first_sentinel - number if number < self.sentinels else -1
 
-    def _describe(self, whole: Document) -> Described:
+    def _describe(self, document: Document) -> Described:
         """Return the special tokens that stand for no text: those around texts, padding, unknown ones and sentinels."""
-        ids = {str(one["content"]): int(one["id"]) for one in whole["added_tokens"]}
-        found = [[ids[text] for text in texts if text in ids] for texts in (ENDS, PADS, UNKNOWNS)]
-        for some, texts in zip(found, (ENDS, PADS, UNKNOWNS), strict=True):
-            if not some:
+        ids = {str(token["content"]): int(token["id"]) for token in document["added_tokens"]}
+        id_groups = [[ids[text] for text in texts if text in ids] for texts in (ENDS, PADS, UNKNOWNS)]
+        for id_group, texts in zip(id_groups, (ENDS, PADS, UNKNOWNS), strict=True):
+            if not id_group:
                 raise Missing(f"no {' or '.join(texts)}")
-        (end, *_), (pad, *_), (unknown, *_) = found
-        frame = encoder_tokenizer.around(whole)
-        if whole["model"]["type"] == "Unigram":
+        (end, *_), (pad, *_), (unknown, *_) = id_groups
+        frame = encoder_tokenizer.around(document)
+        if document["model"]["type"] == "Unigram":
             # mT5's sentinels are pieces, which a text that spells them would become
-            pieces = special_tokens.vocabulary(whole)
+            pieces = special_tokens.vocabulary(document)
             ids |= {text: id for text, id in pieces.items() if special_tokens.has_role(text)}
         special = {id: text for text, id in ids.items() if special_tokens.has_role(text) or id in frame.first}
         return Described(Frame(frame.first, (end,), (end,)), pad, unknown, special)
 
-    def _cuts(self, whole: Document) -> Cutting | None:
+    def _cuts(self, document: Document) -> Cutting | None:
         """Return how words are encoded apart, also by Gemma's model, which writes each space as `▁` and splits at none."""
-        model, normalizer, splitter = whole["model"], whole.get("normalizer") or {}, whole.get("pre_tokenizer") or {}
+        model, normalizer, splitter = (
+            document["model"],
+            document.get("normalizer") or {},
+            document.get("pre_tokenizer") or {},
+        )
         if model.get("ignore_merges"):
             return None
-        users = encoder_tokenizer.users(whole)
+        users = encoder_tokenizer.users(document)
         if any(token.get(flag) for token in users for flag in ("lstrip", "rstrip", "single_word")):
             return None  # whether it is found depends on the words beside it
         if splitter.get("type") == "ByteLevel":
-            return None if users else encoder_tokenizer.cutting(whole)
+            return None if users else encoder_tokenizer.cutting(document)
         replaced = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
         at_spaces = splitter.get("pattern") == {"String": " "} and splitter.get("behavior") == "MergedWithPrevious"
         if normalizer != replaced or (splitter and not at_spaces):
@@ -128,7 +134,7 @@ class BpeTokenizer(EncoderTokenizer):
         across = (
             text
             for text in (*model["vocab"], *(str(token["content"]) for token in users))
-            if any(one in text.lstrip(f" {SPACE}") for one in (" ", SPACE))
+            if any(space in text.lstrip(f" {SPACE}") for space in (" ", SPACE))
         )
         return None if next(across, None) is not None else words.before_spaces
 

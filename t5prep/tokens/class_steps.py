@@ -23,12 +23,12 @@ from t5prep.tokens.tokenizer_document import AddedToken, Document, Model, SmallF
 _STRIP_RIGHT: Step = {"type": "Strip", "strip_left": False, "strip_right": True}
 
 
-def rebuilt(document: Document, config: SmallFile, named: str) -> Document | None:
+def rebuilt(document: Document, config: SmallFile, class_name: str) -> Document | None:
     """Return a `tokenizer.json` as transformers 5 uses it; None if it has the steps of the file, or the class is not known.
 
     config: its tokenizer_config.json; named: its class, as `folder_checks.class_of` says it
     """
-    steps = _STEPS.get(named)
+    steps = _STEPS.get(class_name)
     if steps is None or document["model"].get("type", "Unigram") != "Unigram":
         return None
     normalizers, splitters = steps(_maps(document), config)
@@ -54,7 +54,7 @@ def converted(tokenizer: Tokenizer) -> Document:
     return {**document, "normalizer": normalizer, "model": {**document["model"], "byte_fallback": False}}
 
 
-def splits_alike(document: Document, other: Document, *, name: str) -> bool:
+def splits_alike(document: Document, other_document: Document, *, name: str) -> bool:
     """Check whether two files with the same vocabulary split ordinary texts alike: letters and spaces, with added tokens or without.
 
     No text that is tried ends in a space (ALBERT's). The files get a vocabulary of the characters of these texts, so this takes
@@ -63,7 +63,7 @@ def splits_alike(document: Document, other: Document, *, name: str) -> bool:
     tokens = [str(token["content"]) for token in encoder_tokenizer.users(document)]
     pairs = (f for token in tokens for f in (f"a {token} b", f"a{token}b", f"{token} a", f"a {token}"))
     texts = ["a b", " a", "  a  b", "A b", "``a''", "é", *pairs]
-    first, second = (_tried(one, tokens, texts, name=name) for one in (document, other))
+    first, second = (_tried(variant, tokens, texts, name=name) for variant in (document, other_document))
     return first == second
 
 
@@ -71,7 +71,7 @@ def _tried(document: Document, tokens: Sequence[str], texts: Sequence[str], *, n
     characters = sorted({*"".join(texts), SPACE, *map(chr, range(0x21, 0x7F))} - {" "})
     vocabulary = ["<unk>", *characters]
     users = encoder_tokenizer.users(document)
-    added: list[AddedToken] = [{**token, "id": len(vocabulary) + place} for place, token in enumerate(users)]
+    added: list[AddedToken] = [{**token, "id": len(vocabulary) + index} for index, token in enumerate(users)]
     model: Model = {
         "type": "Unigram",
         "unk_id": 0,

@@ -23,7 +23,14 @@ class Decoded(NamedTuple):
 # Pages, and where records lie in them; the name of a feature, the most ids of it, and what stands for none → what these say.
 Decode = Callable[[tuple[bytes, ...], np.ndarray, str, int, int], Decoded]
 # What native/rows.h says of a piece: flags, the most bytes of it, and of these that are left out; bytes behind all of them.
-_BYTE, _NEWLINE, _SPECIAL, _MOST, _MOST_SKIPPED, _AT_ONCE = 1 << 61, 1 << 62, 1 << 63, (1 << 16) - 1, (1 << 13) - 1, 16
+_BYTE, _NEWLINE, _SPECIAL, _MAX_PIECE_BYTES, _MOST_SKIPPED, _AT_ONCE = (
+    1 << 61,
+    1 << 62,
+    1 << 63,
+    (1 << 16) - 1,
+    (1 << 13) - 1,
+    16,
+)
 
 
 def ids_of(pages: tuple[bytes, ...], places: np.ndarray, name: str, length: int, fill: int) -> np.ndarray:
@@ -41,15 +48,15 @@ def decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> Decode:
     """
     marker = tokenizer.sentinel(1)
 
-    def one(row: list[int]) -> str:
+    def decode_ids(row: list[int]) -> str:
         row = row[:-1] if row[-1:] == [tokenizer.eos_id] else row
         return newlines.decode(row, tokenizer=tokenizer, keep_newlines=keep_newlines)
 
     def one_by_one(pages: tuple[bytes, ...], places: np.ndarray, name: str, length: int, fill: int) -> Decoded:
         ids = ids_of(pages, places, name, length, fill)
-        there = ids != fill
-        texts = [one(row[kept].tolist()) for row, kept in zip(ids, there, strict=True)]
-        lengths = np.count_nonzero(there, axis=1).astype(np.int32)
+        is_token = ids != fill
+        texts = [decode_ids(row[mask].tolist()) for row, mask in zip(ids, is_token, strict=True)]
+        lengths = np.count_nonzero(is_token, axis=1).astype(np.int32)
         return Decoded(pa.array(texts, pa.string()), lengths, (ids == marker).any(1))
 
     # What the pieces of a tokenizer.json are written as depends on their neighbours.
@@ -58,13 +65,13 @@ def decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> Decode:
     if (written := _written(tokenizer, newline=tokenizer.sentinel(newlines.NUMBER) if keep_newlines else -1)) is None:
         return one_by_one
     letters, pieces = written
-    how = (tokenizer.eos_id, marker, tokenizer.facts.remove_extra_whitespaces)
+    options = (tokenizer.eos_id, marker, tokenizer.facts.remove_extra_whitespaces)
 
-    def together(pages: tuple[bytes, ...], places: np.ndarray, name: str, length: int, fill: int) -> Decoded:
+    def decode_batch(pages: tuple[bytes, ...], places: np.ndarray, name: str, length: int, fill: int) -> Decoded:
         ends, marked = np.zeros(len(places) + 1, np.int32), np.empty(len(places), np.uint8)
         lengths, feature = np.empty(len(places), np.int32), (name.encode(), length, fill)
         try:
-            text = write_texts(pages, places, feature, letters, pieces, how, lengths, ends[1:], marked)
+            text = write_texts(pages, places, feature, letters, pieces, options, lengths, ends[1:], marked)
         except ValueError as error:
             raise ValueError(
                 f"it has no {name}, more of them than the manifest says, or one outside of the vocabulary"
@@ -72,7 +79,7 @@ def decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> Decode:
         texts = pa.StringArray.from_buffers(len(places), pa.py_buffer(ends), pa.py_buffer(text))
         return Decoded(texts, lengths, marked == 1)
 
-    return together
+    return decode_batch
 
 
 def _written(tokenizer: Tokenizer, *, newline: int) -> tuple[bytes, np.ndarray] | None:
@@ -83,24 +90,24 @@ def _written(tokenizer: Tokenizer, *, newline: int) -> tuple[bytes, np.ndarray] 
     pieces = [token for token in plain if not processor.is_byte(token)]
     alone = dict(zip(pieces, processor.decode([[token] for token in pieces]), strict=True))
     # Behind another piece, a piece has the blank that SentencePiece leaves out at the beginning of a text.
-    other = next((token for token in pieces if alone[token]), None)
-    if other is None:
+    context_token = next((token for token in pieces if alone[token]), None)
+    if context_token is None:
         return None
-    behind = dict(zip(pieces, processor.decode([[other, token] for token in pieces]), strict=True))
-    letters, places, before = bytearray(), [], len(alone[other])
+    behind = dict(zip(pieces, processor.decode([[context_token, token] for token in pieces]), strict=True))
+    letters, places, prefix_length = bytearray(), [], len(alone[context_token])
     for token, special in enumerate(specials):
         flags = _NEWLINE if token == newline else _SPECIAL if special else 0
         if token == tokenizer.pad_id:
-            text, begun = b"", b""
+            text, start_text = b"", b""
         elif special:
-            text, begun = f" {special}".encode(), special.encode()
+            text, start_text = f" {special}".encode(), special.encode()
         elif token in alone:
-            text, begun = behind[token][before:].encode(), alone[token].encode()
+            text, start_text = behind[token][prefix_length:].encode(), alone[token].encode()
         else:  # <0x41>
-            text = begun = bytes([int(processor.id_to_piece(token)[3:5], 16)])
+            text = start_text = bytes([int(processor.id_to_piece(token)[3:5], 16)])
             flags = _BYTE
-        size, skipped = len(text), len(text) - len(begun)
-        if not text.endswith(begun) or skipped > _MOST_SKIPPED or size > _MOST:
+        size, skipped = len(text), len(text) - len(start_text)
+        if not text.endswith(start_text) or skipped > _MOST_SKIPPED or size > _MAX_PIECE_BYTES:
             return None
         places.append(len(letters) | size << 32 | skipped << 48 | flags)
         letters += text

@@ -34,20 +34,22 @@ class Hidden(NamedTuple):
     labels: Ragged
 
 
-def lengths(inputs_length: int, denoiser: Denoiser, *, before: int = 0) -> tuple[int, int]:
-    """Return how many raw tokens fill inputs of `inputs_length`, `before` of which are the mode, and the length of targets.
+def lengths(inputs_length: int, denoiser: Denoiser, *, mode_length: int = 0) -> tuple[int, int]:
+    """Return how many raw tokens fill inputs of `inputs_length`, `mode_length` of which are the mode, and the length of targets.
 
     Where there are fewer sentinels than spans, there are fewer raw tokens. Raises UsageError if the inputs are too short.
 
     >>> lengths(512, Denoiser("[S2S]", 0.25, 0)), lengths(512, Denoiser("[NLG]", 0.5, 3.0))
     ((681, 171), (602, 402))
     """
-    room = inputs_length - before
+    room = inputs_length - mode_length
     if denoiser.mean_span:
         hide = {"density": denoiser.density, "mean_span": denoiser.mean_span}
         return span_corruption.lengths(room, **hide, fewer=True)
     if room < 2:
-        raise UsageError(f"inputs of {inputs_length} tokens are too short to corrupt; ask for {before + 2} or more.")
+        raise UsageError(
+            f"inputs of {inputs_length} tokens are too short to corrupt; ask for {mode_length + 2} or more."
+        )
     raw = int((room - 1) / (1 - denoiser.density))
     while raw + 1 - _end(raw + 1, denoiser) < room:
         raw += 1
@@ -67,9 +69,9 @@ class Denoise:
     def __init__(self, denoisers: Sequence[Denoiser], *, tokenizer: Tokenizer, inputs_length: int, seed: int) -> None:
         self._denoisers, self._seed = denoisers, seed
         self._special = {"first_sentinel": tokenizer.sentinel(0), "eos_id": tokenizer.eos_id}
-        self._modes = [np.array(tokenizer.encode(one.mode), np.int32) for one in denoisers]
+        self._modes = [np.array(tokenizer.encode(denoiser.mode), np.int32) for denoiser in denoisers]
         modes = zip(denoisers, self._modes, strict=True)
-        self._lengths = [lengths(inputs_length, one, before=len(mode))[0] for one, mode in modes]
+        self._lengths = [lengths(inputs_length, denoiser, mode_length=len(mode))[0] for denoiser, mode in modes]
 
     def __call__(self, documents: Iterable[tuple[Sequence[str], Ragged]]) -> Iterator[Hidden]:
         """Yield some rows after the other, in order."""
@@ -91,32 +93,37 @@ class Denoise:
 
     def _rows(self, documents: Iterable[tuple[Sequence[str], Ragged]]) -> Iterator[tuple[str, NDArray[np.int32]]]:
         """Yield the name and the tokens of each row; the last one holds the rest."""
-        rest, name = np.zeros(0, np.int32), ""  # tokens that do not fill a row yet, and the name of the first of them
+        remainder, name = (
+            np.zeros(0, np.int32),
+            "",
+        )  # tokens that do not fill a row yet, and the name of the first of them
         for names, (ids, starts) in documents:
-            tokens, ahead, at = np.concatenate([rest, ids]), len(rest), 0
-            while at < len(tokens):
-                if at >= ahead:
-                    document = int(np.searchsorted(starts[1:], at - ahead, side="right"))
-                    name = f"{names[document]}@{at - ahead - int(starts[document])}"
+            tokens, ahead, offset = np.concatenate([remainder, ids]), len(remainder), 0
+            while offset < len(tokens):
+                if offset >= ahead:
+                    document = int(np.searchsorted(starts[1:], offset - ahead, side="right"))
+                    name = f"{names[document]}@{offset - ahead - int(starts[document])}"
                 length = self._lengths[self.number_of(name)]
-                if at + length > len(tokens):
+                if offset + length > len(tokens):
                     break
-                yield name, tokens[at : at + length]
-                at += length
-            rest = tokens[at:]
-        if len(rest):
-            yield name, rest
+                yield name, tokens[offset : offset + length]
+                offset += length
+            remainder = tokens[offset:]
+        if len(remainder):
+            yield name, remainder
 
     def _hidden(self, ids: list[str], rows: Sequence[NDArray[np.int32]]) -> Hidden:
         """Return rows with their spans hidden; those of one denoiser and one length are corrupted at once."""
-        alike: dict[tuple[int, int], list[int]] = {}
-        for at, (id, row) in enumerate(zip(ids, rows, strict=True)):
-            alike.setdefault((self.number_of(id), len(row)), []).append(at)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for index, (id, row) in enumerate(zip(ids, rows, strict=True)):
+            groups.setdefault((self.number_of(id), len(row)), []).append(index)
         inputs, labels = [rows[0]] * len(ids), [rows[0]] * len(ids)
-        for (number, _), places in alike.items():
-            own = self._corrupted(number, np.stack([rows[at] for at in places]), [ids[at] for at in places])
-            for at, input, label in zip(places, *own, strict=True):
-                inputs[at], labels[at] = np.concatenate([self._modes[number], input]), label
+        for (number, _), places in groups.items():
+            sides = self._corrupted(
+                number, np.stack([rows[index] for index in places]), [ids[index] for index in places]
+            )
+            for index, input, label in zip(places, *sides, strict=True):
+                inputs[index], labels[index] = np.concatenate([self._modes[number], input]), label
         return Hidden(ids, [len(row) for row in rows], ragged.of(inputs), ragged.of(labels))
 
     def _corrupted(
@@ -128,5 +135,5 @@ class Denoise:
             density, mean = denoiser.density, denoiser.mean_span
             return span_corruption.corrupt(tokens, keys=keys, density=density, mean_span=mean, **self._special)
         ends = np.full((len(tokens), 1), self._special["eos_id"], np.int32)
-        kept = tokens.shape[1] - _end(tokens.shape[1], denoiser)
-        return np.hstack([tokens[:, :kept], ends]), np.hstack([tokens[:, kept:], ends])
+        prefix_length = tokens.shape[1] - _end(tokens.shape[1], denoiser)
+        return np.hstack([tokens[:, :prefix_length], ends]), np.hstack([tokens[:, prefix_length:], ends])

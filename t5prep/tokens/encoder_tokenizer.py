@@ -68,46 +68,48 @@ class Template(NamedTuple):
         return "pair" if any(self.single) else "single"
 
 
-def described(whole: Document) -> Described:
+def described(document: Document) -> Described:
     """Return the special tokens of a `tokenizer.json`. Raises Missing, or others if it is damaged."""
-    frame = frame_of(whole, ends=False)
+    frame = frame_of(document, ends=False)
     if frame is None:
         raise Missing("no token that stands before a text")
-    special = controls(whole)
+    special = controls(document)
     ids = {text: id for id, text in special.items()}
     pads, unknowns = ([ids[text] for text in texts if text in ids] for texts in (PADS, UNKNOWNS))
-    if whole["model"].get("type") == "BPE" and not whole["model"].get("unk_token"):
+    if document["model"].get("type") == "BPE" and not document["model"].get("unk_token"):
         unknowns = unknowns or pads  # each byte is a piece, so nothing is unknown
     if not pads or not unknowns:
         raise Missing(f"no {' or '.join(UNKNOWNS if pads else PADS)}")
     return Described(frame, pads[0], unknowns[0], special)
 
 
-def frame_of(whole: Document, *, ends: bool = True) -> Frame | None:
+def frame_of(document: Document, *, ends: bool = True) -> Frame | None:
     """Return the special tokens around texts; None if none stands before a text, as in T5's tokenizers.
 
     ends: also None if there is none after a text, as in Gemma's and Llama's.
     """
-    frame = around(whole)
+    frame = around(document)
     return frame if frame.first and (frame.last or (frame.between and not ends)) else None
 
 
-def around(whole: Document) -> Frame:
+def around(document: Document) -> Frame:
     """Return the special tokens that a `tokenizer.json` puts around texts, perhaps none."""
-    return template_of(whole).frame
+    return template_of(document).frame
 
 
-def template_of(whole: Document) -> Template:
+def template_of(document: Document) -> Template:
     """Return the special tokens that a `tokenizer.json` puts around one text and around two, perhaps none."""
-    for step in steps(whole.get("post_processor"), "processors"):
+    for step in steps(document.get("post_processor"), "processors"):
         kind = step.get("type")
         if kind in ("BertProcessing", "RobertaProcessing"):
             (_, first), (_, last) = step["cls"], step["sep"]
             between = (last,) * (1 if kind == "BertProcessing" else 2)
             return Template(Frame((first,), (), (last,)), Frame((first,), between, (last,)))
         if kind == "TemplateProcessing":
-            (before, after), pair = (_groups(parts, step["special_tokens"]) for parts in (step["single"], step["pair"]))
-            return Template(Frame(before, (), after), Frame(*pair))
+            (prefix, suffix), pair = (
+                _groups(parts, step["special_tokens"]) for parts in (step["single"], step["pair"])
+            )
+            return Template(Frame(prefix, (), suffix), Frame(*pair))
     return Template(Frame((), (), ()), Frame((), (), ()))
 
 
@@ -122,28 +124,28 @@ def _groups(parts: Iterable[TemplatePart], tokens: Mapping[str, TemplateToken]) 
     return groups
 
 
-def controls(whole: Document) -> dict[int, str]:
+def controls(document: Document) -> dict[int, str]:
     """Return the tokens of a `tokenizer.json` that have a role in the model, so that no text becomes one: id → spelling."""
-    mine = {int(token["id"]) for token in users(whole)}
+    mine = {int(token["id"]) for token in users(document)}
     return {
         int(token["id"]): str(token["content"])
-        for token in whole["added_tokens"]
+        for token in document["added_tokens"]
         if int(token["id"]) not in mine and token["special"]
     }
 
 
-def users(whole: Document) -> list[AddedToken]:
+def users(document: Document) -> list[AddedToken]:
     """Return the tokens that are tokens wherever a text has them."""
-    template = template_of(whole)
+    template = template_of(document)
     frame_ids = [id for frame in template for group in frame for id in group]
-    return special_tokens.added_by_users(whole, frame_ids=frame_ids)
+    return special_tokens.added_by_users(document, frame_ids=frame_ids)
 
 
 def steps(section: Step | None, key: Sequences) -> list[Step]:
     """Return the steps of a part of a `tokenizer.json`: those of a sequence, in its `key`, a single one, or none."""
     if not section:
         return []
-    return [step for one in section[key] for step in steps(one, key)] if section["type"] == "Sequence" else [section]
+    return [step for part in section[key] for step in steps(part, key)] if section["type"] == "Sequence" else [section]
 
 
 # Parts of a `tokenizer.json` that is written.
@@ -154,14 +156,14 @@ SPACES: Step = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "al
 
 def template(first: Mapping[str, int], last: Mapping[str, int]) -> Step:
     """Return the part that puts special tokens before a text, and after each of a pair: how they are written → their ids."""
-    before, after = (
+    prefix, suffix = (
         [TemplatePart(SpecialToken={"id": text, "type_id": 0}) for text in texts] for texts in (first, last)
     )
-    one, two = (TemplatePart(Sequence={"id": name, "type_id": 0}) for name in "AB")
+    sequence_a, sequence_b = (TemplatePart(Sequence={"id": name, "type_id": 0}) for name in "AB")
     return {
         "type": "TemplateProcessing",
-        "single": [*before, one, *after],
-        "pair": [*before, one, *after, two, *after],
+        "single": [*prefix, sequence_a, *suffix],
+        "pair": [*prefix, sequence_a, *suffix, sequence_b, *suffix],
         "special_tokens": {text: {"id": text, "ids": [id], "tokens": [text]} for text, id in {**first, **last}.items()},
     }
 
@@ -275,8 +277,8 @@ def _dumped(model: Model, *, special: Mapping[str, int], **steps: Step | None) -
     """Return a tokenizer.json, the same bytes for the same vocabulary."""
     in_order = sorted(special.items(), key=lambda item: item[1])
     tokens = [{**added(id, text), "lstrip": text == "<mask>"} for text, id in in_order]
-    whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens, **steps, "model": model}
-    return json.dumps(whole, ensure_ascii=False).encode()
+    document = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens, **steps, "model": model}
+    return json.dumps(document, ensure_ascii=False).encode()
 
 
 MODEL_TYPES = (
@@ -302,7 +304,9 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
     ).lower()
     kind = "" if kind in NO_KINDS else kind
     # "BertTokenizerFast" and "XLMRobertaTokenizer" are names of these, too.
-    is_encoders = any(kind == known or kind.startswith(f"{known.replace('-', '')}tokenizer") for known in MODEL_TYPES)
+    is_encoders = any(
+        kind == model_type or kind.startswith(f"{model_type.replace('-', '')}tokenizer") for model_type in MODEL_TYPES
+    )
     has_sentencepiece = any(name.endswith(".model") for name in files.names)
     if not is_encoders and (kind or has_sentencepiece):
         return None
@@ -344,8 +348,8 @@ def with_added(content: bytes, document: Document, files: ModelFiles) -> tuple[b
     Raises TokenizerError if they disagree.
     """
     merged = special_tokens.merge_added(document, special_tokens.in_small_files(files), name=files.name)
-    same = merged["added_tokens"] == sorted(document["added_tokens"], key=lambda token: int(token["id"]))
-    return (content, document) if same else (json.dumps(merged, ensure_ascii=False).encode(), merged)
+    is_unchanged = merged["added_tokens"] == sorted(document["added_tokens"], key=lambda token: int(token["id"]))
+    return (content, document) if is_unchanged else (json.dumps(merged, ensure_ascii=False).encode(), merged)
 
 
 # Encode and decode text for models with only an encoder (BERT, RoBERTa, ...) by their `tokenizer.json`.
@@ -354,12 +358,12 @@ def with_added(content: bytes, document: Document, files: ModelFiles) -> tuple[b
 # differs: text that spells a special token, such as `[SEP]`, is plain text here.
 
 
-def cutting(whole: Document) -> Cutting | None:
+def cutting(document: Document) -> Cutting | None:
     """Return how the words of a `tokenizer.json` are encoded apart; None if a piece may go across two of them."""
-    if users(whole):
+    if users(document):
         return None  # a token of the user may have spaces inside
-    normalizer, splitter = whole.get("normalizer") or {}, whole.get("pre_tokenizer") or {}
-    steps = [normalizer.get("type"), splitter.get("type"), whole["model"].get("type")]
+    normalizer, splitter = document.get("normalizer") or {}, document.get("pre_tokenizer") or {}
+    steps = [normalizer.get("type"), splitter.get("type"), document["model"].get("type")]
     if steps == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]:
         return words.at_spaces
     if steps == [None, "ByteLevel", "BPE"] and splitter.get("use_regex", True):
@@ -367,26 +371,28 @@ def cutting(whole: Document) -> Cutting | None:
     return None
 
 
-def without_controls(whole: Document, controls: Mapping[int, str]) -> Document:
+def without_controls(document: Document, controls: Mapping[int, str]) -> Document:
     """Return a `tokenizer.json`, changed so that no text becomes one of these tokens, and each text of a user's token does.
 
     The library leaves the spelling of a special token in a text alone (`encode_special_tokens`), and finds all others. A
     Unigram model also takes `</s>` in a text for its piece of that name. The spaces of a text are replaced before the
     model sees it, so it never finds a piece with a space in its name.
     """
-    tokens: list[AddedToken] = [{**token, "special": int(token["id"]) in controls} for token in whole["added_tokens"]]
-    document: Document = {
-        **whole,
+    tokens: list[AddedToken] = [
+        {**token, "special": int(token["id"]) in controls} for token in document["added_tokens"]
+    ]
+    new_document: Document = {
+        **document,
         "added_tokens": tokens,
         "post_processor": None,
     }  # t5prep places the tokens around a text
-    if whole["model"].get("type") == "Unigram":
+    if document["model"].get("type") == "Unigram":
         renamed = {text: f" {text}" for text in controls.values()}
-        vocabulary = [(renamed.get(text, text), score) for text, score in unigram_pieces(whole["model"])]
-        document["model"] = {**whole["model"], "vocab": vocabulary}
+        vocabulary = [(renamed.get(text, text), score) for text, score in unigram_pieces(document["model"])]
+        new_document["model"] = {**document["model"], "vocab": vocabulary}
         for token in tokens:
             token["content"] = renamed.get(token["content"], token["content"])
-    return document
+    return new_document
 
 
 @contextlib.contextmanager
@@ -397,8 +403,8 @@ def failures(name: str) -> Iterator[None]:
     except BaseException as error:
         if type(error) not in (Exception, ValueError) and type(error).__name__ != "PanicException":
             raise
-        why = str(error).partition("\n")[0][:160]
-        raise TokenizerError(f"{name} fails in the tokenizers library ({why}): fetch it again.") from error
+        message = str(error).partition("\n")[0][:160]
+        raise TokenizerError(f"{name} fails in the tokenizers library ({message}): fetch it again.") from error
 
 
 _ONE_AT_A_TIME = threading.Lock()  # stderr is one for all threads
@@ -443,11 +449,11 @@ def read_fast(file: bytes | Document, *, name: str) -> "FastTokenizer":
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(f"{name} cannot be used ({error!s:.160}): fetch it again.") from error
     content = file if isinstance(file, bytes) else json.dumps(file).encode()
-    with _ONE_AT_A_TIME, contextlib.ExitStack() as after:
+    with _ONE_AT_A_TIME, contextlib.ExitStack() as cleanup:
         with contextlib.suppress(OSError):  # stderr may be closed
-            kept = os.dup(2)
-            after.callback(os.close, kept)
-            after.callback(os.dup2, kept, 2)
+            stderr_copy = os.dup(2)
+            cleanup.callback(os.close, stderr_copy)
+            cleanup.callback(os.dup2, stderr_copy, 2)
             with open(os.devnull, "wb") as nothing:
                 os.dup2(nothing.fileno(), 2)
         with failures(name):
@@ -481,15 +487,15 @@ class EncoderTokenizer(Tokenizer):
 
     def __init__(self, model: bytes, *, name: str) -> None:
         try:
-            self.model, whole = model, json.loads(model)
-            around, self._cutting = self._describe(whole), self._cuts(whole)
-            if whole["model"].get("dropout"):
+            self.model, document = model, json.loads(model)
+            around, self._cutting = self._describe(document), self._cuts(document)
+            if document["model"].get("dropout"):
                 raise ValueError("its dropout gives a text other ids each time")
             if sum(map(len, around.frame)) > MOST_AROUND:
                 raise ValueError(f"it puts {sum(map(len, around.frame)):,} tokens around a text")
-            self.template_without = template_of(whole).missing
-            self._is_word_pieces = whole["model"].get("type") == "WordPiece"
-            self._fast = read_fast(without_controls(whole, around.special), name=name)
+            self.template_without = template_of(document).missing
+            self._is_word_pieces = document["model"].get("type") == "WordPiece"
+            self._fast = read_fast(without_controls(document, around.special), name=name)
         except TokenizerError:
             raise
         except Missing as error:
@@ -515,11 +521,11 @@ class EncoderTokenizer(Tokenizer):
         # The id of what stands in place of a hidden token; None if the vocabulary has none.
         self.mask_id = next((id for id, text in around.special.items() if text in MASKS), None)
 
-    def _describe(self, whole: Document) -> Described:
-        return described(whole)
+    def _describe(self, document: Document) -> Described:
+        return described(document)
 
-    def _cuts(self, whole: Document) -> Cutting | None:
-        return cutting(whole)
+    def _cuts(self, document: Document) -> Cutting | None:
+        return cutting(document)
 
     def sentinel(self, number: int) -> int:
         """Return -1, which is not an id: an encoder's vocabulary has no sentinels."""
@@ -534,7 +540,7 @@ class EncoderTokenizer(Tokenizer):
     def _encode_whole(self, texts: list[str]) -> Ragged:
         """Return the ids of many texts, each of which goes through the `tokenizers` library."""
         with failures(self.name):
-            encoded = [one.ids for one in self._fast.encode_batch_fast(texts, add_special_tokens=False)]
+            encoded = [encoding.ids for encoding in self._fast.encode_batch_fast(texts, add_special_tokens=False)]
         starts = ragged.begins([len(ids) for ids in encoded])
         return Ragged(np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(starts[-1])), starts)
 

@@ -68,8 +68,10 @@ class Truncation(NamedTuple):
         texts_of_rows = fields[rows]
         row = np.repeat(np.arange(len(rows) - 1), np.diff(texts_of_rows))
         lengths = texts.lengths
-        kept = np.bincount(row[protected], weights=lengths[protected], minlength=len(rows) - 1).astype(np.int64)
-        fixed = frame.tokens(np.diff(rows)) + kept
+        protected_lengths = np.bincount(row[protected], weights=lengths[protected], minlength=len(rows) - 1).astype(
+            np.int64
+        )
+        fixed = frame.tokens(np.diff(rows)) + protected_lengths
         room = lengths.copy()
         room[~protected] = allot(lengths[~protected], row[~protected], np.maximum(self.length - fixed, 0))
         return ragged.framed(self._cut(texts, room, closed=False).joined(fields), rows, frame), fixed
@@ -84,9 +86,11 @@ class Truncation(NamedTuple):
             long & (room > 0) if self.marker is not None and self.policy == "head_tail" else np.zeros(len(long), bool)
         )
         heads, tails = lengths.copy(), np.zeros(len(lengths), np.int64)
-        rooms, which = np.unique(room[long], return_inverse=True)
-        kept = [ends(one, policy=self.policy, marked=bool(marks.any()), closed=closed) for one in rooms.tolist()]
-        heads[long], tails[long] = np.array(kept, np.int64)[which].T
+        rooms, inverse = np.unique(room[long], return_inverse=True)
+        end_lengths = [
+            ends(length, policy=self.policy, marked=bool(marks.any()), closed=closed) for length in rooms.tolist()
+        ]
+        heads[long], tails[long] = np.array(end_lengths, np.int64)[inverse].T
         if self.removed is not None:
             edges = zip(lists.apart(), heads.tolist(), (lengths - tails).tolist(), strict=True)
             self.removed.extend(ids[begin:end].tolist() for ids, begin, end in edges if begin < end)
@@ -101,15 +105,15 @@ def allot(wants: np.ndarray, rows: np.ndarray, room: np.ndarray) -> np.ndarray:
     >>> allot(np.array([10, 300, 400, 9]), np.array([0, 0, 0, 1]), np.array([410, 5])).tolist()
     [10, 200, 200, 5]
     """
-    given, left = np.zeros(len(wants), np.int64), room.astype(np.int64)
+    shares, remaining_room = np.zeros(len(wants), np.int64), room.astype(np.int64)
     counts = np.bincount(rows, minlength=len(room))
     shortest_first, begins = np.lexsort((wants, rows)), ragged.begins(counts)[:-1]
     for rank in range(int(counts.max(initial=0))):
         having = np.flatnonzero(counts > rank)
         texts = shortest_first[begins[having] + rank]
-        given[texts] = np.minimum(wants[texts], left[having] // (counts[having] - rank))
-        left[having] -= given[texts]
-    return given
+        shares[texts] = np.minimum(wants[texts], remaining_room[having] // (counts[having] - rank))
+        remaining_room[having] -= shares[texts]
+    return shares
 
 
 # From texts to features.
@@ -136,9 +140,9 @@ class Features(NamedTuple):
 
     def without(self, rows: np.ndarray) -> "Features":
         """Return these features without the ids of some rows, bool[rows], whose tokens stay counted."""
-        which = np.flatnonzero(rows)
-        nothing = Ragged(np.zeros(0, np.int32), np.zeros(len(which) + 1, np.int64))
-        inputs, labels = (ragged.replaced(ids, which, nothing) for ids in (self.inputs, self.labels))
+        row_indices = np.flatnonzero(rows)
+        nothing = Ragged(np.zeros(0, np.int32), np.zeros(len(row_indices) + 1, np.int64))
+        inputs, labels = (ragged.replaced(ids, row_indices, nothing) for ids in (self.inputs, self.labels))
         return self._replace(inputs=inputs, labels=labels)
 
 
@@ -200,45 +204,45 @@ class Featurizer:
         for removed in filter(None, (self._cut.removed, self._cut_target.removed)):
             removed.clear()  # a row that is split is turned twice
         if self._documents:
-            made = self._of_documents(inputs)
+            features = self._of_documents(inputs)
         elif isinstance(self._target, TagsTarget):
-            made = self._of_words(inputs, targets, self._target)
+            features = self._of_words(inputs, targets, self._target)
         else:
-            made = self._of_pairs(inputs, targets)
+            features = self._of_pairs(inputs, targets)
         none = np.diff(inputs.starts) == 0
-        none[list(made.reasons)] = True
+        none[list(features.reasons)] = True
         if not none.any():
-            return made
-        tokens, target_tokens = (np.where(none, 0, counted) for counted in (made.tokens, made.target_tokens))
-        return made.without(none)._replace(tokens=tokens, target_tokens=target_tokens)
+            return features
+        tokens, target_tokens = (np.where(none, 0, counts) for counts in (features.tokens, features.target_tokens))
+        return features.without(none)._replace(tokens=tokens, target_tokens=target_tokens)
 
     def inputs_of(self, examples: Sequence[Example]) -> list[OneInput | Reject]:
         """Return the input of each example as ids, or why it has none; its target does not matter."""
         table = example_table.made_of(range(len(examples)), examples)
         of_words = isinstance(self._target, TagsTarget)
         targets = None if of_words else pa.array([self._target.example] * len(examples), pa.large_string())
-        made = self(example_table.inputs_of(table), targets)
-        reasons = dict(enumerate(table["reason"].to_pylist())) | made.reasons
+        features = self(example_table.inputs_of(table), targets)
+        reasons = dict(enumerate(table["reason"].to_pylist())) | features.reasons
         nothing = np.zeros(0, np.int32)
-        found = zip(made.inputs.apart(), made.tokens.tolist(), made.labels.apart(), strict=True)
+        encoded_inputs = zip(features.inputs.apart(), features.tokens.tolist(), features.labels.apart(), strict=True)
         return [
-            Reject(reason) if (reason := reasons[place]) else OneInput(ids, tokens, words if of_words else nothing)
-            for place, (ids, tokens, words) in enumerate(found)
+            Reject(reason) if (reason := reasons[index]) else OneInput(ids, tokens, words if of_words else nothing)
+            for index, (ids, tokens, words) in enumerate(encoded_inputs)
         ]
 
     def _of_pairs(self, inputs: Inputs, targets: pa.LargeStringArray) -> Features:
         fields, rows = inputs.fields()
         self._check_template(np.diff(rows))
         encoded = self._encode(fields)
-        whole = ragged.framed(encoded.ids, rows, self._frame)
-        tokens = whole.lengths
-        cut, reasons = self._fitted(inputs, encoded, rows, whole)
-        there = rows[1:] > rows[:-1]
+        framed_rows = ragged.framed(encoded.ids, rows, self._frame)
+        tokens = framed_rows.lengths
+        cut, reasons = self._fitted(inputs, encoded, rows, framed_rows)
+        has_fields = rows[1:] > rows[:-1]
         words = np.concatenate([[0], np.cumsum(encoded.words)])[rows]
-        blank = there & (np.diff(words) == 0)
+        blank = has_fields & (np.diff(words) == 0)
         if isinstance(self._target, HeadTarget):  # spaces are tokens for RoBERTa
-            seen = np.concatenate([[0], np.cumsum(visible(fields))])[rows]
-            blank |= there & (np.diff(seen) == 0)
+            visible_counts = np.concatenate([[0], np.cumsum(visible(fields))])[rows]
+            blank |= has_fields & (np.diff(visible_counts) == 0)
             reasons |= dict.fromkeys(np.flatnonzero(blank).tolist(), "empty input")
             numbers, wrong = self._target.labels(targets)
             labels = Ragged(numbers.ravel(), np.arange(len(numbers) + 1) * numbers.shape[1])
@@ -246,7 +250,7 @@ class Featurizer:
         else:
             reasons = dict.fromkeys(np.flatnonzero(blank).tolist(), "empty input") | reasons
             labels, target_tokens, wrong = self._target_ids(targets)
-        reasons = {row: why for row, why in wrong.items() if there[row]} | reasons
+        reasons = {row: reason for row, reason in wrong.items() if has_fields[row]} | reasons
         return Features(cut, labels, tokens, target_tokens, _with_markup(fields, rows), reasons)
 
     def _check_template(self, texts: np.ndarray) -> None:
@@ -262,11 +266,11 @@ class Featurizer:
     def _of_documents(self, inputs: Inputs) -> Features:
         encoded = self._encode(inputs.documents()).ids
         rows = np.arange(len(inputs.starts))
-        whole, nothing = ragged.framed(encoded, rows, self._end), np.zeros(len(rows) - 1, np.int64)
+        framed_rows, nothing = ragged.framed(encoded, rows, self._end), np.zeros(len(rows) - 1, np.int64)
         labels = Ragged(np.zeros(0, np.int32), ragged.begins(nothing))
         empty = np.flatnonzero((encoded.lengths == 0) & (np.diff(inputs.starts) > 0))
         reasons = dict.fromkeys(empty.tolist(), "empty text")
-        return Features(whole, labels, whole.lengths, nothing, nothing.astype(bool), reasons)
+        return Features(framed_rows, labels, framed_rows.lengths, nothing, nothing.astype(bool), reasons)
 
     def _encode(self, texts: pa.LargeStringArray) -> _Encoded:
         """Return the ids of texts without special tokens, with their newlines where these are kept."""
@@ -274,41 +278,41 @@ class Featurizer:
             ids = self._tokenizer.encode_block(texts)
             return _Encoded(ids, ids.lengths)
         lines = pc.split_pattern_regex(texts, pattern=newlines.PATTERN)
-        each, edges = self._tokenizer.encode_block(lines.values), lines.offsets.to_numpy().astype(np.int64)
-        return _Encoded(ragged.framed(each, edges, self._lines), each.joined(edges).lengths)
+        encoded_lines, edges = self._tokenizer.encode_block(lines.values), lines.offsets.to_numpy().astype(np.int64)
+        return _Encoded(ragged.framed(encoded_lines, edges, self._lines), encoded_lines.joined(edges).lengths)
 
     def _fitted(
-        self, inputs: Inputs, encoded: _Encoded, rows: np.ndarray, whole: Ragged
+        self, inputs: Inputs, encoded: _Encoded, rows: np.ndarray, framed_rows: Ragged
     ) -> tuple[Ragged, dict[int, str]]:
         """Return the rows cut to the input length, and the reasons of those that cannot be cut so short.
 
-        Field i of `encoded` is one of row r where `rows[r] <= i < rows[r + 1]`; `whole` are the rows with their frames.
+        Field i of `encoded` is one of row r where `rows[r] <= i < rows[r + 1]`; `framed_rows` are the rows with their frames.
         """
-        long, protected = whole.lengths > self._cut.length, inputs.with_protected()
+        long, protected = framed_rows.lengths > self._cut.length, inputs.with_protected()
         if not long.any():
-            return whole, {}
+            return framed_rows, {}
         reasons: dict[int, str] = {}
-        made = whole if not self._target.has_tokens or protected.all() else self._cut.whole(whole)
-        if not self._target.has_tokens and len(which := np.flatnonzero(long & ~protected)):
-            lengths = np.diff(rows)[which]
+        fitted_rows = framed_rows if not self._target.has_tokens or protected.all() else self._cut.whole(framed_rows)
+        if not self._target.has_tokens and len(row_indices := np.flatnonzero(long & ~protected)):
+            lengths = np.diff(rows)[row_indices]
             edges = ragged.begins(lengths)
-            fields = np.arange(edges[-1]) + np.repeat(rows[which] - edges[:-1], lengths)
+            fields = np.arange(edges[-1]) + np.repeat(rows[row_indices] - edges[:-1], lengths)
             texts = ragged.taken(encoded.ids, fields)
-            nothing, each = np.zeros(len(fields), bool), np.arange(len(fields) + 1)
-            cut, _ = self._cut.apart(texts, protected=nothing, fields=each, rows=edges, frame=self._frame)
-            made = ragged.replaced(made, which, cut)
-        if len(which := np.flatnonzero(long & protected)):
-            own = inputs.taken(which)
-            fields, edges = own.field_edges()
-            texts = self._encode(own.parts).ids
-            kept = own.kinds != PROTECTED
-            kept[own.kinds == END] = False  # has no text
-            cut, fixed = self._cut.apart(texts, protected=~kept, fields=fields, rows=edges, frame=self._frame)
-            made = ragged.replaced(made, which, cut)
+            nothing, field_edges = np.zeros(len(fields), bool), np.arange(len(fields) + 1)
+            cut, _ = self._cut.apart(texts, protected=nothing, fields=field_edges, rows=edges, frame=self._frame)
+            fitted_rows = ragged.replaced(fitted_rows, row_indices, cut)
+        if len(row_indices := np.flatnonzero(long & protected)):
+            protected_inputs = inputs.taken(row_indices)
+            fields, edges = protected_inputs.field_edges()
+            texts = self._encode(protected_inputs.parts).ids
+            is_cuttable = protected_inputs.kinds != PROTECTED
+            is_cuttable[protected_inputs.kinds == END] = False  # has no text
+            cut, fixed = self._cut.apart(texts, protected=~is_cuttable, fields=fields, rows=edges, frame=self._frame)
+            fitted_rows = ragged.replaced(fitted_rows, row_indices, cut)
             special = self._frame.tokens(np.diff(edges))
-            for place in np.flatnonzero(fixed > self._cut.length).tolist():
-                reasons[int(which[place])] = self._too_long(int(fixed[place]), int(special[place]))
-        return made, reasons
+            for index in np.flatnonzero(fixed > self._cut.length).tolist():
+                reasons[int(row_indices[index])] = self._too_long(int(fixed[index]), int(special[index]))
+        return fitted_rows, reasons
 
     def _too_long(self, fixed: int, special: int) -> str:
         """Return the reason of a row whose protected texts and special tokens alone do not fit."""
@@ -326,19 +330,19 @@ class Featurizer:
         words = pc.split_pattern(fields, " ")
         edges = words.offsets.to_numpy().astype(np.int64)
         coded = pc.dictionary_encode(words.values)
-        spelled = pc.replace_substring(coded.dictionary, example_table.SPACE_IN_WORD, " ")
-        spelled = pc.binary_join_element_wise(
-            pa.scalar("", pa.large_string()), spelled, pa.scalar(" ", pa.large_string())
+        spellings = pc.replace_substring(coded.dictionary, example_table.SPACE_IN_WORD, " ")
+        spellings = pc.binary_join_element_wise(
+            pa.scalar("", pa.large_string()), spellings, pa.scalar(" ", pa.large_string())
         )
-        each = ragged.taken(self._tokenizer.encode_block(spelled), coded.indices.to_numpy().astype(np.int64))
+        encoded_words = ragged.taken(self._tokenizer.encode_block(spellings), coded.indices.to_numpy().astype(np.int64))
         of_words, wrong = target.labels_of_words(targets, edges, rows)
-        labels = np.full(len(each.ids), IGNORED, np.int32)
-        there = each.lengths > 0
-        labels[each.starts[:-1][there]] = of_words[there]
+        labels = np.full(len(encoded_words.ids), IGNORED, np.int32)
+        has_pieces = encoded_words.lengths > 0
+        labels[encoded_words.starts[:-1][has_pieces]] = of_words[has_pieces]
         row_of = np.repeat(np.arange(len(rows) - 1), np.diff(rows))
         empty = (pc.equal(words.values, "").to_numpy(zero_copy_only=False)).nonzero()[0]
         blank = row_of[np.searchsorted(edges, empty, side="right") - 1]
-        texts = Ragged(each.ids, each.starts[edges])
+        texts = Ragged(encoded_words.ids, encoded_words.starts[edges])
         wrong |= dict.fromkeys(row_of[texts.lengths == 0].tolist(), "empty input") | dict.fromkeys(
             blank.tolist(), "empty word: there are two spaces, or an empty text, between words"
         )
@@ -348,9 +352,10 @@ class Featurizer:
         nowhere = Frame(*((IGNORED,) * len(part) for part in self._frame))
         unseen = self._cut._replace(removed=None)
         sides = [(self._cut, texts, self._frame), (unseen, Ragged(labels, texts.starts), nowhere)]
-        whole, nothing = np.arange(len(fields) + 1), np.zeros(len(fields), bool)
+        field_edges, nothing = np.arange(len(fields) + 1), np.zeros(len(fields), bool)
         inputs_, marks = (
-            cut.apart(side, protected=nothing, fields=whole, rows=rows, frame=frame)[0] for cut, side, frame in sides
+            cut.apart(side, protected=nothing, fields=field_edges, rows=rows, frame=frame)[0]
+            for cut, side, frame in sides
         )
         tokens = ragged.framed(texts, rows, self._frame).lengths
         return Features(inputs_, marks, tokens, marks.lengths, _with_markup(fields, rows), wrong)
@@ -361,12 +366,12 @@ class Featurizer:
         Each different target is tokenized once: targets often repeat.
         """
         coded = pc.dictionary_encode(targets)
-        which = coded.indices.to_numpy()
+        codes = coded.indices.to_numpy()
         encoded = self._encode(coded.dictionary)
         labels = ragged.framed(encoded.ids, np.arange(len(coded.dictionary) + 1), self._tokenizer.frame_of_targets)
-        empty = np.flatnonzero((encoded.words == 0)[which])
-        cut = ragged.taken(self._cut_target.whole(labels), which)
-        return cut, labels.lengths[which], dict.fromkeys(empty.tolist(), "empty target")
+        empty = np.flatnonzero((encoded.words == 0)[codes])
+        cut = ragged.taken(self._cut_target.whole(labels), codes)
+        return cut, labels.lengths[codes], dict.fromkeys(empty.tolist(), "empty target")
 
 
 def _with_markup(fields: pa.LargeStringArray, rows: np.ndarray) -> np.ndarray:

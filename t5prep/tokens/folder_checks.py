@@ -55,15 +55,15 @@ def class_of(files: ModelFiles) -> str:
     if kind in _ANY_CLASS and JSON in files.names:
         return ""
     for file in (CONFIG, "config.json"):
-        if named := special_tokens.read_object(files, file).get("tokenizer_class"):
-            return str(named).lower().removesuffix("fast")
+        if class_name := special_tokens.read_object(files, file).get("tokenizer_class"):
+            return str(class_name).lower().removesuffix("fast")
     return _CLASSES_OF_MODELS.get(kind, "")
 
 
 def check_class(files: ModelFiles) -> None:
     """Raise TokenizerError if the class that reads a SentencePiece model alone treats spaces otherwise than the model says."""
-    config, named = special_tokens.read_object(files, CONFIG), class_of(files)
-    if JSON not in files.names and named in LLAMA_CLASSES:
+    config, class_name = special_tokens.read_object(files, CONFIG), class_of(files)
+    if JSON not in files.names and class_name in LLAMA_CLASSES:
         raise TokenizerError(
             f"{files.name} has a SentencePiece model of class {config['tokenizer_class']},"
             " for which transformers writes the spaces that begin a text otherwise than the model, and has no tokenizer.json"
@@ -71,7 +71,7 @@ def check_class(files: ModelFiles) -> None:
         )
     option = config.get("add_prefix_space", True)
     # null means "as tokenizer.json says", and without one the same as false
-    if named == "t5tokenizer" and (option is False or (option is None and JSON not in files.names)):
+    if class_name == "t5tokenizer" and (option is False or (option is None and JSON not in files.names)):
         raise TokenizerError(
             f'{files.name}: by "add_prefix_space": {json.dumps(option)} in {CONFIG} transformers 4 puts no space before a text,'
             " and transformers 5 and the SentencePiece model put one. Leave it out."
@@ -147,9 +147,11 @@ def _difference(tokenizer: Tokenizer, document: Document) -> str:
     if tokenizer.facts.model_type != model_proto.UNIGRAM:
         return "the one is of another kind than the other"
     scores = np.array(processor.get_score(ids), np.float64)
-    others = np.array([score for _, score in special_tokens.unigram_pieces(document["model"])[:size]], np.float64)
+    document_scores = np.array(
+        [score for _, score in special_tokens.unigram_pieces(document["model"])[:size]], np.float64
+    )
     plain = ~np.array(processor.is_control(ids)) & ~np.array(processor.is_unknown(ids))
-    if not np.allclose(scores[plain], others[plain], rtol=_SCORE_TOLERANCE, atol=_SCORE_TOLERANCE):
+    if not np.allclose(scores[plain], document_scores[plain], rtol=_SCORE_TOLERANCE, atol=_SCORE_TOLERANCE):
         return "their pieces have other scores"
     return _other_steps(tokenizer.facts.charsmap, document)
 
@@ -174,25 +176,29 @@ def check_small_files(files: ModelFiles, document: Document) -> None:
 
     transformers 4 and 5 follow the one or the other, by their classes.
     """
-    config, named = special_tokens.read_object(files, CONFIG), class_of(files)
+    config, class_name = special_tokens.read_object(files, CONFIG), class_of(files)
     _check_ends(config, document, name=files.name)
     _check_prefix_space(config, document, name=files.name, is_known=CONFIG in files.names)
-    _check_bert(config, document, named, name=files.name)
-    _check_llama(config, document, named, name=files.name)
+    _check_bert(config, document, class_name, name=files.name)
+    _check_llama(config, document, class_name, name=files.name)
     _check_added(document, name=files.name)
-    _check_class_steps(config, document, named, name=files.name)
+    _check_class_steps(config, document, class_name, name=files.name)
 
 
 def _check_ends(config: SmallFile, document: Document, *, name: str) -> None:
     template = encoder_tokenizer.template_of(document)
     is_text_model = not encoder_tokenizer.frame_of(document)  # its texts end in EOS, whatever the file says
     for option, ids in (("add_bos_token", template.single.first), ("add_eos_token", template.single.last)):
-        wanted = config.get(option)
-        if isinstance(wanted, bool) and wanted != bool(ids) and not (is_text_model and option == "add_eos_token"):
+        config_value = config.get(option)
+        if (
+            isinstance(config_value, bool)
+            and config_value != bool(ids)
+            and not (is_text_model and option == "add_eos_token")
+        ):
             puts = "puts a token" if ids else "puts none"
-            where = "before a text" if option == "add_bos_token" else "after a text"
+            side = "before a text" if option == "add_bos_token" else "after a text"
             raise TokenizerError(
-                f'{name}: {CONFIG} says "{option}": {json.dumps(wanted)}, and tokenizer.json {puts} {where}. Write what the'
+                f'{name}: {CONFIG} says "{option}": {json.dumps(config_value)}, and tokenizer.json {puts} {side}. Write what the'
                 " model was trained with in both."
             )
 
@@ -201,39 +207,39 @@ def _check_prefix_space(config: SmallFile, document: Document, *, name: str, is_
     splitter = document.get("pre_tokenizer") or {}
     if splitter.get("type") != "ByteLevel" or not is_known:
         return
-    stated, wanted = bool(splitter.get("add_prefix_space", True)), bool(config.get("add_prefix_space", False))
-    if stated != wanted:
+    stated, config_value = bool(splitter.get("add_prefix_space", True)), bool(config.get("add_prefix_space", False))
+    if stated != config_value:
         raise TokenizerError(
             f'{name}: tokenizer.json says "add_prefix_space": {json.dumps(stated)}, and transformers takes'
-            f" {json.dumps(wanted)} from {CONFIG}. Write the same in both."
+            f" {json.dumps(config_value)} from {CONFIG}. Write the same in both."
         )
 
 
-def _check_bert(config: SmallFile, document: Document, named: str, *, name: str) -> None:
+def _check_bert(config: SmallFile, document: Document, class_name: str, *, name: str) -> None:
     normalizers = encoder_tokenizer.steps(document.get("normalizer"), "normalizers")
     splitters = encoder_tokenizer.steps(document.get("pre_tokenizer"), "pretokenizers")
     types = [[str(step["type"]) for step in steps] for steps in (normalizers, splitters)]
-    if (named in ROBERTA_CLASSES and types != [[], ["ByteLevel"]]) or (
-        named in BERT_CLASSES and types != [*_BERT_STEPS]
+    if (class_name in ROBERTA_CLASSES and types != [[], ["ByteLevel"]]) or (
+        class_name in BERT_CLASSES and types != [*_BERT_STEPS]
     ):
         extra = next(
             (kind for kind in (*types[0], *types[1]) if kind not in (*_BERT_STEPS[0], *_BERT_STEPS[1])), "none"
         )
         raise _replaced(f"splits texts by steps ({extra})", config, name=name)
-    if named not in BERT_CLASSES:
+    if class_name not in BERT_CLASSES:
         return
     for option, field, default in _BERT_OPTIONS:
-        stated, wanted = normalizers[0].get(field), config.get(option, default)
-        if stated != wanted:
+        stated, config_value = normalizers[0].get(field), config.get(option, default)
+        if stated != config_value:
             raise TokenizerError(
                 f'{name}: tokenizer.json says "{field}": {json.dumps(stated)}, and transformers takes "{option}":'
-                f" {json.dumps(wanted)} from {CONFIG}{'' if option in config else ', where it is missing'}. Write the same in"
+                f" {json.dumps(config_value)} from {CONFIG}{'' if option in config else ', where it is missing'}. Write the same in"
                 " both."
             )
 
 
-def _check_llama(config: SmallFile, document: Document, named: str, *, name: str) -> None:
-    if named not in LLAMA_CLASSES:
+def _check_llama(config: SmallFile, document: Document, class_name: str, *, name: str) -> None:
+    if class_name not in LLAMA_CLASSES:
         return
     splitter = document.get("pre_tokenizer") or {}
     schemes = ("never",) if config.get("add_prefix_space") is False else ("first", "always")
@@ -242,20 +248,20 @@ def _check_llama(config: SmallFile, document: Document, named: str, *, name: str
         raise _replaced("writes spaces by steps", config, name=name)
 
 
-def _check_class_steps(config: SmallFile, document: Document, named: str, *, name: str) -> None:
+def _check_class_steps(config: SmallFile, document: Document, class_name: str, *, name: str) -> None:
     """Raise TokenizerError if the steps that transformers 5 builds for a class split ordinary texts otherwise than the file.
 
     Where only odd characters make the difference, `tokenizer check` says the share of texts.
     """
-    other = class_steps.rebuilt(document, config, named)
-    if other is not None and not class_steps.splits_alike(document, other, name=name):
+    rebuilt_document = class_steps.rebuilt(document, config, class_name)
+    if rebuilt_document is not None and not class_steps.splits_alike(document, rebuilt_document, name=name):
         raise _replaced("splits texts by steps", config, name=name)
 
 
-def _replaced(what: str, config: SmallFile, *, name: str) -> TokenizerError:
+def _replaced(action: str, config: SmallFile, *, name: str) -> TokenizerError:
     """Return the error of a file whose steps transformers 4 takes, and transformers 5 does not."""
     return TokenizerError(
-        f"{name}: tokenizer.json {what} that transformers 5 replaces by those of {config.get('tokenizer_class', 'its class')}."
+        f"{name}: tokenizer.json {action} that transformers 5 replaces by those of {config.get('tokenizer_class', 'its class')}."
         f' Write "tokenizer_class": "PreTrainedTokenizerFast" in {CONFIG}.'
     )
 
@@ -275,7 +281,11 @@ def _check_added(document: Document, *, name: str) -> None:
     with encoder_tokenizer.failures(name):
         for token in tokens:
             text = str(token["content"])
-            if normalizer is not None and (found := normalizer.normalize_str(text)) != text and not found.strip(" ▁"):
+            if (
+                normalizer is not None
+                and (normalized_text := normalizer.normalize_str(text)) != text
+                and not normalized_text.strip(" ▁")
+            ):
                 raise TokenizerError(
                     f"{name}: its added token {text!r} is white space once it is normalized, so it is found everywhere."
                     f" Add it anew: tokenizer.add_tokens(AddedToken({text!r}, normalized=False))"

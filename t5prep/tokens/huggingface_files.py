@@ -91,9 +91,9 @@ def write_encoders(out: Path, tokenizer: EncoderTokenizer, *, config: JSONObject
 
 def _write_texts(out: Path, tokenizer: EncoderTokenizer) -> None:
     """Write the tokenizer.json of a model that writes texts, which puts around a text what training had there."""
-    whole: Document = json.loads(tokenizer.model)
+    document: Document = json.loads(tokenizer.model)
     first, (eos,) = tokenizer.frame.first, tokenizer.frame.last
-    around = template({tokenizer.piece(id): id for id in first}, {tokenizer.piece(eos): eos})
+    post_processor = template({tokenizer.piece(id): id for id in first}, {tokenizer.piece(eos): eos})
     kinds = {"eos_token": eos, "pad_token": tokenizer.pad_id, "unk_token": tokenizer.unk_id}
     described: dict[str, JSON] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -101,7 +101,7 @@ def _write_texts(out: Path, tokenizer: EncoderTokenizer) -> None:
         "clean_up_tokenization_spaces": False,
         **{kind: tokenizer.piece(id) for kind, id in kinds.items()},
     }
-    atomic_files.write_whole(out / tokenizer.file_name, _dumped({**whole, "post_processor": around}))
+    atomic_files.write_whole(out / tokenizer.file_name, _dumped({**document, "post_processor": post_processor}))
     atomic_files.write_whole(out / NAMES[2], _dumped(described))
 
 
@@ -160,10 +160,10 @@ def _of_bpe(tokenizer: Tokenizer) -> Document:
     ids = {piece: id for id, piece in enumerate(pieces)}
     merges = []
     for id, piece in enumerate(pieces):
-        halves = [(piece[:at], piece[at:]) for at in range(1, len(piece)) if id not in no_merges]
-        known = [(ids[left], ids[right], left, right) for left, right in halves if left in ids and right in ids]
-        merges += [(-model.get_score(id), *pair) for pair in sorted(known)]
-    merges.sort(key=lambda one: one[0])
+        halves = [(piece[:position], piece[position:]) for position in range(1, len(piece)) if id not in no_merges]
+        candidates = [(ids[left], ids[right], left, right) for left, right in halves if left in ids and right in ids]
+        merges += [(-model.get_score(id), *pair) for pair in sorted(candidates)]
+    merges.sort(key=lambda entry: entry[0])
     eos = pieces[tokenizer.eos_id]
     tokens = [added(id, pieces[id]) for id in by_hand]
     tokens += [added(id, pieces[id], special=False, normalized=True) for id in defined]
@@ -171,7 +171,7 @@ def _of_bpe(tokenizer: Tokenizer) -> Document:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": sorted(tokens, key=lambda one: int(one["id"])),
+        "added_tokens": sorted(tokens, key=lambda entry: int(entry["id"])),
         "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
         "pre_tokenizer": None,
         "post_processor": template({}, {eos: tokenizer.eos_id}),

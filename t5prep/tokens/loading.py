@@ -45,23 +45,23 @@ def load(name: str | ModelFiles) -> Tokenizer:
     """
     if isinstance(name, ModelFiles):
         return _of_folder(name)
-    found = _find(name)
-    if isinstance(found, ModelFiles):
-        return _of_folder(found)
-    files = model_files.in_directory(found.parent, name=name)
-    if found.suffix in (".json", ".txt") or found.name == encoder_tokenizer.PIECES:
+    source = _find(name)
+    if isinstance(source, ModelFiles):
+        return _of_folder(source)
+    files = model_files.in_directory(source.parent, name=name)
+    if source.suffix in (".json", ".txt") or source.name == encoder_tokenizer.PIECES:
         content = _of_encoder(files)
         if content is not None:
             return of_content(content, name=name)
-    if found.name == CONFIG:
+    if source.name == CONFIG:
         return _of_bytes(files)
-    if found.name == encoder_tokenizer.PAIRS:
+    if source.name == encoder_tokenizer.PAIRS:
         return of_content(bpe_tokenizer.of_pairs(files), name=name)
     try:
-        content = paths.read(found)
+        content = paths.read(source)
     except OSError as error:
-        raise TokenizerError(f"{found} cannot be read ({error.strerror}).") from error
-    if found.suffix == ".json":
+        raise TokenizerError(f"{source} cannot be read ({error.strerror}).") from error
+    if source.suffix == ".json":
         content = _of_json(content, folder_checks.parse(content, name=name), name=name)
     return of_content(content, name=name)
 
@@ -171,14 +171,16 @@ def _find(name: str) -> Path | ModelFiles:
         raise TokenizerError(
             f'"{name}" is not a tokenizer. Did you mean "sample:"? It is the small one that is built in.'
         )
-    meant = paths.mistyped(path) if "/" in name else ""
-    if meant or path.suffix == ".model" or name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise TokenizerError(f"{name} does not exist.{meant} Pass a spiece.model file, its directory, or a Hub name.")
+    suggestion = paths.mistyped(path) if "/" in name else ""
+    if suggestion or path.suffix == ".model" or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise TokenizerError(
+            f"{name} does not exist.{suggestion} Pass a spiece.model file, its directory, or a Hub name."
+        )
     try:
         return model_files.find(name)
     except UsageError as error:
         raise TokenizerError(
-            f"{error}".replace(model_files.WANTED, "T5's own tokenizer is google-t5/t5-base.").replace(
+            f"{error}".replace(model_files.MODEL_NAME_HINT, "T5's own tokenizer is google-t5/t5-base.").replace(
                 "pass a directory of this machine", "pass a spiece.model file of this machine"
             )
         ) from None
@@ -189,13 +191,13 @@ def as_in_transformers(name: str, tokenizer: Tokenizer) -> dict[str, bytes]:
 
     tokenizer: what `load` returned for the name. Raises TokenizerError.
     """
-    found = _find(name)
-    if not isinstance(found, ModelFiles):
-        return {"the file": paths.read(found)} if found.name == JSON else {}
-    named, documents = folder_checks.class_of(found), {}
-    if JSON in found.names:
-        content = found.read(JSON)
-        content, document = encoder_tokenizer.with_added(content, folder_checks.parse(content, name=name), found)
+    source = _find(name)
+    if not isinstance(source, ModelFiles):
+        return {"the file": paths.read(source)} if source.name == JSON else {}
+    class_name, documents = folder_checks.class_of(source), {}
+    if JSON in source.names:
+        content = source.read(JSON)
+        content, document = encoder_tokenizer.with_added(content, folder_checks.parse(content, name=name), source)
         documents["the folder's tokenizer.json"] = content
     elif isinstance(tokenizer, EncoderTokenizer):
         document = json.loads(tokenizer.model)  # made as transformers makes it
@@ -204,8 +206,8 @@ def as_in_transformers(name: str, tokenizer: Tokenizer) -> dict[str, bytes]:
     else:
         document = class_steps.converted(tokenizer)
         documents["transformers 4"] = json.dumps(document).encode()
-    config = special_tokens.read_object(found, CONFIG)
-    if (rebuilt := class_steps.rebuilt(document, config, named)) is not None:
+    config = special_tokens.read_object(source, CONFIG)
+    if (rebuilt := class_steps.rebuilt(document, config, class_name)) is not None:
         documents["transformers 5"] = json.dumps(rebuilt).encode()
     return documents
 

@@ -51,7 +51,7 @@ class Mask:
         for ids, tokens in span_corruption.chunks(documents, length=self._length):
             inputs, labels = self.hide(tokens, span_corruption.keys(ids, seed=self._seed))
             edge = np.full((len(tokens), 1), NO_TARGET, np.int32)
-            first, last = (np.tile(own, (len(tokens), 1)) for own in (self._first, self._last))
+            first, last = (np.tile(frame_ids, (len(tokens), 1)) for frame_ids in (self._first, self._last))
             inputs = np.hstack([first, inputs, last])
             labels = np.hstack([edge.repeat(first.shape[1], 1), labels, edge.repeat(last.shape[1], 1)])
             yield Hidden(ids, [tokens.shape[1]] * len(ids), ragged.full(inputs), ragged.full(labels))
@@ -59,7 +59,7 @@ class Mask:
     def hide(self, tokens: NDArray[np.int32], keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return rows with hidden tokens and their targets: int32[n, length] each. The ends of documents are not hidden."""
         length = tokens.shape[1]
-        order, way, other = (_draw(keys, length, part) for part in range(3))
+        order, way, random_numbers = (_draw(keys, length, part) for part in range(3))
         may = tokens != self._eos_id
         order[~may] = np.iinfo(np.uint64).max
         count = max(1, round(length * self._rate))
@@ -68,8 +68,8 @@ class Mask:
         chosen &= may
         way %= np.uint64(10)
         inputs = np.where(chosen & (way < MASKED), np.int32(self._mask_id), tokens)
-        drawn = (other % np.uint64(self._ids)).astype(np.int32)
-        inputs = np.where(chosen & (way >= MASKED) & (way < CHANGED), drawn, inputs)
+        random_ids = (random_numbers % np.uint64(self._ids)).astype(np.int32)
+        inputs = np.where(chosen & (way >= MASKED) & (way < CHANGED), random_ids, inputs)
         return inputs, np.where(chosen, tokens, np.int32(NO_TARGET))
 
 

@@ -55,10 +55,15 @@ def _specs(model: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def _pieces(model: bytes) -> int:
     """Return where the pieces (ModelProto 1), which are short, end at the beginning of a model: nothing of them is needed."""
-    at, end = 0, len(model) - 1
-    while at < end and model[at] == 0x0A and model[at + 1] < 0x80 and at + 2 + model[at + 1] <= end:
-        at += 2 + model[at + 1]
-    return at
+    position, end = 0, len(model) - 1
+    while (
+        position < end
+        and model[position] == 0x0A
+        and model[position + 1] < 0x80
+        and position + 2 + model[position + 1] <= end
+    ):
+        position += 2 + model[position + 1]
+    return position
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -145,7 +150,7 @@ def build(pieces: Sequence[Piece], normalization: Normalization, *, model_type: 
 
     The index of a piece is its id; `<pad>`, `</s>` and `<unk>` are found by their text.
     """
-    places = {piece.text: place for place, piece in enumerate(pieces)}
+    places = {piece.text: index for index, piece in enumerate(pieces)}
     spaces = int(normalization.spaces)
     trainer = (
         _number(3, model_type)

@@ -84,7 +84,7 @@ def of(lists: list[np.ndarray]) -> Ragged:
     >>> of([np.array([5, 6], np.int32), np.array([], np.int32)]).starts.tolist()
     [0, 2, 2]
     """
-    return Ragged(np.concatenate([np.zeros(0, np.int32), *lists]), begins([len(one) for one in lists]))
+    return Ragged(np.concatenate([np.zeros(0, np.int32), *lists]), begins([len(ids) for ids in lists]))
 
 
 def begins(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
@@ -103,20 +103,23 @@ def framed(texts: Ragged, rows: np.ndarray, frame: Frame) -> Ragged:
     """
     filled = rows[1:] > rows[:-1]
     firsts, lasts = rows[:-1][filled], rows[1:][filled] - 1
-    before, after = np.zeros(len(texts.starts) - 1, np.int64), np.full(len(texts.starts) - 1, len(frame.between))
-    before[firsts], after[lasts] = len(frame.first), len(frame.last)
+    prefix_lengths, suffix_lengths = (
+        np.zeros(len(texts.starts) - 1, np.int64),
+        np.full(len(texts.starts) - 1, len(frame.between)),
+    )
+    prefix_lengths[firsts], suffix_lengths[lasts] = len(frame.first), len(frame.last)
     lengths = texts.lengths
-    edges = begins(before + lengths + after)
+    edges = begins(prefix_lengths + lengths + suffix_lengths)
     ids = np.empty(int(edges[-1]), np.int32)
-    places = edges[:-1] + before
+    places = edges[:-1] + prefix_lengths
     _copy(texts.ids, texts.starts[:-1], ids, places, lengths)
-    for number, one in enumerate(frame.first):
-        ids[edges[firsts] + number] = one
+    for number, token in enumerate(frame.first):
+        ids[edges[firsts] + number] = token
     inner = np.ones(len(lengths), bool)
     inner[lasts] = False
     for special, texts_before in ((frame.between, inner), (frame.last, ~inner)):
-        for number, one in enumerate(special):
-            ids[(places + lengths)[texts_before] + number] = one
+        for number, token in enumerate(special):
+            ids[(places + lengths)[texts_before] + number] = token
     return Ragged(ids, edges[rows])
 
 
@@ -133,7 +136,7 @@ def taken(lists: Ragged, rows: np.ndarray) -> Ragged:
     return Ragged(ids, starts)
 
 
-def replaced(lists: Ragged, rows: np.ndarray, others: Ragged) -> Ragged:
+def replaced(lists: Ragged, rows: np.ndarray, replacements: Ragged) -> Ragged:
     """Return the lists with those of some rows, int64[others], replaced by other lists.
 
     >>> one = of([np.array([5, 6], np.int32), np.array([7], np.int32)])
@@ -143,7 +146,8 @@ def replaced(lists: Ragged, rows: np.ndarray, others: Ragged) -> Ragged:
     if not len(rows):
         return lists
     both = Ragged(
-        np.concatenate([lists.ids, others.ids]), np.concatenate([lists.starts, others.starts + len(lists.ids)])
+        np.concatenate([lists.ids, replacements.ids]),
+        np.concatenate([lists.starts, replacements.starts + len(lists.ids)]),
     )
     order = np.arange(len(lists.starts) - 1)
     order[rows] = len(lists.starts) + np.arange(len(rows))
@@ -167,10 +171,10 @@ def ends_kept(lists: Ragged, heads: np.ndarray, tails: np.ndarray, *, marked: np
     return Ragged(ids, starts)
 
 
-def _copy(source: np.ndarray, begin: np.ndarray, target: np.ndarray, place: np.ndarray, lengths: np.ndarray) -> None:
+def _copy(source: np.ndarray, begin: np.ndarray, target: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> None:
     """Copy `lengths[i]` ids, starting at `begin[i]`, to `place[i]`, for every i."""
-    begin, place, lengths = (np.ascontiguousarray(array, np.int64) for array in (begin, place, lengths))
-    _native.copy_lists(np.ascontiguousarray(source), begin, target, place, lengths)
+    begin, offsets, lengths = (np.ascontiguousarray(array, np.int64) for array in (begin, offsets, lengths))
+    _native.copy_lists(np.ascontiguousarray(source), begin, target, offsets, lengths)
 
 
 class Names(Sequence[str]):
@@ -193,9 +197,9 @@ class Names(Sequence[str]):
         """Return the texts that these bytes are."""
         return Names(b"".join(encoded), begins(list(map(len, encoded))))
 
-    def encoded(self, place: int) -> bytes:
+    def encoded(self, index: int) -> bytes:
         """Return the bytes of one text."""
-        return bytes(self.data[self.starts[place] : self.starts[place + 1]])
+        return bytes(self.data[self.starts[index] : self.starts[index + 1]])
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -204,10 +208,10 @@ class Names(Sequence[str]):
     def __getitem__(self, place: int) -> str: ...
     @overload
     def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            return [self[i] for i in range(*place.indices(len(self)))]
-        return self.data[self.starts[place] : self.starts[place + 1]].decode("utf-8", "surrogatepass")
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self.data[self.starts[index] : self.starts[index + 1]].decode("utf-8", "surrogatepass")
 
     def __iter__(self) -> Iterator[str]:
         for begin, end in itertools.pairwise(self.starts.tolist()):
@@ -234,8 +238,8 @@ def first_fit(sizes: NDArray[np.int64], *, room: tuple[int, int]) -> NDArray[np.
     """
     too_long = (sizes > room).any(axis=1)
     if too_long.any():
-        at = int(too_long.argmax())
-        raise ValueError(f"example {at} has {sizes[at].tolist()} tokens, a row has room for {list(room)}")
+        index = int(too_long.argmax())
+        raise ValueError(f"example {index} has {sizes[index].tolist()} tokens, a row has room for {list(room)}")
     rows = np.empty(len(sizes), np.int64)
     _native.first_fit(np.ascontiguousarray(sizes, np.int64), room, rows)
     return rows

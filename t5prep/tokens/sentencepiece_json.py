@@ -67,8 +67,8 @@ def _pieces(model: Model, added: Iterable[AddedToken]) -> list[Piece]:
     if (unknown := model.get("unk_id")) is None:
         raise _Unlike("it has no unknown token")
     by_id = {
-        place: Piece(str(text), float(score))
-        for place, (text, score) in enumerate(special_tokens.unigram_pieces(model))
+        index: Piece(str(text), float(score))
+        for index, (text, score) in enumerate(special_tokens.unigram_pieces(model))
     }
     if model.get("byte_fallback"):
         by_id |= {i: Piece(p.text, p.score, BYTE) for i, p in by_id.items() if re.fullmatch("<0x[0-9A-F]{2}>", p.text)}
@@ -77,8 +77,8 @@ def _pieces(model: Model, added: Iterable[AddedToken]) -> list[Piece]:
     by_id[unknown] = Piece(by_id[unknown].text, kind=UNKNOWN)
     if by_id[unknown].text != "<unk>" or sorted(by_id) != list(range(len(by_id))):
         raise _Unlike("its ids are not those of a T5")
-    pieces = [by_id[place] for place in range(len(by_id))]
-    places = {piece.text: place for place, piece in enumerate(pieces) if SENTINEL.fullmatch(piece.text)}
+    pieces = [by_id[index] for index in range(len(by_id))]
+    places = {piece.text: index for index, piece in enumerate(pieces) if SENTINEL.fullmatch(piece.text)}
     count = len(descending_run(places.get, "<extra_id_{}>", unknown=None))
     if count != len(places):
         raise _Unlike("its <extra_id_…> are not in T5's order, from the last id down")

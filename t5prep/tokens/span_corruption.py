@@ -86,7 +86,7 @@ def keys(ids: Iterable[str], *, seed: int = 0) -> NDArray[np.uint64]:
     array([False])
     """
     secret = str(seed).encode()
-    digests = (hashlib.blake2b(one.encode(), digest_size=8, key=secret).digest() for one in ids)
+    digests = (hashlib.blake2b(row_id.encode(), digest_size=8, key=secret).digest() for row_id in ids)
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
@@ -130,19 +130,23 @@ def chunks(
     >>> [(ids, tokens.tolist()) for ids, tokens in chunks([(["a", "b"], two)], length=4)]
     [(['a@0'], [[5, 6, 7, 1]]), (['b@0'], [[8, 1]])]
     """
-    rest, name = np.zeros(0, np.int32), ""  # tokens that do not fill a row yet, and the name of the first of them
+    remainder, name = np.zeros(0, np.int32), ""  # tokens that do not fill a row yet, and the name of the first of them
     for names, (ids, starts) in documents:
-        tokens, every = np.concatenate([rest, ids]), list(names)  # a document may begin many rows
+        tokens, every = np.concatenate([remainder, ids]), list(names)  # a document may begin many rows
         # Where rows begin, counted from the first of these documents: the first row may begin before it.
-        begins = np.arange(-len(rest), len(ids), length)
+        begins = np.arange(-len(remainder), len(ids), length)
         holding = np.searchsorted(starts[1:], begins, side="right")
         into = begins - starts[np.minimum(holding, len(starts) - 1)]
-        rows = [f"{every[at]}@{ahead}" for at, ahead in zip(holding.tolist(), into.tolist(), strict=True) if ahead >= 0]
-        rows = [name, *rows] if len(rest) else rows
-        whole = len(tokens) // length
-        for at in range(0, whole, ROWS):
-            part = slice(at, min(at + ROWS, whole))
+        rows = [
+            f"{every[index]}@{ahead}"
+            for index, ahead in zip(holding.tolist(), into.tolist(), strict=True)
+            if ahead >= 0
+        ]
+        rows = [name, *rows] if len(remainder) else rows
+        row_count = len(tokens) // length
+        for index in range(0, row_count, ROWS):
+            part = slice(index, min(index + ROWS, row_count))
             yield rows[part], tokens[part.start * length : part.stop * length].reshape(-1, length)
-        rest, name = tokens[whole * length :], rows[whole] if len(rows) > whole else ""
-    if len(rest):
-        yield [name], rest.reshape(1, -1)
+        remainder, name = tokens[row_count * length :], rows[row_count] if len(rows) > row_count else ""
+    if len(remainder):
+        yield [name], remainder.reshape(1, -1)

@@ -94,13 +94,13 @@ def in_small_files(files: ModelFiles) -> list[AddedToken]:
 
 def special_texts(files: ModelFiles) -> list[str]:
     """Return the special tokens that the small files name beside the usual ones: `additional_special_tokens` and the like."""
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for name in (CONFIG, SPECIAL_MAP):
         content = read_object(files, name)
         for listed in (content.get("additional_special_tokens"), content.get("extra_special_tokens")):
             for token in listed.values() if isinstance(listed, dict) else listed or []:
-                found[token if isinstance(token, str) else token["content"]] = None
-    return [*found]
+                texts[token if isinstance(token, str) else token["content"]] = None
+    return [*texts]
 
 
 def save_command(name: str) -> str:
@@ -129,7 +129,7 @@ def merge_added(document: Document, tokens: Iterable[AddedToken], *, name: str) 
     transformers adds a missing token behind the last id, so its id in the small files must be that one.
     """
     ids = vocabulary(document) | {str(token["content"]): int(token["id"]) for token in document["added_tokens"]}
-    known = {str(token["content"]): token for token in document["added_tokens"]}
+    document_tokens = {str(token["content"]): token for token in document["added_tokens"]}
     listed, last = list(document["added_tokens"]), max(ids.values(), default=-1)
     for token in tokens:
         text, id = str(token["content"]), int(token["id"])
@@ -138,11 +138,11 @@ def merge_added(document: Document, tokens: Iterable[AddedToken], *, name: str) 
                 f"{name}: the token {text!r} is {ids[text]:,} in its vocabulary and {id:,} in {CONFIG}. Save it again with"
                 " the library that made it."
             )
-        if text in known:
-            differing = [flag for flag in _FLAGS if flag in token and token[flag] != known[text].get(flag)]
+        if text in document_tokens:
+            differing = [flag for flag in _FLAGS if flag in token and token[flag] != document_tokens[text].get(flag)]
             if differing and not has_role(text):
                 raise TokenizerError(
-                    f"{name}: the token {text!r} has {differing[0]} {known[text].get(differing[0])} in tokenizer.json and"
+                    f"{name}: the token {text!r} has {differing[0]} {document_tokens[text].get(differing[0])} in tokenizer.json and"
                     f" {token[differing[0]]} in {CONFIG}. Write the same in both."
                 )
             continue

@@ -45,15 +45,15 @@ class Splitter:
         Raises Reject if the sides differ in their number of words, or if one word alone does not fit.
         """
         parts: tuple[Part, ...] = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
-        places = [place for place, part in enumerate(parts) if isinstance(part, str)]
+        places = [index for index, part in enumerate(parts) if isinstance(part, str)]
         if len(places) != 1:
             raise Reject(f"too long to split: its input has {len(places)} texts that could be taken apart")
-        (place,) = places
+        (index,) = places
         fixed = sum(
             len(self.tokenizer.encode(part.text)) if isinstance(part, Protected) else not isinstance(part, str)
             for part in parts
         )
-        texts = [str(parts[place]), example.targets, *example.references]
+        texts = [str(parts[index]), example.targets, *example.references]
         sides = [apart(text.strip(), BETWEEN_WORDS) for text in texts]
         if different := {len(side) for side in sides} - {len(sides[0])}:
             raise Reject(f"too long to split: its input has {len(sides[0])} words, and its target {max(different)}")
@@ -62,7 +62,7 @@ class Splitter:
         return [
             dataclasses.replace(
                 example,
-                inputs=(*parts[:place], _joined(sides[0][begin:end]), *parts[place + 1 :]),
+                inputs=(*parts[:index], _joined(sides[0][begin:end]), *parts[index + 1 :]),
                 targets=_joined(sides[1][begin:end]),
                 references=tuple(_joined(side[begin:end]) for side in sides[2:]),
             )
@@ -94,7 +94,9 @@ class Splitter:
     def _tokens(self, words: list[tuple[str, str]]) -> list[int]:
         """Return the tokens of each word; a newline that is kept after it costs one more."""
         ids = self.tokenizer.encode_all([word for word, _ in words])
-        return [len(own) + self.keep_newlines * gap.count("\n") for own, (_, gap) in zip(ids, words, strict=True)]
+        return [
+            len(word_ids) + self.keep_newlines * gap.count("\n") for word_ids, (_, gap) in zip(ids, words, strict=True)
+        ]
 
 
 def _joined(words: list[tuple[str, str]]) -> str:

@@ -118,8 +118,8 @@ class Tokenizer:
         self.size = self.vocab_size + above
         self.padded_size = -(-self.size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
         # Special ids that text must never be encoded to, where a model has its sentinels as normal pieces.
-        within = range(self.sentinels if inside or unused else 0)
-        special = [self.pad_id, self.eos_id, *map(self.sentinel, within)]
+        sentinel_numbers = range(self.sentinels if inside or unused else 0)
+        special = [self.pad_id, self.eos_id, *map(self.sentinel, sentinel_numbers)]
         # The ids that stand for no text and that SentencePiece would give to a text that spells them.
         self.controls = np.array([token for token in special if not self.processor.is_control(token)], np.int32)
         self.blocks = BlockEncoder(model, self.processor)
@@ -144,11 +144,11 @@ class Tokenizer:
         tokens = self.blocks.encode(texts)
         if not len(self.controls) or not np.isin(tokens.ids, self.controls).any():
             return tokens
-        apart = tokens.apart()
-        for i, ids in enumerate(apart):
+        id_lists = tokens.apart()
+        for i, ids in enumerate(id_lists):
             if np.isin(ids, self.controls).any():
-                apart[i] = self._encode_spelled(str(texts[i]))
-        return ragged.of(apart)
+                id_lists[i] = self._encode_spelled(str(texts[i]))
+        return ragged.of(id_lists)
 
     def _encode_spelled(self, text: str) -> np.ndarray:
         """Return the ids of a text that spells a control piece.
@@ -251,8 +251,8 @@ class BlockEncoder:
         return ragged.of(encoded)
 
     def _agree(self) -> bool:
-        own = Names.of(_PROBES)
-        ours, theirs = self.encode_utf8(own.data, own.starts), self._by_sentencepiece(list(_PROBES))
+        probes = Names.of(_PROBES)
+        ours, theirs = self.encode_utf8(probes.data, probes.starts), self._by_sentencepiece(list(_PROBES))
         return np.array_equal(ours.ids, theirs.ids) and np.array_equal(ours.starts, theirs.starts)
 
 
@@ -261,9 +261,9 @@ def _has_words(model: bytes, processor: sentencepiece.SentencePieceProcessor) ->
 
     Such a model merges two neighbours only into a piece of its own, so nothing is merged across the beginning of a word.
     """
-    own = model_proto.facts(model)
-    plain = own.model_type == model_proto.BPE and not own.charsmap and own.escape_whitespaces
-    if not plain or own.add_dummy_prefix or own.remove_extra_whitespaces or own.whitespace_as_suffix:
+    facts = model_proto.facts(model)
+    plain = facts.model_type == model_proto.BPE and not facts.charsmap and facts.escape_whitespaces
+    if not plain or facts.add_dummy_prefix or facts.remove_extra_whitespaces or facts.whitespace_as_suffix:
         return False
     pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
     return not any("▁" in piece.lstrip("▁") for piece in pieces)

@@ -90,9 +90,9 @@ def unigram_model(lines: Iterable[str], **options: Any) -> bytes:
 def _explained(error: str, vocab_size: int) -> UsageError | TokenizerError:
     reason = error.strip().splitlines()[-1][-200:] if error.strip() else "no reason given"
     if "Vocabulary size too high" in error:
-        most = error.rsplit("<=", 1)[-1].strip(" .")
+        max_pieces = error.rsplit("<=", 1)[-1].strip(" .")
         return UsageError(
-            f"--vocab-size {vocab_size:,} is too large for this text: at most {most} pieces can be had of it. "
+            f"--vocab-size {vocab_size:,} is too large for this text: at most {max_pieces} pieces can be had of it. "
             f"Ask for at most that many, or train on more text."
         )
     if "required_chars" in error or "Vocabulary size is smaller" in error:
@@ -111,8 +111,8 @@ DIGEST_BYTES = 16
 class Drawing:
     """Keep at most `most` distinct lines, those with the smallest hashes, and never hold more in memory."""
 
-    def __init__(self, most: int, *, seed: int) -> None:
-        self.most = most
+    def __init__(self, max_lines: int, *, seed: int) -> None:
+        self.most = max_lines
         self.seed = seed
         self._key = seed.to_bytes(8, "big", signed=True)
         self._heap: list[tuple[int, str]] = []  # (-hash, line): the largest hash is on top and is removed first
@@ -120,19 +120,19 @@ class Drawing:
 
     def add(self, lines: Iterable[str]) -> None:
         """Add more lines to the sample."""
-        heap, kept, key = self._heap, self._kept, self._key
+        heap, priorities, key = self._heap, self._kept, self._key
         for line in lines:
             data = line.encode("utf-8", "surrogatepass")
-            drawn = -int.from_bytes(hashlib.blake2b(data, digest_size=DIGEST_BYTES, key=key).digest(), "big")
-            if drawn in kept:
+            priority = -int.from_bytes(hashlib.blake2b(data, digest_size=DIGEST_BYTES, key=key).digest(), "big")
+            if priority in priorities:
                 continue
             if len(heap) < self.most:
-                heapq.heappush(heap, (drawn, line))
-            elif drawn > heap[0][0]:
-                kept.discard(heapq.heappushpop(heap, (drawn, line))[0])
+                heapq.heappush(heap, (priority, line))
+            elif priority > heap[0][0]:
+                priorities.discard(heapq.heappushpop(heap, (priority, line))[0])
             else:
                 continue
-            kept.add(drawn)
+            priorities.add(priority)
 
     def lines(self) -> list[str]:
         """Return the sample, in the order of the hashes."""

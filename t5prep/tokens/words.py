@@ -33,21 +33,23 @@ def before_spaces(texts: pa.LargeStringArray, encode: Encode, *, odd: str = ODD)
 
     A run of spaces belongs to the word after it.
     """
-    whole = pc.match_substring_regex(texts, odd).to_numpy(zero_copy_only=False)
-    plain = texts.filter(pa.array(~whole)) if whole.any() else texts
+    is_odd = pc.match_substring_regex(texts, odd).to_numpy(zero_copy_only=False)
+    plain = texts.filter(pa.array(~is_odd)) if is_odd.any() else texts
     bordered = pc.replace_substring_regex(plain, r"([^ ]) ", rf"\1{BORDER} ")
     cut = _by_words(pc.split_pattern(bordered, BORDER), encode)
-    if not whole.any():
+    if not is_odd.any():
         return cut
-    rest = encode(texts.filter(pa.array(whole)).to_pylist())
-    both = Ragged(np.concatenate([cut.ids, rest.ids]), np.concatenate([cut.starts, cut.starts[-1] + rest.starts[1:]]))
+    odd_lists = encode(texts.filter(pa.array(is_odd)).to_pylist())
+    both = Ragged(
+        np.concatenate([cut.ids, odd_lists.ids]), np.concatenate([cut.starts, cut.starts[-1] + odd_lists.starts[1:]])
+    )
     places = np.empty(len(texts), np.int64)
-    places[~whole], places[whole] = np.arange(len(cut.starts) - 1), np.arange(len(cut.starts) - 1, len(texts))
+    places[~is_odd], places[is_odd] = np.arange(len(cut.starts) - 1), np.arange(len(cut.starts) - 1, len(texts))
     return ragged.taken(both, places)
 
 
 def _by_words(words: pa.ListArray, encode: Encode) -> Ragged:
     """Return the ids of texts that are given as lists of words."""
     coded = pc.dictionary_encode(words.values)
-    each = ragged.taken(encode(coded.dictionary.to_pylist()), coded.indices.to_numpy().astype(np.int64))
-    return Ragged(each.ids, each.starts[words.offsets.to_numpy()])
+    encoded_words = ragged.taken(encode(coded.dictionary.to_pylist()), coded.indices.to_numpy().astype(np.int64))
+    return Ragged(encoded_words.ids, encoded_words.starts[words.offsets.to_numpy()])

@@ -22,9 +22,9 @@ def _load_triton() -> None:
     inconsistency in registered CommandLine options". Loaded before TensorFlow, Triton finds its own symbols; after it, with
     RTLD_DEEPBIND. This takes 0.1 s of processor time (Triton 3.9, November 2026).
     """
-    found = importlib.util.find_spec("triton") if sys.platform == "linux" else None
+    spec = importlib.util.find_spec("triton") if sys.platform == "linux" else None
     late = getattr(os, "RTLD_DEEPBIND", 0) if "tensorflow" in sys.modules else 0
-    for folder in (found and found.submodule_search_locations) or ():
+    for folder in (spec and spec.submodule_search_locations) or ():
         for library in Path(folder).glob("_C/libtriton*.so"):
             with contextlib.suppress(OSError):  # PyTorch will say what it lacks
                 ctypes.CDLL(str(library), os.RTLD_NOW | late)
@@ -39,10 +39,10 @@ def need_tensorflow() -> None:
     The error says so if TensorFlow has no release for this Python.
     """
     if importlib.util.find_spec("tensorflow") is None:
-        here = f"{sys.version_info.major}.{sys.version_info.minor}"
+        python_version = f"{sys.version_info.major}.{sys.version_info.minor}"
         if not TENSORFLOW_FITS:
             raise UsageError(
-                f"TensorFlow is not installed, and there is none for Python {here}: `make train` in the clone of t5prep "
+                f"TensorFlow is not installed, and there is none for Python {python_version}: `make train` in the clone of t5prep "
                 "makes an environment that has one."
             )
         raise UsageError(f"TensorFlow is not installed here. Install it with the trainer: {install_command('train')}")

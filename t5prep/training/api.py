@@ -45,10 +45,14 @@ class Scores:
 
     def to_json(self, *, scores: bool = False) -> dict[str, object]:
         """Return what `t5prep eval --json` prints. `scores`: with those of each prediction."""
-        whole = {"checkpoint": self.checkpoint}
+        entries = {"checkpoint": self.checkpoint}
         if self.each:
-            return {**whole, "metrics": self.metrics, "evaluations": [one._own(scores) for one in self.each]}
-        return {**whole, **self._own(scores)}
+            return {
+                **entries,
+                "metrics": self.metrics,
+                "evaluations": [evaluation._own(scores) for evaluation in self.each],
+            }
+        return {**entries, **self._own(scores)}
 
     def _own(self, scores: bool) -> dict[str, object]:
         """Return one split's part of the JSON."""
@@ -58,10 +62,10 @@ class Scores:
             "split": self.split,
             "metrics": self.metrics,
             "predictions": [
-                {name: value for name, value in one.items() if name not in left_out} for one in self.predictions
+                {name: value for name, value in answer.items() if name not in left_out} for answer in self.predictions
             ],
-            "worst": [dataclasses.asdict(one) for one in self.worst],
-            "sample": [dataclasses.asdict(one) for one in self.sample],
+            "worst": [dataclasses.asdict(answer) for answer in self.worst],
+            "sample": [dataclasses.asdict(answer) for answer in self.sample],
         }
 
 
@@ -76,10 +80,10 @@ def configuration(
 ) -> TrainConfig:
     """Return the settings of a run: `settings` override the arguments, which override the recipe. Raises UsageError."""
     places = (data,) if isinstance(data, str) else tuple(data)
-    given = {"data": places, "out": out, "model": model, "tokenizer": tokenizer}
+    arguments = {"data": places, "out": out, "model": model, "tokenizer": tokenizer}
     return configs.build(
         configs.read_recipe(recipe) if recipe else {},
-        {key: value for key, value in given.items() if value},
+        {key: value for key, value in arguments.items() if value},
         settings or {},
     )
 
@@ -143,7 +147,7 @@ def evaluate(model: str, **options: object) -> Scores:
         **options
 
     Returns:
-        Scores: checkpoint, metrics, predictions, worst; of several splits or datasets also `each`.
+        Scores: checkpoint, metrics, predictions, worst; of several splits or datasets also `evaluations`.
 
     Raises:
         T5prepError: In one sentence: a model, dataset or split is missing, or they do not fit together.
@@ -157,11 +161,11 @@ def evaluate(model: str, **options: object) -> Scores:
     from t5prep.training.evaluate.splits import score_splits
 
     name, scored = score_splits(model, build(EvaluateOptions, options, owner="evaluate"))
-    each = [Scores(name, **vars(evaluation), data=place, split=split) for place, split, evaluation in scored]
-    if len(each) == 1:
-        return each[0]
+    evaluations = [Scores(name, **vars(evaluation), data=folder, split=split) for folder, split, evaluation in scored]
+    if len(evaluations) == 1:
+        return evaluations[0]
     mean = validation.mean([evaluation.numbers() for *_, evaluation in scored])
-    return Scores(name, mean, [], [], each=each)
+    return Scores(name, mean, [], [], each=evaluations)
 
 
 @accepts(PredictOptions)
@@ -262,5 +266,5 @@ def _source_of(rows: object) -> Iterator[tuple[str | Resolved, bool | None]]:
     elif isinstance(rows, str | Path):
         yield str(rows), None
     else:
-        with memory.written(rows, name=f"{STDIN}.jsonl", text_column=INPUT) as given:
-            yield given
+        with memory.written(rows, name=f"{STDIN}.jsonl", text_column=INPUT) as source_pair:
+            yield source_pair

@@ -57,7 +57,7 @@ class StepCheck:
     @property
     def finite(self) -> bool:
         """Check whether all that the accelerator computed are finite numbers."""
-        return not any(one.not_finite for one in self.variables) and all(
+        return not any(variable.not_finite for variable in self.variables) and all(
             map(np.isfinite, self.accelerator_metrics.values())
         )
 
@@ -81,7 +81,7 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
             raise UsageError("--check-step runs on the devices of one host: start it on one alone.")
         compiling.check_batch(config, layout.replicas)
         opened = opening.open_splits(config.data, config.split, tokenizer_name=config.tokenizer)
-        manifests = [one.manifest for one in opened]
+        manifests = [dataset_split.manifest for dataset_split in opened]
         checks.check_data(config, manifests)
         shape, initial = first_weights(config, opened[0].dataset.tokenizer, manifests)
         initial |= draw(adapter_layouts(shape), seed=config.seed)
@@ -92,13 +92,17 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
         def one_step(layout: Layout, dtype: str) -> tuple[str, dict[str, float], Variables]:
             in_dtype = dataclasses.replace(config, dtype=dtype_of(dtype, platform=layout.platform).name)
             step, _ = compiling.compile_step(
-                shape, in_dtype, [layout], lengths, packed=packed, padding=padding, place=""
+                shape, in_dtype, [layout], lengths, packed=packed, padding=padding, cache_path=""
             )
             placed = jax.device_put(batch, layout.by_rows)
             variables = begin(initial, step.variables)
-            *after, metrics = step.run(*variables, placed, np.float32(config.learning_rate))
-            named = dict(zip(METRICS, np.asarray(metrics).tolist(), strict=True))
-            return f"{layout.device_words}, {in_dtype.dtype}", named, jax.tree.map(np.asarray, Variables(*after))
+            *new_variables, metrics = step.run(*variables, placed, np.float32(config.learning_rate))
+            named_metrics = dict(zip(METRICS, np.asarray(metrics).tolist(), strict=True))
+            return (
+                f"{layout.device_words}, {in_dtype.dtype}",
+                named_metrics,
+                jax.tree.map(np.asarray, Variables(*new_variables)),
+            )
 
         cpu, cpu_metrics, reference = one_step(arrange(jax.devices("cpu")[:1]), "float32")
         say(f"The step is done on {cpu}.")
@@ -106,29 +110,29 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
     return StepCheck(cpu, accelerator, cpu_metrics, metrics, turned_off(), differences(initial, reference, computed))
 
 
-def differences(before: Mapping[str, Array], cpu: Variables, accelerator: Variables) -> list[Difference]:
+def differences(initial_weights: Mapping[str, Array], cpu: Variables, accelerator: Variables) -> list[Difference]:
     """Return how each trained variable differs, the worst first: those that are not finite, then by the optimizer's state."""
-    found = []
+    comparisons = []
     for name, slots in cpu.slots.items():
         ours, theirs = accelerator.weights[name], cpu.weights[name]
         pairs = [(accelerator.slots[name][slot], value) for slot, value in slots.items()]
-        apart = _norm([one - other for one, other in pairs])
-        size = _norm([other for _, other in pairs])
-        found.append(
+        distance = _norm([one - cpu_slot for one, cpu_slot in pairs])
+        size = _norm([cpu_slot for _, cpu_slot in pairs])
+        comparisons.append(
             Difference(
                 name,
                 not_finite=int(sum((~np.isfinite(one)).sum() for one in (ours, *(one for one, _ in pairs)))),
-                update=_norm([theirs - np.asarray(before[name][()], np.float32)]),
+                update=_norm([theirs - np.asarray(initial_weights[name][()], np.float32)]),
                 weights=float(np.abs(ours - theirs).max()),
-                state=apart / size if size else apart,
+                state=distance / size if size else distance,
             )
         )
-    return sorted(found, key=lambda one: (-one.not_finite, -one.state, one.name))
+    return sorted(comparisons, key=lambda one: (-one.not_finite, -one.state, one.name))
 
 
 def _norm(arrays: Sequence[np.ndarray]) -> float:
     """Return the norm of all numbers of some arrays together."""
-    return float(np.sqrt(sum(np.square(one, dtype=np.float64).sum() for one in arrays)))
+    return float(np.sqrt(sum(np.square(array, dtype=np.float64).sum() for array in arrays)))
 
 
 def _first_batch(batches: Iterator[dict[str, Any]], lengths: tuple[int, int]) -> dict[str, Any]:

@@ -68,8 +68,10 @@ class RunLog:
         """Write the values of one step: a line in metrics.jsonl, a point in each TensorBoard curve."""
         if not self._writing:
             return
-        named = {f"{prefix}{name}": value for name, value in values.items()}
-        line = json.dumps({"step": step, **named, **({"device": device} if device else {})}, ensure_ascii=False)
+        prefixed_values = {f"{prefix}{name}": value for name, value in values.items()}
+        line = json.dumps(
+            {"step": step, **prefixed_values, **({"device": device} if device else {})}, ensure_ascii=False
+        )
         self._lines.append(line)
         if not self._remote:
             try:
@@ -95,7 +97,7 @@ class RunLog:
         self._seconds, self._made, self._waited = self._seconds + seconds, self._made + steps, self._waited + waited
         rate = self._made / max(self._seconds, 1e-9)
         share = min(self._waited / max(self._seconds, 1e-9), 1.0)
-        left = duration((self._steps - step) / rate) if rate else ""
+        remaining_time = duration((self._steps - step) / rate) if rate else ""
         if self._seconds < SELDOM and step < self._steps:
             return
         head = f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}"
@@ -108,7 +110,7 @@ class RunLog:
         bound = "input-bound" if share > INPUT_BOUND else "compute-bound"
         say(
             f"{head}  {rate * self._tokens_per_step:,.0f} tokens/s{of_peak}  {bound} ({share:.0%} waiting for input)  "
-            f"{left} left"
+            f"{remaining_time} left"
         )
         self._seconds, self._made, self._waited = 0.0, 0, 0.0
 
@@ -145,19 +147,19 @@ def keep_points(folder: str, *, step: int, evaluated: str = "") -> None:
     Of the step itself, points whose names begin with `evaluated` go too. A trace of the profiler stays.
     """
     for path in sorted(tf.io.gfile.glob(f"{folder}/events.out.tfevents.*")):
-        kept = []
+        records = []
         try:
             for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
                 event = tf.compat.v1.Event.FromString(record)
                 names = [value.tag for value in event.summary.value]
-                again = evaluated and event.step == step and any(name.startswith(evaluated) for name in names)
-                if event.step <= step and not again:
-                    kept.append(record)
+                is_repeated = evaluated and event.step == step and any(name.startswith(evaluated) for name in names)
+                if event.step <= step and not is_repeated:
+                    records.append(record)
         except tf.errors.DataLossError:
             pass  # it was being written when the run ended: its last point is cut
         if step:
             with tf.io.TFRecordWriter(f"{folder}/unfinished") as writer:
-                for record in kept:
+                for record in records:
                     writer.write(record)
             tf.io.gfile.rename(f"{folder}/unfinished", path, overwrite=True)
         else:
@@ -172,15 +174,15 @@ def _lines_until(path: str, *, step: int, evaluated: str) -> list[str]:
     if not tf.io.gfile.exists(path):
         return []
     lines = paths.read(path).decode(errors="replace").splitlines()
-    kept = []
+    earlier_lines = []
     for line in lines:
         try:
-            said = json.loads(line)
-            if said["step"] > step:
+            entry = json.loads(line)
+            if entry["step"] > step:
                 break
-            if evaluated and said["step"] == step and any(name.startswith(evaluated) for name in said):
+            if evaluated and entry["step"] == step and any(name.startswith(evaluated) for name in entry):
                 continue
         except (ValueError, TypeError, KeyError, RecursionError):
             break
-        kept.append(line)
-    return kept
+        earlier_lines.append(line)
+    return earlier_lines

@@ -64,13 +64,13 @@ class Stepper:
         batches: Iterator[Mapping[str, jax.Array]],
         *,
         rate: Callable[[int], float],
-        wanted: Callable[[int], bool],
+        needs_metrics: Callable[[int], bool],
         number: int = 0,
     ) -> None:
         self.variables = variables
         self.number = number  # of the last step that was started
         self._waited = 0.0
-        self._step, self._batches, self._rate, self._wanted = step, batches, rate, wanted
+        self._step, self._batches, self._rate, self._wanted = step, batches, rate, needs_metrics
         self._begun: collections.deque[tuple[int, jax.Array]] = collections.deque()
         self._not_checked: list[tuple[int, jax.Array]] = []  # steps since the last metrics that were fetched
 
@@ -108,18 +108,18 @@ class Stepper:
                 values = np.asarray(numbers)
                 _check_finite(earlier, dict(zip(METRICS, values.tolist(), strict=True)))
             self._not_checked.clear()
-            named = dict(zip(METRICS, values.tolist(), strict=True)) | {"learning_rate": self._rate(number - 1)}
-            yield FinishedStep(number, named if self._wanted(number) else None)
+            named_metrics = dict(zip(METRICS, values.tolist(), strict=True)) | {"learning_rate": self._rate(number - 1)}
+            yield FinishedStep(number, named_metrics if self._wanted(number) else None)
 
 
 def _check_finite(number: int, metrics: Mapping[str, float]) -> None:
     """Raise T5prepError if the loss of a step or the norm of its gradient is not finite."""
     loss, norm = metrics["loss"], metrics["gradient_norm"]
     if not math.isfinite(loss):
-        how = "lower learning_rate, or set clip_norm"
+        advice = "lower learning_rate, or set clip_norm"
         if number == 1:
-            how = "the weights that training begins with hold values that are no numbers, or too large ones for this dtype"
-        raise T5prepError(f"The loss of step {number:,} is {loss}: {how}.")
+            advice = "the weights that training begins with hold values that are no numbers, or too large ones for this dtype"
+        raise T5prepError(f"The loss of step {number:,} is {loss}: {advice}.")
     if not math.isfinite(norm):
         raise T5prepError(
             f"The gradient norm of step {number:,} is {norm}, at a loss of {loss:.4g}, and its weights are not saved: "
@@ -212,11 +212,13 @@ class Signals:
                 continue
             self._heard += 1
             # Not by print, whose lock the main thread may hold.
-            said = "saving after the steps under way. A second one ends at once, unsaved."
+            message = "saving after the steps under way. A second one ends at once, unsaved."
             if self._heard > 1:
-                said = "a second one, so the process ends at once. The same command goes on from the last checkpoint."
+                message = (
+                    "a second one, so the process ends at once. The same command goes on from the last checkpoint."
+                )
             with contextlib.suppress(OSError):
-                os.write(2, f"{number.name}: {said}\n".encode())
+                os.write(2, f"{number.name}: {message}\n".encode())
             if self._heard > 1:  # a checkpoint that is being written counts only when it is whole
                 os._exit(1)
         os.close(listening)
@@ -261,11 +263,11 @@ class StepProfile:
         say(f"The profile is written. See it: tensorboard --logdir {self._place} (it needs tensorboard-plugin-profile)")
 
 
-def _copy(folder: Path, place: str) -> None:
+def _copy(folder: Path, destination: str) -> None:
     """Copy all files of a folder to a place that may be on gs://."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            target = f"{place}/{path.relative_to(folder).as_posix()}"
+            target = f"{destination}/{path.relative_to(folder).as_posix()}"
             tf.io.gfile.makedirs(target.rpartition("/")[0])
             tf.io.gfile.copy(str(path), target, overwrite=True)
 
@@ -320,11 +322,13 @@ class TrainingLoop:
 
     def _log_ended(self, *, all_of_them: bool) -> None:
         """Log the steps that have ended; with `all_of_them`, wait until every one that was started has."""
-        for done in self.stepper.ended(ahead=0) if all_of_them else self.stepper.ended():
-            if done.metrics:
-                self.log.record(done.number, done.metrics, prefix="")
-                loss, learning_rate = done.metrics["loss"], done.metrics["learning_rate"]
-                self.log.line(done.number, loss=loss, learning_rate=learning_rate, waited=self.stepper.take_waited())
+        for finished_step in self.stepper.ended(ahead=0) if all_of_them else self.stepper.ended():
+            if finished_step.metrics:
+                self.log.record(finished_step.number, finished_step.metrics, prefix="")
+                loss, learning_rate = finished_step.metrics["loss"], finished_step.metrics["learning_rate"]
+                self.log.line(
+                    finished_step.number, loss=loss, learning_rate=learning_rate, waited=self.stepper.take_waited()
+                )
 
     def _save_and_evaluate(self) -> bool:
         """Save, and evaluate if it is due. Return whether all is saved and a signal has come, so that the run ends.

@@ -87,13 +87,20 @@ class TextObjective(Objective):
         if not scoring.generates:
             return None
         references = [
-            list(given) or [scoring.decode(ids)] for given, ids in zip(results.references, results.labels, strict=True)
+            list(row_references) or [scoring.decode(ids)]
+            for row_references, ids in zip(results.references, results.labels, strict=True)
         ]
         scored = scoring.score_texts(references, [scoring.decode(ids) for ids in results.generated])
-        if not scoring.is_labelled or "classification" in scored.metrics or any(len(given) > 1 for given in references):
+        if (
+            not scoring.is_labelled
+            or "classification" in scored.metrics
+            or any(len(row_references) > 1 for row_references in references)
+        ):
             return scored
         # Names of classes that are several tokens each.
-        values = metrics.classification([given[0] for given in references], scored.answers, classes=scoring.classes)
+        values = metrics.classification(
+            [row_references[0] for row_references in references], scored.answers, classes=scoring.classes
+        )
         return dataclasses.replace(
             scored, values={**scored.values, **values}, metrics=[*scored.metrics, "classification"]
         )
@@ -135,7 +142,7 @@ class HeadObjective(Objective):
             [self.target.text(row.tolist()) for row in _with_label(side, results.labels)]
             for side in (results.predicted, results.labels)
         )
-        return Scored(self.values(results), answers, [[one] for one in right])
+        return Scored(self.values(results), answers, [[label] for label in right])
 
     def values(self, results: Results) -> dict[str, float]:
         """Return the metrics of answers."""
@@ -181,8 +188,8 @@ class TagsObjective(HeadObjective):
         assert words is not None
         classes, first = self.target.classes, np.flatnonzero(words != IGNORED)
         tags = ["O" if "O" in classes else classes[0]] * count
-        for place in first.tolist():
-            tags[words[place]] = classes[ids[0, place]]
+        for position in first.tolist():
+            tags[words[position]] = classes[ids[0, position]]
         return (self.target.separator.join(tags),), (float(scores[0, first].sum()),)
 
     def values(self, results: Results) -> dict[str, float]:

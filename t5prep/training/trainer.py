@@ -83,11 +83,11 @@ def _train(
     layout = next(layouts)
     hosts.check_places(config.out, *config.data)
     opened = opening.open_splits(config.data, config.split, tokenizer_name=config.tokenizer)
-    manifests = [one.manifest for one in opened]
+    manifests = [dataset_split.manifest for dataset_split in opened]
     checks.check_data(config, manifests)
     lengths = device_feed.shapes(opened, config)
     tokenizer = opened[0].dataset.tokenizer
-    in_epoch = -(-sum(one.records for one in opened) // config.batch)
+    in_epoch = -(-sum(dataset_split.records for dataset_split in opened) // config.batch)
     steps = checks.steps_of(config, in_epoch=in_epoch)
     rate = schedule_of(config, steps=steps)
 
@@ -113,11 +113,13 @@ def _train(
     say(checkpoints.check_space(config.out, size=checkpoint_bytes(config, shape), keep=config.keep))
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
-    place = place_of(config.out)
+    cache_path = place_of(config.out)
     packed, masking = manifests[0].settings.is_packed, Padding.of_dataset(manifests[0])
     every = itertools.chain([layout], layouts)
-    step, layout = compiling.compile_step(shape, config, every, lengths, packed=packed, padding=masking, place=place)
-    peak_per_step = _peak_per_step(config, shape, layout, lengths, place=place)
+    step, layout = compiling.compile_step(
+        shape, config, every, lengths, packed=packed, padding=masking, cache_path=cache_path
+    )
+    peak_per_step = _peak_per_step(config, shape, layout, lengths, cache_path=cache_path)
     if newest:  # what is trained comes from the checkpoint alone; beside adapters, the rest from the model
         specs = step.variables
         untrained = {name: array for name, array in initial.items() if name not in specs.slots}
@@ -128,14 +130,14 @@ def _train(
     else:
         variables = begin(initial, step.variables)
     del initial
-    datasets = [one.dataset for one in opened]
+    datasets = [dataset_split.dataset for dataset_split in opened]
     run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, datasets=datasets, goes_on=bool(newest))
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────── What is said ──
-    evaluations = Validation(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, place=place)
+    evaluations = Validation(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, cache_path=cache_path)
     due = Due.by(config, steps=steps, in_epoch=in_epoch, evaluates=bool(evaluations))
     shares = device_feed.rates_of(opened, config)
-    of_record = [one.facts.tokens_of_record for one in opened]  # mean tokens of a record
+    of_record = [dataset_split.facts.tokens_of_record for dataset_split in opened]  # mean tokens of a record
     tokens = config.batch * sum(map(operator.mul, of_record, shares))
     if padding := device_feed.cost_of_padding(opened, shares):
         say(padding)
@@ -155,13 +157,13 @@ def _train(
     )
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
-    held = memory.Held.by(layout, step.variables, batch=config.batch)
+    device_memory = memory.Held.by(layout, step.variables, batch=config.batch)
     writing = CheckpointWriter(config.out, keep=config.keep, in_use=pushes.waiting if pushes else tuple)
     beginning.close()
     pushing = pushes or contextlib.nullcontext()
-    with Signals() as signals, pushing, writing as writer, memory.explained(config, held):
+    with Signals() as signals, pushing, writing as writer, memory.explained(config, device_memory):
         batches = device_feed.device_batches(opened, config, layout=layout, start_step=state.step)
-        stepper = Stepper(step.run, variables, batches, rate=rate, wanted=due.log, number=state.step)
+        stepper = Stepper(step.run, variables, batches, rate=rate, needs_metrics=due.log, number=state.step)
         del variables  # only the stepper may hold them: a step reuses their memory
         traced = StepProfile(config.out, steps=profile, first=state.step)
         loop = TrainingLoop(state, due, stepper, evaluations, writer, log, traced, signals, pushes)
@@ -185,7 +187,7 @@ def _train(
 
 
 def _peak_per_step(
-    config: TrainConfig, shape: Config, layout: Layout, lengths: Sequence[tuple[int, int]], *, place: str
+    config: TrainConfig, shape: Config, layout: Layout, lengths: Sequence[tuple[int, int]], *, cache_path: str
 ) -> float:
     """Return the seconds that the products of a step take on all devices at their matrix peak, which is measured and said.
 
@@ -193,7 +195,7 @@ def _peak_per_step(
     """
     if layout.platform == "cpu" or config.dtype != "bfloat16" or config.lora or len(lengths) > 1:
         return 0.0
-    peak = matrix_peak.measure(layout, place=place)
+    peak = matrix_peak.measure(layout, cache_path=cache_path)
     say(f"Matrix peak: {peak / 1e12:,.0f} TFLOP/s of a {layout.devices[0].device_kind} in bfloat16, measured now.")
     ((inputs, targets),) = lengths
     flops = config.batch * training_flops(shape, input_length=inputs, target_length=targets)
@@ -209,7 +211,10 @@ def first_weights(
             f"{config.model} gives its shape alone, for weights=random. To begin with its weights: --set weights=pretrained"
         )
     # Madlad-400 has no embeddings for sentinels, so that its data must do without.
-    marked = any(one.settings.marked or one.settings.keep_newlines or one.task.hides_spans for one in manifests)
+    marked = any(
+        manifest.settings.marked or manifest.settings.keep_newlines or manifest.task.hides_spans
+        for manifest in manifests
+    )
     shape, initial, own_tokenizer = run.start_from(
         config,
         ids=tokenizer.size,
@@ -244,7 +249,14 @@ def _state(
     `tokenizer` is its digest, and `base` that of weights under adapters. Raises UsageError if the checkpoint is of other
     data, another tokenizer or settings that cannot be changed.
     """
-    data = [{"uri": one.folder, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
+    data = [
+        {
+            "uri": dataset_split.folder,
+            "task": dataset_split.manifest.settings.task,
+            "digest": dataset_split.manifest.digest,
+        }
+        for dataset_split in opened
+    ]
     state = State(
         step=0,
         config=dataclasses.asdict(config),
@@ -258,11 +270,13 @@ def _state(
         return state
     path, saved = newest
     checkpoints.check(path, saved, config=config, data=data, tokenizer=tokenizer, base=base)
-    other_length = checks.other_length(config, saved.config, made=saved.step, in_epoch=in_epoch, where=path)
+    other_length = checks.other_length(
+        config, saved.config, checkpoint_step=saved.step, in_epoch=in_epoch, checkpoint_path=path
+    )
     say(f"Going on with {config.out} at step {saved.step:,}. {other_length}".rstrip())
     if warning := checkpoints.other_processors(saved, processors):
         say(warning)
-    if anew := checkpoints.judged_anew(saved, config):
-        say(anew)
+    if reset_message := checkpoints.judged_anew(saved, config):
+        say(reset_message)
         saved = dataclasses.replace(saved, metric=config.metric, best=None, value=None, stale=0, metrics={})
     return dataclasses.replace(saved, config=state.config, data=data)

@@ -68,7 +68,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
             elif change != "missing":
                 content = content[: len(content) // 2] if change == "cut" else bytes(len(content))
                 (folder / name / shard.name).write_bytes(content)
-    sealed = manifest.loads(text, where="here")
+    sealed = manifest.loads(text, location="here")
     empty = manifest.Manifest(**{**vars(sealed), "splits": {}, "ledger": {}}).sealed()
     (folder / "nothing-in-it").mkdir()
     (folder / "nothing-in-it" / "manifest.json").write_text(empty.dumps())

@@ -297,7 +297,7 @@ def test_what_readers_would_believe_is_refused_when_it_is_loaded(
     change(facts)
     text = seal(facts)
     with bounded(), pytest.raises(DatasetError) as caught:
-        manifest.loads(text, where="it")
+        manifest.loads(text, location="it")
     assert says in str(caught.value)
     assert len(str(caught.value)) < 1000
     assert str(caught.value).isprintable()
@@ -315,4 +315,4 @@ def test_what_readers_would_believe_is_refused_when_it_is_loaded(
 )
 def test_a_text_that_would_take_memory_is_refused_before_it_is_parsed(text: bytes, says: str) -> None:
     with bounded(), pytest.raises(DatasetError, match=says):
-        manifest.loads(text, where="it")
+        manifest.loads(text, location="it")

@@ -52,8 +52,8 @@ def test_the_smallest_seed_is_read_again() -> None:
 
 
 def test_what_is_written_is_what_is_read() -> None:
-    assert manifest.loads(MADE.dumps(), where="it") == MADE
-    assert manifest.loads(MADE.dumps(), where="it").dumps() == MADE.dumps()
+    assert manifest.loads(MADE.dumps(), location="it") == MADE
+    assert manifest.loads(MADE.dumps(), location="it").dumps() == MADE.dumps()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_value_of_another_type_is_no_manifest(place: tuple[str, ...], value: A
     at[place[-1]] = value
     facts["digest"] = manifest._digest(facts)
     with pytest.raises(DatasetError, match=f"not a whole manifest: .*{place[-1]}"):
-        manifest.loads(json.dumps(facts), where="it")
+        manifest.loads(json.dumps(facts), location="it")
 
 
 def test_many_shards_need_memory_for_themselves_alone() -> None:
@@ -97,7 +97,7 @@ def test_many_shards_need_memory_for_themselves_alone() -> None:
         assert made.sealed() == made
         assert tracemalloc.get_traced_memory()[1] < 100 * len(shards) + (1 << 20)
         tracemalloc.reset_peak()
-        assert manifest.loads(text, where="it") == made
+        assert manifest.loads(text, location="it") == made
         assert tracemalloc.get_traced_memory()[1] < 700 * len(shards) + (1 << 20)
     finally:
         tracemalloc.stop()
@@ -136,7 +136,7 @@ def test_the_digest_is_of_what_decides_the_records(change: dict[str, Any], same:
 )
 def test_another_manifest_is_a_sentence(text: str, error: type[DatasetError], says: str) -> None:
     with pytest.raises(error) as caught:
-        manifest.loads(text, where="it")
+        manifest.loads(text, location="it")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -158,7 +158,7 @@ def test_a_shard_in_a_place_where_none_belongs_is_no_manifest(toy: manifest.Mani
     facts = json.loads(toy.dumps())
     for change in ({"source": SHARD}, {"settings": SHARD}, {"splits": SHARD}, {"rejected": SHARD}):
         with pytest.raises(DatasetError, match=r"manifest|version"):
-            manifest.loads(json.dumps({**facts, **change}), where="it")
+            manifest.loads(json.dumps({**facts, **change}), location="it")
 
 
 @pytest.fixture
@@ -172,13 +172,13 @@ def test_a_field_of_a_later_version_is_passed_over_and_covered_by_the_digest() -
     said = {**json.loads(MADE.dumps()), "mood": "good"}
     said["splits"]["train"]["mood"] = {"a": 1}
     with pytest.raises(DatasetError, match="was altered"):
-        manifest.loads(json.dumps(said), where="it")
+        manifest.loads(json.dumps(said), location="it")
     said["digest"] = manifest._digest(said)
-    read = manifest.loads(json.dumps(said), where="it")
+    read = manifest.loads(json.dumps(said), location="it")
     assert dataclasses.replace(read, digest=MADE.digest) == MADE
     said["mood"] = "bad"
     with pytest.raises(DatasetError, match="was altered"):
-        manifest.loads(json.dumps(said), where="it")
+        manifest.loads(json.dumps(said), location="it")
 
 
 @pytest.mark.parametrize("name", ["../train.tfrecord-00000-of-00001", "/etc/passwd", "a\\b", "a\0"])
@@ -194,7 +194,7 @@ def test_names_that_lead_elsewhere_are_refused(name: str, place: str) -> None:
     }[place]
     made = dataclasses.replace(MADE, **changes).sealed()
     with pytest.raises(DatasetError, match="which is no name of a file beside it"):
-        manifest.loads(made.dumps(), where="it")
+        manifest.loads(made.dumps(), location="it")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def test_a_file_sees_a_line_each_half_minute(monkeypatch: pytest.MonkeyPatch) ->
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    shown, silent = Progress("preparing", total=1000, stream=stream), Progress("x", stream=stream, shown=False)
+    shown, silent = Progress("preparing", total=1000, stream=stream), Progress("x", stream=stream, is_shown=False)
     for _ in range(12):
         now[0] += 10
         shown.add(bytes=10, rows=1)

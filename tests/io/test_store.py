@@ -78,7 +78,7 @@ def test_a_clock_that_was_ahead_keeps_nothing_for_ever(tmp_path: Path) -> None:
     (tmp_path / ".unfinished-e.x-1-00000000").write_bytes(b"1")
     for name in ("a.x", "b.x", "c.x", ".unfinished-d.x-1-00000000"):
         os.utime(tmp_path / name, (future, future))
-    assert files.trim(2, before=began, weigh=lambda _: 1) == 2
+    assert files.trim(2, cutoff=began, weigh=lambda _: 1) == 2
     left = paths.names(tmp_path)
     assert ".unfinished-d.x-1-00000000" not in left
     assert ".unfinished-e.x-1-00000000" in left  # a living process may be writing it

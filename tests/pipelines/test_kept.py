@@ -102,14 +102,14 @@ class Failed:
         """Make the folder as it was after the failure, and return where its results are."""
         shutil.rmtree(self.out, ignore_errors=True)
         shutil.copytree(self.out.with_name("failed"), self.out)
-        (folder,) = self.out.glob(f"{output_folder.KEPT}*")
+        (folder,) = self.out.glob(f"{output_folder.CACHE_PREFIX}*")
         return folder
 
     def resume(self) -> None:
         """Submit the job again, and compare what it makes."""
         prepared(self.source, self.out, **self.choices, fresh=False)
         assert bytes_of(self.out) == self.expected
-        assert not list(self.out.glob(f"{output_folder.KEPT}*"))
+        assert not list(self.out.glob(f"{output_folder.CACHE_PREFIX}*"))
 
 
 @pytest.fixture(scope="module", params=["near", "none"])
@@ -175,10 +175,10 @@ def test_another_job_takes_nothing_of_it_and_leaves_nothing_of_it(
         patch.setattr(preparing.Finish, "__call__", fails)
         with pytest.raises(T5prepError):
             prepared(source, out, **CHOICES)
-    assert list(out.glob(f"{output_folder.KEPT}*"))
+    assert list(out.glob(f"{output_folder.CACHE_PREFIX}*"))
     prepared(source, out, **CHOICES | {"shards": 2, "seed": 1})
     assert "an earlier run" not in capsys.readouterr().err
     assert (
         len([path for path in out.iterdir() if shard_files.is_shard(path.name)]) == 3
     )  # two of train, one of validation
-    assert not list(out.glob(f"{output_folder.KEPT}*"))
+    assert not list(out.glob(f"{output_folder.CACHE_PREFIX}*"))

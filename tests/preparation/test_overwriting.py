@@ -122,7 +122,7 @@ def test_a_file_of_someone_else_stops_it(source: Path, tmp_path: Path) -> None:
 def test_a_bucket_cannot_be_renamed() -> None:
     with (
         pytest.raises(UsageError, match="in a bucket"),
-        output_folder.claimed("gs://bucket/data", same=None, overwrite=True),  # type: ignore[arg-type]
+        output_folder.claimed("gs://bucket/data", new_identity=None, overwrite=True),  # type: ignore[arg-type]
     ):
         pass
 

@@ -130,7 +130,7 @@ def test_more_rows_than_memory_holds_are_drawn_the_same(tmp_path: Path, monkeypa
     choices = {"task": "text2text", "tokenizer": "sample:", "options": COLUMNS, "splits": parse_splits("test=50")}
     expected = prepared(source, tmp_path / "out", group_column="page", **choices)
     assert 50 <= expected.splits["test"].records < 54
-    monkeypatch.setattr(task_settings, "SortedPairs", functools.partial(sorted_pairs.SortedPairs, held=20))
+    monkeypatch.setattr(task_settings, "SortedPairs", functools.partial(sorted_pairs.SortedPairs, max_pairs=20))
     assert prepared(source, tmp_path / "again", group_column="page", **choices).settings == expected.settings
 
 

@@ -75,7 +75,7 @@ def test_arrow_reads_what_is_plain() -> None:
     rows = [{"text": 'é 🙂 \n "q"', "n": n, "d": n / 2, "l": ["x"]} for n in range(5)]
     for escaped in (False, True):
         data = "\n".join(json.dumps(row, ensure_ascii=escaped) for row in rows).encode()
-        found = text_rows.json_table(data, wanted=["text", "n", "d"])
+        found = text_rows.json_table(data, needed_columns=["text", "n", "d"])
         assert found is not None
         assert found.lines.tolist() == [False, True, False, True, False]  # 1.0 may be written as 1
         assert found.table.to_pylist() == [{name: row[name] for name in ("text", "n", "d")} for row in rows[1::2]]

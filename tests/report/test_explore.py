@@ -250,10 +250,10 @@ def test_every_layout_can_be_looked_at(tmp_path: Path, layout: str) -> None:
 
 def test_a_table_is_made_once(data: Path, explorer: Explorer) -> None:
     made: list[int] = []
-    Explorer(data, made=made.append)
+    Explorer(data, on_progress=made.append)
     assert made == []
     CliRunner().invoke(main, ["cache", "clear", "tables"])
-    Explorer(data, made=made.append)
+    Explorer(data, on_progress=made.append)
     assert sum(made) == explorer.counts["records"] == len(explorer.table("records"))
     assert explorer.counts["rejected"] == len(explorer.table("rejected"))
 

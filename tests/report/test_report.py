@@ -305,7 +305,7 @@ def test_a_dataset_in_a_bucket(data: Path, bucket: str, tmp_path: Path) -> None:
 
 def test_bars_add_up_to_all_texts() -> None:
     """The heights of a chart's bars, in its own units, are in the ratio of the counts."""
-    drawn = charts.histogram({16: 100, 32: 50, 48: 25}, step=16, limit=40, what="tokens")
+    drawn = charts.histogram({16: 100, 32: 50, 48: 25}, step=16, limit=40, quantity="tokens")
     heights = [
         float(bottom) - float(top)
         for bottom, top, fill in re.findall(
@@ -318,11 +318,11 @@ def test_bars_add_up_to_all_texts() -> None:
 
 
 def test_what_is_over_the_limit_is_another_colour() -> None:
-    drawn = charts.histogram({16: 10, 512: 10, 9000: 1}, step=16, limit=512, what="tokens")
+    drawn = charts.histogram({16: 10, 512: 10, 9000: 1}, step=16, limit=512, quantity="tokens")
     assert "var(--one)" in drawn
     assert "var(--two)" in drawn
     assert "the last bar: all over" in drawn
-    assert "var(--two)" not in charts.histogram({16: 10, 512: 10}, step=16, limit=512, what="tokens")
+    assert "var(--two)" not in charts.histogram({16: 10, 512: 10}, step=16, limit=512, quantity="tokens")
 
 
 def test_pieces_of_an_input() -> None:

@@ -209,7 +209,7 @@ def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: P
     }
     (own / "train.json").write_text(json.dumps({**recipe, "dtype": "bfloat16"}))
     (own / "config.json").write_text(json.dumps(ModelConfig(vocab_size=128).to_json()))
-    split = manifest.loads((own / "manifest-0.json").read_text(), where="").splits["train"]
+    split = manifest.loads((own / "manifest-0.json").read_text(), location="").splits["train"]
     speed_then = 64 * sum(split.tokens.values()) / split.records / 2.25  # a step in 2.25 seconds
     with open(own / "metrics.jsonl", "a") as file:
         for step in (70, 80):

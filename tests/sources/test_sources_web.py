@@ -269,6 +269,6 @@ def test_what_a_host_keeps_packed_is_unpacked(internet: Internet):
 
 def test_errors_survive_the_way_back_from_a_worker(internet: Internet):
     with pytest.raises(SourceError) as error:
-        http.get("https://example.org/none", what="it")
+        http.get("https://example.org/none", display_name="it")
     copy = pickle.loads(pickle.dumps(error.value))
     assert (type(copy), str(copy)) == (type(error.value), str(error.value))

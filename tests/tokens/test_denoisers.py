@@ -73,7 +73,7 @@ def test_rows_depend_on_seed_and_name_alone():
 @pytest.mark.parametrize("denoiser", DENOISERS.denoisers)
 @pytest.mark.parametrize("inputs_length", [32, 64, 512, 1024])
 def test_rows_are_as_full_as_sentinels_allow(denoiser, inputs_length):
-    raw, targets = denoisers.lengths(inputs_length, denoiser, before=4)
+    raw, targets = denoisers.lengths(inputs_length, denoiser, mode_length=4)
     if not denoiser.mean_span:
         assert raw - (targets - 1) + 1 == inputs_length - 4
         assert targets - 1 == round(raw / 4)
@@ -101,5 +101,5 @@ def test_a_short_rest_and_short_inputs():
     assert (name, len(labels) > 0, inputs[-1]) == ("doc0@0", True, 1)
     assert list(denoisers.Denoise(DENOISERS.denoisers, tokenizer=TOKENIZER, inputs_length=64, seed=0)([])) == []
     with pytest.raises(UsageError, match="too short to corrupt"):
-        denoisers.lengths(4, Denoiser("[S2S]", 0.25, 0), before=3)
+        denoisers.lengths(4, Denoiser("[S2S]", 0.25, 0), mode_length=3)
     assert ragged.full(np.zeros((2, 3), np.int32)).starts.tolist() == [0, 3, 6]

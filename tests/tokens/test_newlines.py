@@ -148,10 +148,10 @@ def test_a_dataset_says_that_it_keeps_them(tmp_path: Path) -> None:
     said = json.loads(made.dumps())
     said["settings"]["keep_newlines"] = False
     with pytest.raises(DatasetError, match="altered"):
-        manifest.loads(json.dumps(said), where="it")
+        manifest.loads(json.dumps(said), location="it")
     del said["settings"]["keep_newlines"]
     with pytest.raises(DatasetError, match="altered"):
-        manifest.loads(json.dumps(said), where="it")
+        manifest.loads(json.dumps(said), location="it")
 
 
 def test_text_without_newlines_has_the_same_shards(tmp_path: Path) -> None:

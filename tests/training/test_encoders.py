@@ -165,7 +165,7 @@ def test_a_t5_gives_its_encoder_a_head(family):
 
 @pytest.mark.parametrize("name", TYPES)
 def test_dropout_changes_the_logits_and_its_seed_repeats_them(name):
-    config = read_config(json.dumps(TYPES[name]).encode(), where="config.json")
+    config = read_config(json.dumps(TYPES[name]).encode(), location="config.json")
     config = dataclasses.replace(config, dropout_rate=0.3)
     weights = random_weights(config, seed=1)
     batch = {name: tf.ones([2, 5], tf.int32) for name in ("input_ids", "attention_mask")}
@@ -214,7 +214,7 @@ def test_inputs_that_are_too_long_are_a_sentence():
 )
 def test_what_is_no_encoder_is_a_sentence(changed, said):
     with pytest.raises(UsageError, match=said):
-        read_config(json.dumps({**TYPES["bert"], **changed}).encode(), where="config.json")
+        read_config(json.dumps({**TYPES["bert"], **changed}).encode(), location="config.json")
 
 
 @pytest.mark.parametrize(
@@ -243,5 +243,5 @@ def test_what_is_no_encoder_is_a_sentence(changed, said):
 def test_a_config_of_absurd_values_is_one_short_sentence(entries):
     """None takes memory or time: ten million layers have as many names, and kinds of layers were compared in all orders."""
     with pytest.raises(UsageError) as refused:
-        read_config(json.dumps(entries).encode(), where="config.json")
+        read_config(json.dumps(entries).encode(), location="config.json")
     assert len(str(refused.value)) < 500

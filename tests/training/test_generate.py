@@ -109,7 +109,7 @@ Answering = Callable[[Any, np.ndarray, np.ndarray], tuple[Any, Any]]
 def _on_the_device(config: ModelConfig, options: Generation, *, place: Path) -> Answering:
     """Return what gives answers and scores as `predict` computes them: on a CPU by custom calls, where they are built."""
     layout = open_layout()
-    run = answers_on_rows(config, options, layout=layout, dtype=tf.float32, place=str(place))
+    run = answers_on_rows(config, options, layout=layout, dtype=tf.float32, cache_path=str(place))
 
     def answer(weights: Any, ids: np.ndarray, mask: np.ndarray) -> tuple[Any, Any]:
         answers = run(put_weights(weights, layout.weights(config)), {"input_ids": ids, "attention_mask": mask})

@@ -99,7 +99,7 @@ def _stepper(*metrics: tuple[float, float]) -> Stepper:
 
     batches: Iterator[dict[str, Any]] = iter([{}] * len(metrics))
     variables = Variables(*[{}] * len(Variables._fields))
-    return Stepper(step, variables, batches, rate=lambda _: 0.1, wanted=lambda number: number == 12)
+    return Stepper(step, variables, batches, rate=lambda _: 0.1, needs_metrics=lambda number: number == 12)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "scale
 SMALL = {"vocab_size": 128, "d_model": 32, "d_kv": 4, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 1}
 MODELS = {"t5": ModelConfig(**SMALL, num_heads=8), "t5_1_1": ModelConfig(**SMALL, num_heads=8, **GATED)}
 MODELS |= {
-    name: dataclasses.replace(read_config(json.dumps(config).encode(), where=name), vocab_size=128)
+    name: dataclasses.replace(read_config(json.dumps(config).encode(), location=name), vocab_size=128)
     for name, config in torch_t5gemma.MODELS.items()
 }
 LAYOUTS = {"one": (1, 1), "replicas": (4, 1), "split": (1, 8), "both": (2, 4)}

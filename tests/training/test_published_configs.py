@@ -170,7 +170,7 @@ def test_a_published_config_is_read_and_written_again(name, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(PUBLISHED[name]))
     config = shape_of(str(tmp_path))
     assert config.vocab_size == PUBLISHED[name]["vocab_size"]
-    assert read_config(json.dumps(config.to_json()).encode(), where="config.json") == config
+    assert read_config(json.dumps(config.to_json()).encode(), location="config.json") == config
     short = name.rpartition("/")[2].lower()
     if isinstance(config, EncoderConfig) and short in MODELS:
         assert shape_of(name) == config
@@ -197,4 +197,4 @@ def test_modernbert_has_the_bytes_of_its_file():
 
 def test_codet5_plus_2b_is_a_sentence():
     with pytest.raises(UsageError, match='of type "codet5p", and only t5'):
-        read_config(json.dumps({"model_type": "codet5p"}).encode(), where="config.json")
+        read_config(json.dumps({"model_type": "codet5p"}).encode(), location="config.json")

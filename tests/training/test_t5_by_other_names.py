@@ -70,7 +70,7 @@ SMALL = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_heads": 2, "num_layers": 1, 
 
 
 def read(entries) -> ModelConfig:
-    return read_config(json.dumps(entries).encode(), where="config.json")
+    return read_config(json.dumps(entries).encode(), location="config.json")
 
 
 def test_madlad_is_a_t5_1_1_with_ids_of_its_own():

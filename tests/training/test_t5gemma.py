@@ -41,7 +41,7 @@ def assert_same_logits(found, kept):
 
 
 def small(name, **changed):
-    config = read_config(json.dumps(MODELS[name]).encode(), where="config.json")
+    config = read_config(json.dumps(MODELS[name]).encode(), location="config.json")
     return dataclasses.replace(config, **changed)
 
 
@@ -208,7 +208,7 @@ def changed(name, stack, **entries):
 )
 def test_what_is_no_t5gemma_is_a_sentence(config, said):
     with pytest.raises(UsageError, match=said):
-        read_config(json.dumps(config).encode(), where="config.json")
+        read_config(json.dumps(config).encode(), location="config.json")
 
 
 def test_a_head_for_classes_is_a_sentence():

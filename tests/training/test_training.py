@@ -73,7 +73,7 @@ def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
     ended = trainer.train(config)
     assert toy_runs.losses(config.out) == toy_runs.losses(done.run)
     assert ended.evaluation == done.evaluation
-    before, after = run.open_model(done.run, which="last"), run.open_model(config.out, which="last")
+    before, after = run.open_model(done.run, checkpoint="last"), run.open_model(config.out, checkpoint="last")
     assert all(np.array_equal(before.weights[name], after.weights[name]) for name in before.weights)
 
 

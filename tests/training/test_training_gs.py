@@ -28,8 +28,8 @@ trainer.train(build(toy, {"out": out, "steps": 4}))
 gone_on = trainer.train(build(toy, {"out": out, "steps": 6}))
 whole = trainer.train(build(toy, {"out": local, "steps": 6, "tensorboard": False}))
 export.export_hf(out, out=local + "-exported")
-opened = run.open_model(out, which="last")
-expected = run.open_model(local, which="last")
+opened = run.open_model(out, checkpoint="last")
+expected = run.open_model(local, checkpoint="last")
 print(json.dumps({
     "best": gone_on.best,
     "step": whole.best.rpartition("/")[2],

@@ -48,7 +48,7 @@ def test_lines_come_back_in_scores_and_predictions(
         assert one["references"] == [f"because{newline}of {one['id']}"]
         assert one["prediction"] == f"question {one['id']}{newline}why so"
 
-    monkeypatch.setattr(run, "open_model", lambda name, which: Model(name, TINY, {}, WORDS, (made,)))
+    monkeypatch.setattr(run, "open_model", lambda name, checkpoint: Model(name, TINY, {}, WORDS, (made,)))
     monkeypatch.setattr(predictor, "Device", answering.Copies)
     (table := tmp_path / "new.csv").write_text('id,q\n0,"question 0\nwhy so"\n')
     (one,) = predictions.Predictions("toy", str(table))

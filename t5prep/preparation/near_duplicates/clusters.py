@@ -49,8 +49,8 @@ class Sets(NamedTuple):
         sizes = self.sizes[order]
         begins = np.concatenate([[0], np.cumsum(sizes)])
         owner = np.repeat(np.arange(len(order)), sizes)
-        at = np.arange(begins[-1]) - begins[owner] + self.begins[order][owner]
-        return Sets(self.keys[at] + (owner - order[owner]) * self.width, begins, self.width, self.known)
+        indices = np.arange(begins[-1]) - begins[owner] + self.begins[order][owner]
+        return Sets(self.keys[indices] + (owner - order[owner]) * self.width, begins, self.width, self.known)
 
     def contents(self) -> np.ndarray:
         """Return a digest of each set, `uint64[sets]`: equal for equal sets. Every set must have an element."""
@@ -59,12 +59,12 @@ class Sets(NamedTuple):
 
 def sets(shingles: Shingles) -> Sets:
     """Return the set of shingles of each text."""
-    known, elements = np.unique(shingles.hashes, return_inverse=True)
-    width = max(1, len(known))
+    hashes, elements = np.unique(shingles.hashes, return_inverse=True)
+    width = max(1, len(hashes))
     owner = np.repeat(np.arange(len(shingles.begins) - 1), np.diff(shingles.begins))
     keys = np.sort(owner * width + elements)
     keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
-    return Sets(keys, np.searchsorted(keys, np.arange(len(shingles.begins)) * width), width, known)
+    return Sets(keys, np.searchsorted(keys, np.arange(len(shingles.begins)) * width), width, hashes)
 
 
 def similarity(sets: Sets, pairs: np.ndarray) -> np.ndarray:
@@ -80,8 +80,8 @@ def similarity(sets: Sets, pairs: np.ndarray) -> np.ndarray:
     ends = np.cumsum(sizes[small])
     begin = 0
     while begin < len(pairs):
-        done = ends[begin - 1] if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, done + _CHUNK, side="right")))
+        elements_before = ends[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, elements_before + _CHUNK, side="right")))
         shared[begin:end] = _shared(sets, small[begin:end], large[begin:end])
         begin = end
     return shared / (sizes[small] + sizes[large] - shared)
@@ -92,10 +92,10 @@ def _shared(sets: Sets, small: np.ndarray, large: np.ndarray) -> np.ndarray:
     sizes = sets.sizes[small]
     pair = np.repeat(np.arange(len(small)), sizes)
     first = np.cumsum(sizes) - sizes
-    at = np.arange(len(pair)) - first[pair] + sets.begins[small][pair]
-    sought = sets.keys[at] - small[pair] * sets.width + large[pair] * sets.width
-    place = np.minimum(np.searchsorted(sets.keys, sought), len(sets.keys) - 1)
-    return np.bincount(pair[sets.keys[place] == sought], minlength=len(small))
+    indices = np.arange(len(pair)) - first[pair] + sets.begins[small][pair]
+    sought = sets.keys[indices] - small[pair] * sets.width + large[pair] * sets.width
+    match_indices = np.minimum(np.searchsorted(sets.keys, sought), len(sets.keys) - 1)
+    return np.bincount(pair[sets.keys[match_indices] == sought], minlength=len(small))
 
 
 def clustered(shingles: Shingles, sets: Sets, *, bands: Bands, threshold: float) -> np.ndarray:
@@ -113,9 +113,9 @@ def clustered(shingles: Shingles, sets: Sets, *, bands: Bands, threshold: float)
     for pairs in _passes(sets.contents(), values):
         pairs = np.unique(pairs[parent[pairs[:, 0]] != parent[pairs[:, 1]]], axis=0)
         pairs = pairs[~np.isin(_codes(pairs, len(parent)), _codes(refused, len(parent)))]
-        alike = _alike(sets, pairs, threshold)
-        refused = np.concatenate([refused, pairs[~alike]])
-        linked = np.concatenate([linked, pairs[alike]])
+        is_similar = _alike(sets, pairs, threshold)
+        refused = np.concatenate([refused, pairs[~is_similar]])
+        linked = np.concatenate([linked, pairs[is_similar]])
         parent = labels(linked, len(parent))
     return parent
 
@@ -132,10 +132,10 @@ def _passes(digests: np.ndarray, values: np.ndarray) -> Iterator[np.ndarray]:
     ordered = np.take_along_axis(values[alone], order, axis=0)
     members = alone[order]
     for distance in range(1, min(WINDOW, len(alone) - 1) + 1):
-        same = ordered[distance:] == ordered[:-distance]
-        if not same.any():
+        is_equal = ordered[distance:] == ordered[:-distance]
+        if not is_equal.any():
             return
-        yield np.stack([members[:-distance][same], members[distance:][same]], axis=1)
+        yield np.stack([members[:-distance][is_equal], members[distance:][is_equal]], axis=1)
 
 
 def _codes(pairs: np.ndarray, texts: int) -> np.ndarray:
@@ -145,9 +145,9 @@ def _codes(pairs: np.ndarray, texts: int) -> np.ndarray:
 def _alike(sets: Sets, pairs: np.ndarray, threshold: float) -> np.ndarray:
     """Return which pairs have at least the threshold's similarity; sizes alone rule many out."""
     small, large = np.sort(sets.sizes[pairs], axis=1).T
-    alike = small >= threshold * large
-    alike[alike] = similarity(sets, pairs[alike]) >= threshold
-    return alike
+    is_similar = small >= threshold * large
+    is_similar[is_similar] = similarity(sets, pairs[is_similar]) >= threshold
+    return is_similar
 
 
 # Choose the rows to drop: each cluster keeps one row, by a rule that does not depend on the order of the rows.
@@ -169,7 +169,7 @@ DROPPED = pa.schema(
 # Instead of a split: a row of an earlier dataset, which repeats nothing here and is kept before all others.
 EARLIER = ""
 # Clusters that are named, the largest first.
-NAMED = 10
+MAX_LISTED_CLUSTERS = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,18 +210,20 @@ class Repeats:
     def slice(self, split: str, begin: int, end: int) -> "Repeats":
         """Return those of a split whose positions are in a range, without the counts. The table must be sorted."""
         high = self.dropped["high"].to_numpy()
-        own = (self.dropped["split"].to_numpy(zero_copy_only=False) == split) & (high >= np.uint64(begin))
-        own &= high <= np.uint64(end - 1)
-        return Repeats(self.dropped.filter(pa.array(own)))
+        is_in_range = (self.dropped["split"].to_numpy(zero_copy_only=False) == split) & (high >= np.uint64(begin))
+        is_in_range &= high <= np.uint64(end - 1)
+        return Repeats(self.dropped.filter(pa.array(is_in_range)))
 
     def merge(self, other: "Repeats") -> "Repeats":
         """Return the counts of both together, without their rows."""
-        largest = sorted([*self.largest, *other.largest], key=lambda one: (-one.rows, one.file, one.row))
+        largest = sorted(
+            [*self.largest, *other.largest], key=lambda cluster: (-cluster.rows, cluster.file, cluster.row)
+        )
         return Repeats(
             DROPPED.empty_table(),
             self.clusters + other.clusters,
             self.across_splits + other.across_splits,
-            tuple(largest[:NAMED]),
+            tuple(largest[:MAX_LISTED_CLUSTERS]),
         )
 
 
@@ -256,23 +258,23 @@ def _different(pieces: Iterable[pa.Table]) -> tuple[pa.Table, Sets, pa.ChunkedAr
     The rows have columns of their own: `file`, the digest of their set, `content`, how many elements it has, `elements`, and its
     `number` among the different ones.
     """
-    rows, lists, known, hashed = list[pa.Table](), list[pa.ChunkedArray](), np.zeros(0, np.uint64), None
+    rows, lists, known_contents, hashed = list[pa.Table](), list[pa.ChunkedArray](), np.zeros(0, np.uint64), None
     for batch in _batches(pieces):
         hashed = sets(of_lists(batch["shingles"]))
         content = hashed.contents()
-        different, at = np.unique(content, return_index=True)
-        at = np.sort(at[~np.isin(different, known)])
-        lists.append(batch["shingles"].take(pa.array(at)))
-        known = np.append(known, content[at])
-        order = np.argsort(known)
-        numbers = order[np.searchsorted(known[order], content)]
-        own = {"content": content, "elements": hashed.sizes, "number": numbers}
+        different, first_rows = np.unique(content, return_index=True)
+        first_rows = np.sort(first_rows[~np.isin(different, known_contents)])
+        lists.append(batch["shingles"].take(pa.array(first_rows)))
+        known_contents = np.append(known_contents, content[first_rows])
+        order = np.argsort(known_contents)
+        numbers = order[np.searchsorted(known_contents[order], content)]
+        new_columns = {"content": content, "elements": hashed.sizes, "number": numbers}
         batch = batch.drop_columns("shingles")
-        for name, column in own.items():
+        for name, column in new_columns.items():
             batch = batch.append_column(name, pa.array(column))
         rows.append(batch)
     every = pa.chunked_array([chunk for part in lists for chunk in part.chunks], pa.list_(pa.uint64()))
-    hashed = hashed.take(at) if hashed and len(rows) == 1 else sets(of_lists(every))
+    hashed = hashed.take(first_rows) if hashed and len(rows) == 1 else sets(of_lists(every))
     return pa.concat_tables(rows) if rows else ROWS.empty_table(), hashed, every
 
 
@@ -290,24 +292,24 @@ def _batches(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def _preferred(table: pa.Table, *, drawn: bool) -> np.ndarray:
+def _preferred(table: pa.Table, *, drawn_by_id: bool) -> np.ndarray:
     """Return the numbers of rows in the order in which they would be kept."""
-    place = np.lexsort((table["row"].to_numpy(), table["file"].to_numpy(zero_copy_only=False).astype(str)))
+    source_order = np.lexsort((table["row"].to_numpy(), table["file"].to_numpy(zero_copy_only=False).astype(str)))
     tie = np.empty(len(table), np.int64)
-    tie[place] = np.arange(len(table))
+    tie[source_order] = np.arange(len(table))
     low, high = table["low"].to_numpy(), table["high"].to_numpy()
     splits = table["split"].to_pylist()
-    rank = np.array([-(split == EARLIER) if drawn else precedence(split) for split in splits])
+    rank = np.array([-(split == EARLIER) if drawn_by_id else precedence(split) for split in splits])
     content, elements = table["content"].to_numpy(), table["elements"].to_numpy()
     return np.lexsort((tie, low, high, content, -elements, rank))
 
 
-def _largest(table: pa.Table, kept: np.ndarray) -> tuple[Cluster, ...]:
+def _largest(table: pa.Table, kept_rows: np.ndarray) -> tuple[Cluster, ...]:
     """Return the clusters with the most rows, given the kept row's number for each dropped one."""
-    rows, repeats = np.unique(kept, return_counts=True)
-    named = np.lexsort((rows, -repeats))[:NAMED]
-    rows_named = table.select(["id", "file", "row"]).take(pa.array(rows[named])).to_pylist()
-    return tuple(Cluster(int(n) + 1, **row) for n, row in zip(repeats[named], rows_named, strict=True))
+    rows, repeats = np.unique(kept_rows, return_counts=True)
+    largest = np.lexsort((rows, -repeats))[:MAX_LISTED_CLUSTERS]
+    rows_named = table.select(["id", "file", "row"]).take(pa.array(rows[largest])).to_pylist()
+    return tuple(Cluster(int(n) + 1, **row) for n, row in zip(repeats[largest], rows_named, strict=True))
 
 
 # Search for near-duplicates in steps that can be spread: bands in ranges of values, links, groups of linked rows, repeats.
@@ -384,27 +386,27 @@ class Search:
         table, hashed, shingles = _different(pieces)
         if len(table) < 2:
             return none()
-        table = table.take(pa.array(_preferred(table, drawn=self.drawn)))
-        _, at, of = np.unique(table["content"].to_numpy(), return_index=True, return_inverse=True)
-        ordered = np.argsort(at)  # contents, in order of the first row of each
-        of, at = np.argsort(ordered)[of], at[ordered]
-        numbers = table["number"].to_numpy()[at]
+        table = table.take(pa.array(_preferred(table, drawn_by_id=self.drawn)))
+        _, first_rows, of = np.unique(table["content"].to_numpy(), return_index=True, return_inverse=True)
+        ordered = np.argsort(first_rows)  # contents, in order of the first row of each
+        of, first_rows = np.argsort(ordered)[of], first_rows[ordered]
+        numbers = table["number"].to_numpy()[first_rows]
         shingles, hashed = of_lists(shingles.take(pa.array(numbers))), hashed.take(numbers)
-        first = at[clustered(shingles, hashed, bands=self.bands, threshold=self.threshold)[of]]
+        first = first_rows[clustered(shingles, hashed, bands=self.bands, threshold=self.threshold)[of]]
         id, split = (table[name].to_numpy(zero_copy_only=False) for name in ("id", "split"))
-        others = (first != np.arange(len(first))) & ((id[first] != id) | (split[first] == EARLIER))
-        repeated = np.flatnonzero(others & (split != EARLIER))
-        kept = first[repeated]
-        dropped, instead = table.take(pa.array(repeated)), table.take(pa.array(kept))
-        alike = similarity(hashed, np.stack([of[kept], of[repeated]], axis=1))
+        is_repeat = (first != np.arange(len(first))) & ((id[first] != id) | (split[first] == EARLIER))
+        repeated = np.flatnonzero(is_repeat & (split != EARLIER))
+        kept_rows = first[repeated]
+        dropped, instead = table.take(pa.array(repeated)), table.take(pa.array(kept_rows))
+        similarities = similarity(hashed, np.stack([of[kept_rows], of[repeated]], axis=1))
         columns = [dropped[name] for name in ("split", "high", "low", "file", "row")]
         columns += [instead[name] for name in ("file", "row", "id")]
-        rows = pa.table([*columns, pa.array(alike)], schema=DROPPED)
+        rows = pa.table([*columns, pa.array(similarities)], schema=DROPPED)
         return Repeats(
             rows.sort_by([(name, "ascending") for name in ("split", "high", "low", "file", "row")]),
-            len(np.unique(kept)),
-            int(((split[repeated] != split[kept]) & (split[kept] != EARLIER)).sum()),
-            _largest(table, kept),
+            len(np.unique(kept_rows)),
+            int(((split[repeated] != split[kept_rows]) & (split[kept_rows] != EARLIER)).sum()),
+            _largest(table, kept_rows),
         )
 
 
@@ -426,13 +428,17 @@ def links(
     """
     times = max(1, size // range_bytes)
     for number in range(times):
-        waiting, held, most = list[np.ndarray](), 0, 2 * range_bytes
+        waiting, waiting_bytes, max_bytes = list[np.ndarray](), 0, 2 * range_bytes
         for part in parts():
             waiting.append(part if times == 1 else part[part["value"] % times == number])
-            held += waiting[-1].nbytes
-            if held > most:
-                linked, left = _linked(np.concatenate(waiting))
-                waiting, held, most = [left], left.nbytes, max(most, 2 * left.nbytes)
+            waiting_bytes += waiting[-1].nbytes
+            if waiting_bytes > max_bytes:
+                linked, representatives = _linked(np.concatenate(waiting))
+                waiting, waiting_bytes, max_bytes = (
+                    [representatives],
+                    representatives.nbytes,
+                    max(max_bytes, 2 * representatives.nbytes),
+                )
                 yield linked
         if waiting:
             yield _linked(np.concatenate(waiting))[0]
@@ -458,9 +464,11 @@ def grouped(links: Iterable[np.ndarray], *, plan: Plan, folder: str) -> Iterator
     A sketch may come several times. A group has about `plan.most` rows, or one component. What does not fit into memory waits in
     the folder.
     """
-    with atomic_files.temporary_folder(folder, name="groups") as place:
-        placed = SortedPairs(Path(place) / "rows")
-        for number, nodes in components.grouped(components.components(links, folder=place), most=plan.most):
+    with atomic_files.temporary_folder(folder, name="groups") as scratch_folder:
+        placed = SortedPairs(Path(scratch_folder) / "rows")
+        for number, nodes in components.grouped(
+            components.components(links, folder=scratch_folder), max_nodes=plan.most
+        ):
             placed.add(np.stack([nodes, np.full(len(nodes), number, np.uint64)], axis=1))
         for nodes, groups in (part.T for part in placed.all()):
             of = np.empty(len(nodes), PLACED)

@@ -16,59 +16,62 @@ from t5prep.io import atomic_files
 from t5prep.preparation.sorted_pairs import HELD, SortedPairs
 
 
-def components(links: Iterable[np.ndarray], *, folder: str = "", held: int = HELD) -> Iterator[np.ndarray]:
+def components(links: Iterable[np.ndarray], *, folder: str = "", max_links: int = HELD) -> Iterator[np.ndarray]:
     """Yield the root and the node of each linked node, `uint64[n, 2]`, in order of roots, then of nodes.
 
     The root of a component is a node of it too, and comes first. The order of the links does not matter. What is more than
-    `held` links waits in temporary files of a folder. Raises OutputError if they cannot be written.
+    `max_links` links waits in temporary files of a folder. Raises OutputError if they cannot be written.
     """
-    with atomic_files.temporary_folder(folder, name="links") as place:
-        edges, both = SortedPairs(Path(place) / "edges", held), SortedPairs(Path(place) / "both", held)
-        for part in _contracted(links, held):
+    with atomic_files.temporary_folder(folder, name="links") as scratch_folder:
+        edges, both = (
+            SortedPairs(Path(scratch_folder) / "edges", max_links),
+            SortedPairs(Path(scratch_folder) / "both", max_links),
+        )
+        for part in _contracted(links, max_links):
             edges.add(part)
-        done = False
-        while not done:
+        is_converged = False
+        while not is_converged:
             both.clear()
-            for part in _contracted(edges.all(), held):
+            for part in _contracted(edges.all(), max_links):
                 both.add(part)
                 both.add(part[:, ::-1])
             edges.clear()
-            done = True
-            for nodes, others, smallest in _with_smallest(both.all()):
-                done &= not ((smallest < nodes) & (others != smallest)).any()
-                larger = others > nodes
-                edges.add(np.stack([others[larger], smallest[larger]], axis=1))
+            is_converged = True
+            for nodes, neighbours, smallest in _with_smallest(both.all()):
+                is_converged &= not ((smallest < nodes) & (neighbours != smallest)).any()
+                larger = neighbours > nodes
+                edges.add(np.stack([neighbours[larger], smallest[larger]], axis=1))
         edges.clear()
         yield from _of_roots(both.all())
 
 
-def grouped(found: Iterable[np.ndarray], *, most: int) -> Iterator[tuple[int, np.ndarray]]:
+def grouped(component_parts: Iterable[np.ndarray], *, max_nodes: int) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the number of a group and nodes of it: whole components, in order, as many as have at most so many nodes together.
 
-    `found` are components as `components` yields them. A larger one is a group of its own, which comes in several parts.
+    `component_parts` are components as `components` yields them. A larger one is a group of its own, which comes in several parts.
     """
-    held, number, going = np.zeros((0, 2), np.uint64), 0, -1  # `going`: the component that was yielded in part
-    for part in itertools.chain(found, [None]):
-        held = held if part is None else np.concatenate([held, part])
-        while len(held):
+    pending_pairs, number, going = np.zeros((0, 2), np.uint64), 0, -1  # `going`: the component that was yielded in part
+    for part in itertools.chain(component_parts, [None]):
+        pending_pairs = pending_pairs if part is None else np.concatenate([pending_pairs, part])
+        while len(pending_pairs):
             if going >= 0:
-                end = int(np.searchsorted(held[:, 0], np.uint64(going), side="right"))
+                end = int(np.searchsorted(pending_pairs[:, 0], np.uint64(going), side="right"))
                 if end:
-                    yield number, held[:end, 1]
-                if end == len(held):
-                    held = held[end:]
+                    yield number, pending_pairs[:end, 1]
+                if end == len(pending_pairs):
+                    pending_pairs = pending_pairs[end:]
                     break
-                held, number, going = held[end:], number + 1, -1
-            if part is not None and len(held) <= most:
+                pending_pairs, number, going = pending_pairs[end:], number + 1, -1
+            if part is not None and len(pending_pairs) <= max_nodes:
                 break  # more may belong to the group
-            ends = np.flatnonzero(held[1:, 0] != held[:-1, 0]) + 1
-            ends = np.append(ends, len(held)) if part is None else ends
+            ends = np.flatnonzero(pending_pairs[1:, 0] != pending_pairs[:-1, 0]) + 1
+            ends = np.append(ends, len(pending_pairs)) if part is None else ends
             if not len(ends):
-                going = int(held[0, 0])
+                going = int(pending_pairs[0, 0])
                 continue
-            end = int(ends[max(0, int(np.searchsorted(ends, most, side="right")) - 1)])
-            yield number, held[:end, 1]
-            held, number = held[end:], number + 1
+            end = int(ends[max(0, int(np.searchsorted(ends, max_nodes, side="right")) - 1)])
+            yield number, pending_pairs[:end, 1]
+            pending_pairs, number = pending_pairs[end:], number + 1
 
 
 def labels(links: np.ndarray, nodes: int) -> np.ndarray:
@@ -80,12 +83,17 @@ def labels(links: np.ndarray, nodes: int) -> np.ndarray:
     parent = np.arange(nodes)
     left, right = links[:, 0].astype(np.int64), links[:, 1].astype(np.int64)
     while True:
-        one, other = parent[left], parent[right]
-        apart = one != other
-        if not apart.any():
+        left_root, right_root = parent[left], parent[right]
+        joins_roots = left_root != right_root
+        if not joins_roots.any():
             return parent
-        left, right, one, other = left[apart], right[apart], one[apart], other[apart]
-        np.minimum.at(parent, np.maximum(one, other), np.minimum(one, other))
+        left, right, left_root, right_root = (
+            left[joins_roots],
+            right[joins_roots],
+            left_root[joins_roots],
+            right_root[joins_roots],
+        )
+        np.minimum.at(parent, np.maximum(left_root, right_root), np.minimum(left_root, right_root))
         while not np.array_equal(shorter := parent[parent], parent):
             parent = shorter
 
@@ -98,8 +106,8 @@ def stars(links: np.ndarray) -> np.ndarray:
     return np.stack([nodes[inner], nodes[roots[inner]]], axis=1)
 
 
-def _contracted(links: Iterable[np.ndarray], held: int) -> Iterator[np.ndarray]:
-    """Yield fewer links that connect the same nodes, the larger node first, some `held` links at a time.
+def _contracted(links: Iterable[np.ndarray], max_links: int) -> Iterator[np.ndarray]:
+    """Yield fewer links that connect the same nodes, the larger node first, some `max_links` links at a time.
 
     The last node goes on with the next links: neighbours of one node that stand side by side are joined, wherever they are cut.
     """
@@ -109,11 +117,11 @@ def _contracted(links: Iterable[np.ndarray], held: int) -> Iterator[np.ndarray]:
             continue
         waiting.append(part)
         count += len(part)
-        if count < held:
+        if count < max_links:
             continue
         joined = stars(np.concatenate(waiting))
         waiting, count = [joined], len(joined)
-        if count > held // 2:
+        if count > max_links // 2:
             yield joined
             last = np.searchsorted(joined[:, 0], part[-1].max())
             waiting, count = [joined[last : last + 1].copy()], 1
@@ -123,25 +131,25 @@ def _contracted(links: Iterable[np.ndarray], held: int) -> Iterator[np.ndarray]:
 
 def _with_smallest(links: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield the first nodes of sorted links, the second ones, and the smallest of each first one and all that it is linked to."""
-    before = least = -1
+    previous_node = least = -1
     for part in links:
-        nodes, others = part.T
+        nodes, neighbours = part.T
         begins = np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1]))
-        smallest = np.minimum(nodes[begins], others[begins])
-        if nodes[0] == before:
+        smallest = np.minimum(nodes[begins], neighbours[begins])
+        if nodes[0] == previous_node:
             smallest[0] = least
-        before, least = int(nodes[-1]), int(smallest[-1])
-        yield nodes, others, np.repeat(smallest, np.diff(begins, append=len(nodes)))
+        previous_node, least = int(nodes[-1]), int(smallest[-1])
+        yield nodes, neighbours, np.repeat(smallest, np.diff(begins, append=len(nodes)))
 
 
 def _of_roots(links: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     """Yield the sorted links of roots alone, of stars in both directions; before those of each, one of the root to itself."""
-    before = -1
-    for nodes, others, smallest in _with_smallest(links):
+    previous_root = -1
+    for nodes, neighbours, smallest in _with_smallest(links):
         of_root = smallest == nodes
         roots = nodes[of_root]
         if len(roots):
-            begins = np.flatnonzero(np.append(roots[0] != before, roots[1:] != roots[:-1]))
-            before = int(roots[-1])
-            own = np.stack([roots[begins], roots[begins]], axis=1)
-            yield np.insert(np.stack([roots, others[of_root]], axis=1), begins, own, axis=0)
+            begins = np.flatnonzero(np.append(roots[0] != previous_root, roots[1:] != roots[:-1]))
+            previous_root = int(roots[-1])
+            self_links = np.stack([roots[begins], roots[begins]], axis=1)
+            yield np.insert(np.stack([roots, neighbours[of_root]], axis=1), begins, self_links, axis=0)

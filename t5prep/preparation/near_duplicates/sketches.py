@@ -82,8 +82,8 @@ def word_edges(text: str) -> list[tuple[int, int]]:
     parts = [text.lower()] if text.isascii() else [folded(text[begin:end]) for begin, end in itertools.pairwise(places)]
     ends = range(1, len(text) + 1) if text.isascii() else list(itertools.accumulate(map(len, parts)))
     plain = "".join(parts)
-    found = list(_WORD.finditer(plain)) or list(_SIGNS.finditer(plain))
-    of = [(bisect.bisect_right(ends, word.start()), bisect.bisect_left(ends, word.end())) for word in found]
+    matches = list(_WORD.finditer(plain)) or list(_SIGNS.finditer(plain))
+    of = [(bisect.bisect_right(ends, word.start()), bisect.bisect_left(ends, word.end())) for word in matches]
     return [(places[first], places[last + 1]) for first, last in of]
 
 
@@ -260,8 +260,8 @@ def tables(data: bytes | pa.Buffer) -> Iterator[pa.Table]:
 
 def sketch(table: pa.Table, *, file: str, first_row: int, bands: Bands) -> Sketch:
     """Return the sketch of a block's rows (ROWS). Rows without a shingle repeat nothing and are left out."""
-    some = pc.greater(pc.list_value_length(table["shingles"]), 0)
-    table = table if pc.all(some).as_py() else table.filter(some)  # a block's shingles may be 50 MB
+    has_shingles = pc.greater(pc.list_value_length(table["shingles"]), 0)
+    table = table if pc.all(has_shingles).as_py() else table.filter(has_shingles)  # a block's shingles may be 50 MB
     values = np.zeros((0, bands.bands), np.uint64)
     if len(table):
         hashed = signatures(of_lists(table["shingles"]), hashes=bands.bands * bands.rows)

@@ -77,14 +77,14 @@ def to_example(record: Record, options: Options) -> Example:
     """Return one question with its answers. Raises Reject for a row without one of them or without an id."""
     if record["id"] in (None, ""):
         raise Reject("empty id")
-    asked = to_inputs(record, options)
+    input_example = to_inputs(record, options)
     listed = text(record, "answer", "answer_processed", "")
     answers = tuple(dict.fromkeys(answer.strip() for answer in listed.split("\t") if answer.strip()))
     if not answers:
         raise Reject("no answer")
     if options.questions == "causal" and not is_causal(text(record, "question_processed").strip()):
         raise Reject("not causal: none of the benchmark's rules finds it so")
-    return Example(id=text(record, "id"), inputs=asked.inputs, targets=answers[0], references=answers)
+    return Example(id=text(record, "id"), inputs=input_example.inputs, targets=answers[0], references=answers)
 
 
 def columns(options: Options) -> Columns:

@@ -22,7 +22,7 @@ PREFIX = "generate a sentence with: "
 
 def to_inputs(record: Record, options: NoOptions) -> Example:
     """Return one concept set without a sentence. Raises Reject for an empty one."""
-    concepts = _texts(record.get("concepts") or record.get("concept_set"), apart="#")
+    concepts = _texts(record.get("concepts") or record.get("concept_set"), separator="#")
     if not concepts:
         raise Reject("no concepts")
     return Example(id=" ".join(concepts), inputs=PREFIX + " ".join(concepts), targets="")
@@ -30,24 +30,24 @@ def to_inputs(record: Record, options: NoOptions) -> Example:
 
 def to_example(record: Record, options: NoOptions) -> Example:
     """Return one concept set with one sentence, or with all of them. Raises Reject for one without any."""
-    asked = to_inputs(record, options)
+    input_example = to_inputs(record, options)
     sentences = _texts(record.get("target") or record.get("scene"))
     if not sentences:
         raise Reject("no sentence: hidden, as in the test split")
     return Example(
-        id=asked.id,
-        inputs=asked.inputs,
+        id=input_example.id,
+        inputs=input_example.inputs,
         targets=sentences[0],
         references=tuple(dict.fromkeys(sentences)),
     )
 
 
-def _texts(value: rows.Value, *, apart: str | None = None) -> list[str]:
-    """Return the texts of a list, or of one text: itself, or its parts separated by `apart`."""
+def _texts(value: rows.Value, *, separator: str | None = None) -> list[str]:
+    """Return the texts of a list, or of one text: itself, or its parts separated by `separator`."""
     if isinstance(value, Mapping):
         raise Reject("not text: an object where concepts or sentences are expected")
-    values = value if isinstance(value, list) else [value] if apart is None else str(value or "").split(apart)
-    texts = ("" if one is None else str(one).strip() for one in values)
+    values = value if isinstance(value, list) else [value] if separator is None else str(value or "").split(separator)
+    texts = ("" if entry is None else str(entry).strip() for entry in values)
     return [text for text in texts if text]
 
 

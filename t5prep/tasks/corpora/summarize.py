@@ -25,11 +25,11 @@ def to_inputs(record: Record, options: NoOptions) -> Example:
 
 def to_example(record: Record, options: NoOptions) -> Example:
     """Return one article with its summary. Raises Reject if one of them is empty."""
-    asked = to_inputs(record, options)
+    input_example = to_inputs(record, options)
     summary = text(record, "highlights", "summary", "").strip()
     if not summary:
         raise Reject("empty summary")
-    return Example(id=asked.id, inputs=asked.inputs, targets=summary)
+    return Example(id=input_example.id, inputs=input_example.inputs, targets=summary)
 
 
 TASK = Task(

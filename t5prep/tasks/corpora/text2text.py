@@ -98,10 +98,10 @@ def to_example(record: Record, options: Options) -> Example:
         if len(set(references)) > 1:
             raise Reject(f"several labels: {', '.join(references)}. A model learns several of a row by --labels-column")
         target = label
-    asked = to_inputs(record, options)
-    if options.id_column and not asked.id:
+    input_example = to_inputs(record, options)
+    if options.id_column and not input_example.id:
         raise Reject("empty id")
-    return Example(id=asked.id, inputs=asked.inputs, targets=target, references=references)
+    return Example(id=input_example.id, inputs=input_example.inputs, targets=target, references=references)
 
 
 def _names(record: Record, options: Options, kind: str, words: dict[str, str]) -> str:
@@ -239,19 +239,21 @@ def input_columns(options: Options) -> list[str]:
 
 def columns(options: Options) -> Columns:
     """Return the columns that are read. Raises UsageError when the options do not name them."""
-    others = _kinds(options)
-    for what, column, template in (
+    target_kinds = _kinds(options)
+    for side, column, template in (
         ("inputs", options.inputs_column, options.inputs),
         ("targets", options.targets_column, options.targets),
     ):
-        if bool(column) == bool(template) and not (what == "targets" and others and not column):
-            raise UsageError(f'say what the {what} are: either --{what}-column NAME or --{what} "... {{NAME}} ..."')
+        if bool(column) == bool(template) and not (side == "targets" and target_kinds and not column):
+            raise UsageError(f'say what the {side} are: either --{side}-column NAME or --{side} "... {{NAME}} ..."')
     if len(set(flags := flag_columns(options))) < len(flags) or not all(flags):
         raise UsageError(
             f'--labels-column "{options.labels_column}": it is the name of each column once, as in toxic,insult'
         )
-    if len(others) > 1 or (others and (options.targets_column or options.targets)):
-        raise UsageError(f"--{others[0]}-column says what is learned instead of a target: leave the other one out")
+    if len(target_kinds) > 1 or (target_kinds and (options.targets_column or options.targets)):
+        raise UsageError(
+            f"--{target_kinds[0]}-column says what is learned instead of a target: leave the other one out"
+        )
     if options.tags_column and (options.inputs or options.second_column or options.protect):
         raise UsageError("--tags-column goes with one column of words: name it by --inputs-column, and no other")
     inputs = tuple(dict.fromkeys(input_columns(options)))

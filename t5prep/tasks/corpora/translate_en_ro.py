@@ -26,10 +26,10 @@ def to_inputs(record: Record, options: NoOptions) -> Example:
 
 def to_example(record: Record, options: NoOptions) -> Example:
     """Return one pair of sentences. Raises Reject if one of them is empty."""
-    asked = to_inputs(record, options)
+    input_example = to_inputs(record, options)
     if not (target := _side(record, "ro", "target")):
         raise Reject("empty target")
-    return Example(id=None, inputs=asked.inputs, targets=target)
+    return Example(id=None, inputs=input_example.inputs, targets=target)
 
 
 def _side(record: Record, language: str, side: str) -> str:

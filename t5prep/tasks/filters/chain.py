@@ -91,13 +91,13 @@ def parse(text: str) -> tuple[str, Filter]:
     >>> parse("pattern:drop=a{2,3},b")[1].drop
     'a{2,3},b'
     """
-    name, _, given = text.partition(":")
+    name, _, arguments = text.partition(":")
     if name.endswith(".py"):
-        return f"{Path(name).stem}.{given}", load(name, given)
+        return f"{Path(name).stem}.{arguments}", load(name, arguments)
     kind = cls(name)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, str | int | float] = {}
-    for part in re.split(rf",(?=(?:{'|'.join(fields)})=)", given) if given else []:
+    for part in re.split(rf",(?=(?:{'|'.join(fields)})=)", arguments) if arguments else []:
         key, equals, value = part.partition("=")
         if key not in fields or not equals:
             raise UsageError(
@@ -120,8 +120,8 @@ def _value(field: dataclasses.Field, value: str, *, text: str) -> str | int | fl
         number = int(value) if kind is int else float(value)
         if 0 <= number < math.inf:
             return number
-    what = "a whole number" if kind is int else "a number"
-    raise UsageError(f'--filter "{text}": {field.name} is {what} from 0 on, not "{value}"')
+    number_kind = "a whole number" if kind is int else "a number"
+    raise UsageError(f'--filter "{text}": {field.name} is {number_kind} from 0 on, not "{value}"')
 
 
 def changes_texts(text: str) -> bool:
@@ -149,7 +149,7 @@ def code_files(texts: Iterable[str]) -> list[str]:
 # Try filters on some texts before a long run.
 
 # The texts that are shown for each filter, and the characters of each.
-SHOWN, CHARACTERS = 3, 100
+MAX_EXAMPLES, CHARACTERS = 3, 100
 
 
 @dataclasses.dataclass
@@ -191,12 +191,12 @@ def attempt(texts: Iterable[str], filters: Sequence[str]) -> Trial:
         for filter, outcome in zip(parsed, trial.outcomes, strict=True):
             outcome.texts += 1
             try:
-                after = filter(text)
+                filtered_text = filter(text)
             except Reject as reject:
                 _count(outcome, text, str(reject))
                 break
-            outcome.changed += after != text
-            text = after
+            outcome.changed += filtered_text != text
+            text = filtered_text
         else:
             trial.kept += 1
             trial.kept_words += len(text.split())
@@ -208,7 +208,7 @@ def _count(outcome: Outcome, text: str, reason: str) -> None:
     outcome.words += len(text.split())
     key = reason.partition(":")[0]
     outcome.reasons[key] = outcome.reasons.get(key, 0) + 1
-    if len(outcome.examples) < SHOWN and outcome.reasons[key] == 1:
+    if len(outcome.examples) < MAX_EXAMPLES and outcome.reasons[key] == 1:
         outcome.examples.append((reason, " ".join(text.split())[:CHARACTERS]))
 
 
@@ -260,16 +260,16 @@ class Chain:
         """
         changed: list[str] = []
         for text, (name, filter) in zip(self._texts, self._filters, strict=True):
-            before, reason = example, ""
+            previous_example, reason = example, ""
             try:
                 example = _applied(filter, example)
             except Reject as reject:
                 reason = f"{name} {reject}"
             if trace is not None:
-                trace.filters.append((text, before, example, reason))
+                trace.filters.append((text, previous_example, example, reason))
             if reason:
                 return Filtered(example, reason)
-            if example != before:
+            if example != previous_example:
                 changed.append(name)
         return Filtered(example, changed=tuple(changed))
 
@@ -277,15 +277,17 @@ class Chain:
         """Return a table of examples as it goes on; rows that made no example stay as they are."""
         if not self._filters:
             return FilteredTable(examples, example_table.reasons_of(examples), None)
-        before = example_table.examples_of(examples)
-        filtered = [None if isinstance(one, str) else self(one, trace) for one in before]
-        after = [old if new is None else new.example for old, new in zip(before, filtered, strict=True)]
-        if after != before:
-            others = {name: examples[name].to_pylist() for name in ("record_id", "group")}
-            examples = example_table.made_of(examples["row"].to_pylist(), after, **others)
-        reasons = {row: one.reason for row, one in enumerate(filtered) if one and one.reason}
+        unfiltered_examples = example_table.examples_of(examples)
+        filtered = [None if isinstance(candidate, str) else self(candidate, trace) for candidate in unfiltered_examples]
+        filtered_examples = [
+            old if new is None else new.example for old, new in zip(unfiltered_examples, filtered, strict=True)
+        ]
+        if filtered_examples != unfiltered_examples:
+            id_columns = {name: examples[name].to_pylist() for name in ("record_id", "group")}
+            examples = example_table.made_of(examples["row"].to_pylist(), filtered_examples, **id_columns)
+        reasons = {row: candidate.reason for row, candidate in enumerate(filtered) if candidate and candidate.reason}
         reasons |= example_table.reasons_of(examples)
-        return FilteredTable(examples, reasons, [(one and one.changed) or None for one in filtered])
+        return FilteredTable(examples, reasons, [(candidate and candidate.changed) or None for candidate in filtered])
 
     def judge_tokens(self, count: int) -> str:
         """Return why an input of this number of tokens is rejected, or ""."""
@@ -313,10 +315,10 @@ def _applied(filter: Filter, example: Example) -> Example:
             references=tuple(map(filter, example.references)),
         )
     text = text_of(example.inputs)
-    if (after := filter(text)) == text:
+    if (filtered_text := filter(text)) == text:
         return example
     return dataclasses.replace(
-        example, inputs=after if isinstance(example.inputs, str) else _parts(filter, example.inputs)
+        example, inputs=filtered_text if isinstance(example.inputs, str) else _parts(filter, example.inputs)
     )
 
 

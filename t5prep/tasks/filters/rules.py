@@ -25,39 +25,39 @@ if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
 # Path, as the user named it → content, on a worker of another machine.
-_BROUGHT: dict[str, bytes] = {}
+_INSTALLED_FILES: dict[str, bytes] = {}
 # The same of the files that a run keeps; None outside of `reading`.
-_KEPT: contextvars.ContextVar[Mapping[str, bytes] | None] = contextvars.ContextVar("filter_files", default=None)
+_RUN_FILES: contextvars.ContextVar[Mapping[str, bytes] | None] = contextvars.ContextVar("filter_files", default=None)
 
 
 def read(path: str) -> bytes:
     """Return the content of a file: this machine's, where it has one of that name. Raises OSError."""
-    if (kept := _KEPT.get()) is not None:
-        if path not in kept:
+    if (run_files := _RUN_FILES.get()) is not None:
+        if path not in run_files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return kept[path]
+        return run_files[path]
     try:
         return paths.read(path)
     except FileNotFoundError:
-        if path in _BROUGHT:
-            return _BROUGHT[path]
+        if path in _INSTALLED_FILES:
+            return _INSTALLED_FILES[path]
         raise
 
 
 def bring(files: Mapping[str, bytes]) -> None:
     """Let these files be read by their paths where this machine has none of that name."""
-    _BROUGHT.clear()
-    _BROUGHT.update(files)
+    _INSTALLED_FILES.clear()
+    _INSTALLED_FILES.update(files)
 
 
 @contextlib.contextmanager
 def reading(files: Mapping[str, bytes]) -> Iterator[None]:
     """Read these contents, by path, in place of the files of this machine during a `with`."""
-    token = _KEPT.set(files)
+    token = _RUN_FILES.set(files)
     try:
         yield
     finally:
-        _KEPT.reset(token)
+        _RUN_FILES.reset(token)
 
 
 EMAIL, IP = "email@example.com", "192.0.2.1"
@@ -137,11 +137,11 @@ class C4:
 
     def __call__(self, text: str) -> str:
         """Return the lines that stay. Raises Reject."""
-        kept = list(filter(None, map(self._line, map(str.strip, text.splitlines()))))
-        count = sum(len(_SENTENCE.findall(line)) or 1 for line in kept)
+        lines = list(filter(None, map(self._line, map(str.strip, text.splitlines()))))
+        count = sum(len(_SENTENCE.findall(line)) or 1 for line in lines)
         if count < self.sentences:
             raise Reject(f"few sentences: {count} in lines that end as sentences do, at least {self.sentences}")
-        return "\n".join(kept)
+        return "\n".join(lines)
 
     def _line(self, line: str) -> str:
         """Return a line without marks of citations, or "" if it is taken out."""
@@ -160,8 +160,8 @@ class C4:
             raise Reject("curly bracket: the page holds code")
         if any(phrase in lower for phrase in _POLICY):
             return ""
-        if self._bad and (found := self._bad.search(lower)):
-            raise Reject(f"bad word: {found[0]}")
+        if self._bad and (match := self._bad.search(lower)):
+            raise Reject(f"bad word: {match[0]}")
         return line
 
 
@@ -231,9 +231,9 @@ class Gopher:
         return text
 
     @staticmethod
-    def _share(lines: list[str], count: int, most: float, reason: str) -> None:
-        if count > most * max(1, len(lines)):
-            raise Reject(f"{reason.format(f'{count / len(lines):.0%}')}, at most {most:.0%}")
+    def _share(lines: list[str], count: int, max_share: float, reason: str) -> None:
+        if count > max_share * max(1, len(lines)):
+            raise Reject(f"{reason.format(f'{count / len(lines):.0%}')}, at most {max_share:.0%}")
 
 
 # Table A1: the share that the most frequent n-gram may have, and that all repeated n-grams may have.
@@ -262,25 +262,27 @@ class GopherRepetition:
         self._parts("paragraphs", paragraphs, len(text))
         self._parts("lines", [line.strip() for line in text.splitlines() if line.strip()], len(text))
         words = text.split()
-        for n, most in TOP.items():
+        for n, max_share in TOP.items():
             share = _top(words, n) / len(text)
-            if share > most * self.factor:
-                raise Reject(f"top {n}-gram: {share:.0%} of the characters, at most {most * self.factor:.0%}")
-        for n, most in REPEATED.items():
+            if share > max_share * self.factor:
+                raise Reject(f"top {n}-gram: {share:.0%} of the characters, at most {max_share * self.factor:.0%}")
+        for n, max_share in REPEATED.items():
             grams = _grams(words, n)
             if len(set(grams)) == len(grams):
                 break  # what repeats no n words repeats no longer run either
             share = _repeated(grams, n) / len(text)
-            if share > most * self.factor:
-                raise Reject(f"repeated {n}-grams: {share:.0%} of the characters, at most {most * self.factor:.0%}")
+            if share > max_share * self.factor:
+                raise Reject(
+                    f"repeated {n}-grams: {share:.0%} of the characters, at most {max_share * self.factor:.0%}"
+                )
         return text
 
     def _parts(self, name: str, parts: list[str], characters: int) -> None:
-        known = collections.Counter(parts)
-        again = len(parts) - len(known)
-        size = sum(len(part) * (count - 1) for part, count in known.items())
-        if again > self.lines * len(parts):
-            raise Reject(f"repeated {name}: {again} of {len(parts)}, at most {self.lines:.0%}")
+        counts = collections.Counter(parts)
+        repeat_count = len(parts) - len(counts)
+        size = sum(len(part) * (count - 1) for part, count in counts.items())
+        if repeat_count > self.lines * len(parts):
+            raise Reject(f"repeated {name}: {repeat_count} of {len(parts)}, at most {self.lines:.0%}")
         if size > self.characters * characters:
             raise Reject(f"repeated {name}: {size / characters:.0%} of the characters, at most {self.characters:.0%}")
 
@@ -292,23 +294,25 @@ def _grams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
 def _top(words: Sequence[str], n: int) -> int:
     """Return the characters of the most frequent n-gram, of all its occurrences; 0 if none stands twice."""
     counts = collections.Counter(_grams(words, n))
-    most = max(counts.values(), default=0)
+    max_count = max(counts.values(), default=0)
     return (
-        max((sum(map(len, gram)) + n - 1) * most for gram, count in counts.items() if count == most) if most > 1 else 0
+        max((sum(map(len, gram)) + n - 1) * max_count for gram, count in counts.items() if count == max_count)
+        if max_count > 1
+        else 0
     )
 
 
 def _repeated(grams: list[tuple[str, ...]], n: int) -> int:
     """Return the characters of n-grams that stood there before; overlapping ones count once."""
-    known: set[tuple[str, ...]] = set()
-    characters = at = 0
-    while at < len(grams):
-        if grams[at] in known:
-            characters += sum(map(len, grams[at])) + n - 1
-            at += n
+    seen_grams: set[tuple[str, ...]] = set()
+    characters = index = 0
+    while index < len(grams):
+        if grams[index] in seen_grams:
+            characters += sum(map(len, grams[index])) + n - 1
+            index += n
         else:
-            known.add(grams[at])
-            at += 1
+            seen_grams.add(grams[index])
+            index += 1
     return characters
 
 
@@ -328,10 +332,12 @@ class Language:
 
     def __post_init__(self) -> None:
         """Raise UsageError for an unknown language, and where the library is not installed."""
-        known = _identifier().labels
+        languages = _identifier().labels
         for code in self.keep.split("+"):
-            if code not in known:
-                raise UsageError(f'--filter language: "{code}" is not a language it knows.{did_you_mean(code, known)}')
+            if code not in languages:
+                raise UsageError(
+                    f'--filter language: "{code}" is not a language it knows.{did_you_mean(code, languages)}'
+                )
 
     def __call__(self, text: str) -> str:
         """Return the text. Raises Reject."""

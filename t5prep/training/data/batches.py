@@ -30,24 +30,24 @@ def check_buckets(opened: Sequence[DatasetSplit], buckets: Sequence[Lengths]) ->
     """Raise UsageError if these datasets cannot be trained on in buckets."""
     if len(opened) > 1:
         raise UsageError("buckets part the records of a single dataset, and this run has several. Leave buckets out.")
-    one = opened[0]
-    if one.settings.is_packed:
+    dataset_split = opened[0]
+    if dataset_split.settings.is_packed:
         raise UsageError(
-            f"buckets do nothing for {one.folder}: its rows are packed, and all are full. Leave buckets out."
+            f"buckets do nothing for {dataset_split.folder}: its rows are packed, and all are full. Leave buckets out."
         )
     longest = tuple(max(side) for side in zip(*buckets, strict=True))
-    inputs, targets = one.lengths
+    inputs, targets = dataset_split.lengths
     if longest[0] > inputs or longest[1] > targets:
         raise UsageError(
-            f"buckets go up to {longest[0]}x{longest[1]}, and the rows of {one.folder} have {inputs}x{targets} at most. "
-            f"Look for some that fit: t5prep plan --model MODEL --data {one.folder} --lengths"
+            f"buckets go up to {longest[0]}x{longest[1]}, and the rows of {dataset_split.folder} have {inputs}x{targets} at most. "
+            f"Look for some that fit: t5prep plan --model MODEL --data {dataset_split.folder} --lengths"
         )
 
 
 def lengths_kept(opened: DatasetSplit) -> bool:
     """Check whether the lengths of a split's records stand beside the index, where they are read at once."""
-    kept = opened.manifest.lengths
-    return kept is not None and opened.name in kept.records
+    length_index = opened.manifest.lengths
+    return length_index is not None and opened.name in length_index.records
 
 
 def lengths_of(opened: DatasetSplit) -> np.ndarray:
@@ -55,9 +55,9 @@ def lengths_of(opened: DatasetSplit) -> np.ndarray:
 
     They stand beside the index; if they do not, all of the split is read. Raises DatasetError.
     """
-    kept = opened.manifest.lengths
-    if kept and lengths_kept(opened):
-        splits = shard_files.read_lengths(opened.folder, kept, records={opened.name: opened.records})
+    length_index = opened.manifest.lengths
+    if length_index and lengths_kept(opened):
+        splits = shard_files.read_lengths(opened.folder, length_index, records={opened.name: opened.records})
         return splits[opened.name].astype(np.int32)
     reader, decoder = PageReader(opened), features.decoder([opened], masks=False)
     fills, measured = features.fills_of(opened), []
@@ -101,13 +101,13 @@ def turn_of(records: Sequence[int], step: int) -> tuple[int, int]:
     total = sum(records)
     # A place that is surely before this step: all batches before it are counted, and the rest are gone through.
     sure = max(0, step - 2 * len(records))
-    taken = [max(0, -((total - 2 * bucket_records * sure) // (2 * total))) for bucket_records in records]
-    others = [math.prod(records) // count for count in records]  # to compare fractions as whole numbers
+    batch_counts = [max(0, -((total - 2 * bucket_records * sure) // (2 * total))) for bucket_records in records]
+    scales = [math.prod(records) // count for count in records]  # to compare fractions as whole numbers
     while True:
-        bucket = min(range(len(records)), key=lambda b: ((2 * taken[b] + 1) * others[b], b))
-        if sum(taken) >= step:
-            return bucket, taken[bucket]
-        taken[bucket] += 1
+        bucket = min(range(len(records)), key=lambda b: ((2 * batch_counts[b] + 1) * scales[b], b))
+        if sum(batch_counts) >= step:
+            return bucket, batch_counts[bucket]
+        batch_counts[bucket] += 1
 
 
 class Reader(Protocol):
@@ -209,12 +209,12 @@ class Batches:
 
     def __call__(self, step: int) -> Records:
         """Return the records of a step's batch. Raises DatasetError."""
-        number, place = divmod(step, self.steps)
-        for old in [one for one in self._reading if one < number]:
+        number, offset = divmod(step, self.steps)
+        for old in [window_number for window_number in self._reading if window_number < number]:
             del self._reading[old]
         window = self._window(number).result()
         self._window(number + 1)  # begun now, so that the first batch waits for its own window alone
-        return Records(window.pages, window.places[place])
+        return Records(window.pages, window.places[offset])
 
     def _window(self, number: int) -> "concurrent.futures.Future[Records]":
         return self._reading.get(number) or self._reading.setdefault(number, self._pool.submit(self._windows, number))
@@ -263,21 +263,23 @@ class Reading:
                 of_bucket = np.flatnonzero(of_record == number)
                 if len(of_bucket):
                     part = Part(reader(opened[0]), of_bucket)
-                    laid = order.table(global_batch, records=len(of_bucket), every=int(part.sizes.max()))
-                    windows = Windows([part], table=laid, seed=seed, shares=[laid.lane_rows], host=host, stream=number)
+                    table = order.table(global_batch, records=len(of_bucket), every=int(part.sizes.max()))
+                    windows = Windows(
+                        [part], table=table, seed=seed, shares=[table.lane_rows], host=host, stream=number
+                    )
                     self._batches.append(Batches(windows))
                     self._sizes.append(len(of_bucket))
                     self._decoders.append(features.decoder(opened, masks=masks, bucket=shape))
         else:
-            every = max(one.dataset.index.every[one.name] for one in opened)
+            every = max(dataset_split.dataset.index.every[dataset_split.name] for dataset_split in opened)
             least = _FINENESS if len(opened) > 1 else 1
-            records = sum(one.records for one in opened)
-            laid = order.table(global_batch, records=records, every=every, least=least)
-            shares = _shares(opened, rates, laid.lane_rows)
-            readers = [reader(one) for one in opened]
-            self._batches = [Batches(Windows(readers, table=laid, seed=seed, shares=shares, host=host))]
+            records = sum(dataset_split.records for dataset_split in opened)
+            table = order.table(global_batch, records=records, every=every, least=least)
+            shares = _shares(opened, rates, table.lane_rows)
+            readers = [reader(dataset_split) for dataset_split in opened]
+            self._batches = [Batches(Windows(readers, table=table, seed=seed, shares=shares, host=host))]
             self._sizes, self._decoders = [records], [features.decoder(opened, masks=masks)]
-        self.together = 1 if buckets else laid.steps
+        self.together = 1 if buckets else table.steps
         decoder = self._decoders[0]
         self.names = decoder.names
         self.lengths: Sequence[int | None] = [None] * len(self.names) if buckets else decoder.lengths
@@ -300,10 +302,10 @@ class Reading:
 
 def _shares(opened: Sequence[DatasetSplit], rates: Sequence[float] | None, rows: int) -> list[int]:
     """Return how many of the `rows` of a lane's window each dataset gives."""
-    wanted = [float(one.records) for one in opened] if rates is None else list(rates)
-    if len(wanted) != len(opened) or min(wanted) <= 0 or 0 in (shares := order.shares(wanted, rows)):
+    weights = [float(dataset_split.records) for dataset_split in opened] if rates is None else list(rates)
+    if len(weights) != len(opened) or min(weights) <= 0 or 0 in (shares := order.shares(weights, rows)):
         raise UsageError(
-            f"{len(opened)} datasets cannot be mixed by the rates {wanted}: give one positive rate to each, "
+            f"{len(opened)} datasets cannot be mixed by the rates {weights}: give one positive rate to each, "
             f"none so small that it is less than one row in {rows:,}."
         )
     return shares
@@ -333,22 +335,22 @@ class WholeSplit:
         places = np.arange(number * self._rows, min((number + 1) * self._rows, self._records))
         pages = np.searchsorted(self._ends, places, side="right")
         read = self._reader.records(pages, places - (self._ends - self._reader.sizes)[pages])
-        left = self._rows - len(places)
+        padding_rows = self._rows - len(places)
         first, batch = {"input_ids": self._eos, "input_segment_ids": 1}, {}
         for name, ids in zip(self._decoder.names, self._decoder(read), strict=True):
-            filling = np.full((left, ids.shape[1]), self._fills.get(name, 0), np.int32)
+            filling = np.full((padding_rows, ids.shape[1]), self._fills.get(name, 0), np.int32)
             filling[:, 0] = first.get(name, filling[:, 0])
-            batch[name] = np.concatenate([ids, filling]) if left else ids
-        return batch | self._texts(read, left)
+            batch[name] = np.concatenate([ids, filling]) if padding_rows else ids
+        return batch | self._texts(read, padding_rows)
 
-    def _texts(self, read: Records, left: int) -> dict[str, np.ndarray]:
+    def _texts(self, read: Records, padding_rows: int) -> dict[str, np.ndarray]:
         """Return the ids and references of records as bytes; those of packed records are left out."""
         if self._packed:
             return {}
         ids, references = features.texts_of(read, "id", "references", one_id=True, data=self._data)
-        texts = {"id": features.filled([*ids, *[[b""]] * left])[:, 0]}
+        texts = {"id": features.filled([*ids, *[[b""]] * padding_rows])[:, 0]}
         if self._references:
-            texts["references"] = features.filled([*references, *[[]] * left])
+            texts["references"] = features.filled([*references, *[[]] * padding_rows])
         return texts
 
 

@@ -15,14 +15,14 @@ from t5prep.training.settings.config import TrainConfig, parse_buckets
 
 def rates_of(opened: Sequence[DatasetSplit], config: TrainConfig) -> list[float]:
     """Return how often each dataset of a run is drawn, adding up to 1."""
-    records = [one.records for one in opened]
-    return rates(records, given=config.rates, temperature=config.temperature, cap=config.cap)
+    records = [dataset_split.records for dataset_split in opened]
+    return rates(records, explicit_rates=config.rates, temperature=config.temperature, cap=config.cap)
 
 
 def shapes(opened: Sequence[DatasetSplit], config: TrainConfig) -> list[tuple[int, int]]:
     """Return the (input, target) lengths that a run's batches have, the longest first. Raises UsageError, DatasetError."""
     if not config.buckets:
-        inputs, targets = map(max, zip(*(one.lengths for one in opened), strict=True))
+        inputs, targets = map(max, zip(*(dataset_split.lengths for dataset_split in opened), strict=True))
         return [(inputs, targets)]
     of_buckets = parse_buckets(config.buckets)
     batches.check_buckets(opened, of_buckets)
@@ -33,7 +33,7 @@ def shapes(opened: Sequence[DatasetSplit], config: TrainConfig) -> list[tuple[in
 
 def cost_of_padding(opened: Sequence[DatasetSplit], shares: Sequence[float]) -> str:
     """Return a sentence for people if datasets of different lengths are padded to the longest, else ""."""
-    lengths = [one.lengths for one in opened]
+    lengths = [dataset_split.lengths for dataset_split in opened]
     if len(set(lengths)) == 1:
         return ""
     tokens = [sum(pair) for pair in lengths]
@@ -67,9 +67,9 @@ def reading_of(opened: Sequence[DatasetSplit], config: TrainConfig, **options: A
 
 
 def rates(
-    records: Sequence[int], *, given: Sequence[float] = (), temperature: float = 1.0, cap: int = 0
+    records: Sequence[int], *, explicit_rates: Sequence[float] = (), temperature: float = 1.0, cap: int = 0
 ) -> list[float]:
-    """Return how often each dataset is drawn, adding up to 1: as `given`, else by its number of records.
+    """Return how often each dataset is drawn, adding up to 1: as `explicit_rates`, else by its number of records.
 
     `cap` counts at most this many records of a dataset (0: all), and a `temperature` above 1 makes rates more equal: they are
     records^(1 / temperature). The paper of T5 trains with both (Raffel 2020 §3.5.2: "examples-proportional mixing" with a
@@ -82,6 +82,6 @@ def rates(
     >>> rates([900, 100], temperature=2)
     [0.75, 0.25]
     """
-    weights = list(given) or [min(count, cap or count) ** (1 / temperature) for count in records]
+    weights = list(explicit_rates) or [min(count, cap or count) ** (1 / temperature) for count in records]
     total = math.fsum(weights)
     return [weight / total for weight in weights]

@@ -45,7 +45,7 @@ class RecordDecoder:
         """Return one array for each feature from serialized records. Raises DatasetError for a damaged record."""
         rows = len(records.places)
         arrays = [_aligned(rows, length) for length in self.lengths]
-        features = tuple((how[0], ids, *how[1:]) for how, ids in zip(self._how, arrays, strict=False))
+        features = tuple((spec[0], ids, *spec[1:]) for spec, ids in zip(self._how, arrays, strict=False))
         mask, pad = (None, 0) if self._pad_id is None else (arrays[-1], self._pad_id)
         pages, places = tuple(records.pages), np.ascontiguousarray(records.places)
         if decode_rows(pages, places, features, mask, pad) == rows:
@@ -60,9 +60,9 @@ class RecordDecoder:
 def _read_one(record: bytes, row: int, features: Sequence[tuple[bytes, np.ndarray, int, int, int]]) -> None:
     """Read a record that may not be as `prepare` writes it into the `row` of each feature's array. Raises DatasetError."""
     try:
-        said = tfrecord.parse(record)
+        feature_values = tfrecord.parse(record)
         for key, ids, length, fill, count in features:
-            values = said.get(key.decode(), [])
+            values = feature_values.get(key.decode(), [])
             if not all(type(value) is int for value in values):
                 raise ValueError(f"its {key.decode()} are no numbers")
             if len(values) != count if count >= 0 else len(values) > length:
@@ -78,20 +78,22 @@ def texts_of(records: Records, *names: str, one_id: bool, data: str = "DATA") ->
     Raises DatasetError, also for a record that has not just `one_id`.
     """
     try:
-        raw = [tfrecord.raw_features(record, wanted=names) for record in records.serialized()]
-        if one_id and any(len(one.get("id", [])) != 1 for one in raw):
+        raw = [tfrecord.raw_features(record, names=names) for record in records.serialized()]
+        if one_id and any(len(raw_record.get("id", [])) != 1 for raw_record in raw):
             raise ValueError("a record without one id")
     except (IndexError, UnicodeDecodeError, ValueError) as error:
         raise DatasetError(
             f"A record of {data} cannot be read ({error}). Find out more: t5prep verify {data}"
         ) from error
-    return [[one.get(name, []) for one in raw] for name in names]
+    return [[raw_record.get(name, []) for raw_record in raw] for name in names]
 
 
 def filled(texts: Sequence[Sequence[bytes]]) -> np.ndarray:
     """Return texts as bytes[rows, most], b"" where a row has fewer."""
-    most = max(map(len, texts))
-    return np.array([[*some, *[b""] * (most - len(some))] for some in texts], object).reshape(len(texts), most)
+    max_texts = max(map(len, texts))
+    return np.array([[*row_texts, *[b""] * (max_texts - len(row_texts))] for row_texts in texts], object).reshape(
+        len(texts), max_texts
+    )
 
 
 def _aligned(rows: int, length: int) -> np.ndarray:
@@ -122,7 +124,7 @@ def decoder(datasets: Sequence[DatasetSplit], *, masks: bool = True, bucket: Len
 
 def _lengths(datasets: Sequence[DatasetSplit]) -> dict[str, int]:
     """Return the features that are lists of ids, and how many ids a row of each has."""
-    longest = map(max, zip(*(one.lengths for one in datasets), strict=True))
+    longest = map(max, zip(*(dataset_split.lengths for dataset_split in datasets), strict=True))
     lengths = dict(zip(("input", "label"), longest, strict=True))
     names = ["input_ids", "labels", *(_PACKED if datasets[0].settings.is_packed else ())]
     return {name: lengths[name.removesuffix("s").partition("_")[0]] for name in names}
@@ -135,5 +137,5 @@ def fills_of(opened: DatasetSplit) -> dict[str, int]:
 
 def _ragged(datasets: Sequence[DatasetSplit]) -> bool:
     """Return whether records may have fewer ids than a row."""
-    shapes = {(one.settings.layout, one.lengths) for one in datasets}
+    shapes = {(dataset_split.settings.layout, dataset_split.lengths) for dataset_split in datasets}
     return len(shapes) > 1 or datasets[0].settings.layout == "ragged"

@@ -40,14 +40,14 @@ def open_splits(
     """
     opened = [open_split(Dataset(name, tokenizer=tokenizer_name), split, tokenizer=tokenizer) for name in data]
     first = opened[0].manifest
-    for other in opened[1:]:
-        for what, one, two in (
-            ("tokenizer", first.tokenizer.sha256[:12], other.manifest.tokenizer.sha256[:12]),
-            ("layout", first.settings.layout, other.manifest.settings.layout),
+    for dataset_split in opened[1:]:
+        for attribute, first_value, second_value in (
+            ("tokenizer", first.tokenizer.sha256[:12], dataset_split.manifest.tokenizer.sha256[:12]),
+            ("layout", first.settings.layout, dataset_split.manifest.settings.layout),
         ):
-            if one != two and (what == "tokenizer" or "packed" in (one, two)):
+            if first_value != second_value and (attribute == "tokenizer" or "packed" in (first_value, second_value)):
                 raise UsageError(
-                    f"{opened[0].folder} and {other.folder} cannot be mixed: their {what} is {one} and {two}. "
-                    "Prepare both with the same one."
+                    f"{opened[0].folder} and {dataset_split.folder} cannot be mixed: their {attribute} is {first_value} and "
+                    f"{second_value}. Prepare both with the same one."
                 )
     return opened

@@ -65,11 +65,11 @@ def table(global_batch: int, *, records: int, every: int, least: int = 1) -> Tab
     Table(lanes=128, width=1, steps=64)
     """
     rows = max(min(WINDOW, records // _PART), least)
-    most = max(1, rows // max(every, least))
+    max_lanes = max(1, rows // max(every, least))
     if least == 1:
         room = min(records * _OF_PAGES, records * _FIRST_READ - _WINDOWS * global_batch)
-        most = max(most, int(room // max(every - 1, 1)))
-    lanes = next(n for n in range(min(most, MAX_LANES, global_batch), 0, -1) if global_batch % n == 0)
+        max_lanes = max(max_lanes, int(room // max(every - 1, 1)))
+    lanes = next(n for n in range(min(max_lanes, MAX_LANES, global_batch), 0, -1) if global_batch % n == 0)
     if least == 1:
         rows = min(rows, int(records * _FIRST_READ - lanes * (every - 1)) // _WINDOWS)
     return Table(lanes, global_batch // lanes, max(1, -(-least * lanes // global_batch), rows // global_batch))
@@ -82,11 +82,11 @@ def shares(rates: Sequence[float], size: int) -> list[int]:
     [358, 103, 51]
     """
     exact = [size * rate / math.fsum(rates) for rate in rates]
-    whole = [math.floor(share) for share in exact]
-    behind = sorted(range(len(exact)), key=lambda i: (whole[i] - exact[i], i))
-    for i in behind[: size - sum(whole)]:
-        whole[i] += 1
-    return whole
+    counts = [math.floor(share) for share in exact]
+    behind = sorted(range(len(exact)), key=lambda i: (counts[i] - exact[i], i))
+    for i in behind[: size - sum(counts)]:
+        counts[i] += 1
+    return counts
 
 
 def key(*words: Any) -> Any:
@@ -137,15 +137,15 @@ class PageOrder:
         start = key(self.seed, self.stream, _START, epochs) % self.epoch_records
         begins = start + self._before(lane, following) - self._before(lane, first)
         read = self._before(lane + 1, first) - self._before(lane, first)
-        place = (begins + index - read) % self.epoch_records
-        page = np.empty_like(place)
+        position = (begins + index - read) % self.epoch_records
+        page = np.empty_like(position)
         for epoch in np.unique(epochs).tolist():
-            here = epochs == epoch
+            in_epoch = epochs == epoch
             permuted, ends = self._sequence(epoch)
-            at = np.searchsorted(ends, place[here], side="right")
-            page[here] = permuted[at]
-            place[here] -= ends[at] - self.sizes[permuted[at]]
-        return page, place
+            page_index = np.searchsorted(ends, position[in_epoch], side="right")
+            page[in_epoch] = permuted[page_index]
+            position[in_epoch] -= ends[page_index] - self.sizes[permuted[page_index]]
+        return page, position
 
     def _before(self, lane: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return how many of the first `position` rows of the global order belong to lanes before this one."""
@@ -168,5 +168,5 @@ def shuffled(seed: int, lane: np.ndarray, index: np.ndarray, epoch: np.ndarray) 
 
     Records of an earlier epoch stay before those of a later one. `index` counts a lane's rows over all epochs.
     """
-    drawn = key(seed, _ROWS, lane, index)
-    return np.argsort((epoch - epoch[..., :1]) * 2**44 + drawn // 2**19)
+    random_keys = key(seed, _ROWS, lane, index)
+    return np.argsort((epoch - epoch[..., :1]) * 2**44 + random_keys // 2**19)

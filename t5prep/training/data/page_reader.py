@@ -33,8 +33,10 @@ class PageReader:
         self._shard = np.repeat(np.arange(len(shards)), [len(sizes) for sizes in shards])
         self._bytes = np.concatenate(shards).astype(np.int64)
         self._begin = np.concatenate([np.cumsum(sizes, dtype=np.int64) - sizes for sizes in shards])
-        each = zip(opened.shards, shards, strict=True)
-        self.sizes = np.concatenate([shard_files.page_records(shard, len(sizes), every=every) for shard, sizes in each])
+        shard_pages = zip(opened.shards, shards, strict=True)
+        self.sizes = np.concatenate(
+            [shard_files.page_records(shard, len(sizes), every=every) for shard, sizes in shard_pages]
+        )
         # The pages of the last call by number: their bytes, and where their records lie.
         self._kept: dict[int, tuple[bytes, np.ndarray]] = {}
         self._pool = concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) if gcs.is_gs(opened.folder) else None
@@ -48,13 +50,13 @@ class PageReader:
 
         Raises DatasetError if a shard is not what it was when it was prepared.
         """
-        wanted, inverse = np.unique(pages, return_inverse=True)
-        numbers = wanted.tolist()
+        unique_pages, inverse = np.unique(pages, return_inverse=True)
+        numbers = unique_pages.tolist()
         read = self._read([number for number in numbers if number not in self._kept])
         self._kept = {number: self._kept.get(number) or read[number] for number in numbers}
-        sizes = self.sizes[wanted]
-        table = np.concatenate([where for _, where in self._kept.values()])
-        table["page"] = np.repeat(np.arange(len(wanted)), sizes)
+        sizes = self.sizes[unique_pages]
+        table = np.concatenate([page_places for _, page_places in self._kept.values()])
+        table["page"] = np.repeat(np.arange(len(unique_pages)), sizes)
         begins = np.cumsum(sizes) - sizes
         return Records([data for data, _ in self._kept.values()], table[begins[inverse].reshape(pages.shape) + places])
 
@@ -82,9 +84,9 @@ class PageReader:
                 return gcs.read_range(self._paths[shard], begin, size)
             return os.pread(self._handle(shard), size, begin)
         except OSError as error:
-            why = error.strerror or "not found"
+            reason = error.strerror or "not found"
             raise DatasetError(
-                f"{self._paths[shard]} cannot be read any more ({why}). Put it back, and start the same command again."
+                f"{self._paths[shard]} cannot be read any more ({reason}). Put it back, and start the same command again."
             ) from error
 
     def _handle(self, shard: int) -> int:

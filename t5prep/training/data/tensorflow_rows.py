@@ -14,7 +14,7 @@ from t5prep.training.data import features
 from t5prep.training.data.batches import Reading
 
 # Batches that are read ahead, and that one call from TensorFlow into Python makes: a call takes as long as 20 rows.
-AHEAD = TOGETHER = 8
+AHEAD = BATCHES_PER_CALL = 8
 
 
 class _Calls:
@@ -41,9 +41,9 @@ class _Calls:
 
     def _end(self) -> None:
         """Let the threads run until none calls any more: what they read ahead is full of failed calls then."""
-        self._ending, before = True, -1
-        while before != self._made:
-            before = self._made
+        self._ending, previous_count = True, -1
+        while previous_count != self._made:
+            previous_count = self._made
             time.sleep(0.05)
 
 
@@ -114,15 +114,15 @@ def batches(
     """
     failures = _Failures()
     # Else the first batch would wait for many windows; and of packed rows, each batch has the most ids of its own rows.
-    together = 1 if with_ids else min(TOGETHER, reading.together)
+    batches_per_call = 1 if with_ids else min(BATCHES_PER_CALL, reading.together)
     names = (*reading.names, *(["id"] if with_ids else []))
-    shapes = [[together, reading.rows, -1 if length is None else length] for length in reading.lengths]
+    shapes = [[batches_per_call, reading.rows, -1 if length is None else length] for length in reading.lengths]
     packed = "input_segment_ids" in names
     if with_ids:
-        shapes.append([together, reading.rows, *([-1] if packed else [])])
+        shapes.append([batches_per_call, reading.rows, *([-1] if packed else [])])
 
     def decode(number: int) -> list[np.ndarray]:
-        records, decoder = reading.records(start_step + number * together, together)
+        records, decoder = reading.records(start_step + number * batches_per_call, batches_per_call)
         arrays = decoder(records)
         if with_ids:
             arrays.append(features.filled(features.texts_of(records, "id", one_id=not packed)[0]))
@@ -133,7 +133,7 @@ def batches(
         arrays = tf.numpy_function(_from_tensorflow(failures(decode)), [number], kinds)
         return dict(zip(names, map(tf.reshape, arrays, shapes), strict=True))
 
-    several = tf.data.Dataset.counter(dtype=tf.int64).map(read).prefetch(-(-AHEAD // together))
+    several = tf.data.Dataset.counter(dtype=tf.int64).map(read).prefetch(-(-AHEAD // batches_per_call))
     served = several.unbatch().map(finish).prefetch(tf.data.AUTOTUNE)
     options = tf.data.Options()
     options.deterministic = True

@@ -99,13 +99,13 @@ class Embedding:
         files = run.files_of(model)
         recipe = sentence_recipe.read(files) if files else None
         output, self._recipe = _choose(model, recipe, options.vectors)
-        opened = run.open_model(files or model, which=options.model.checkpoint, encoder=True)
+        opened = run.open_model(files or model, checkpoint=options.model.checkpoint, encoder=True)
         manifest = rows_of.choose(opened.manifests, name=options.rows.task)
         texts = options.column or ("" if manifest else rows_of.INPUT)
         asking = rows_of.asking_of(opened, manifest, options.rows, column=texts)
         make = asking.to_inputs
-        if own := self._recipe:
-            asking = dataclasses.replace(asking, to_inputs=lambda record: own.prepare(make(record)))
+        if chosen_recipe := self._recipe:
+            asking = dataclasses.replace(asking, to_inputs=lambda record: chosen_recipe.prepare(make(record)))
         self.rows = Rows(
             source,
             asking,
@@ -165,42 +165,44 @@ class Embedding:
                 atomic_files.remove_left(Path(out), "vectors-*", "manifest.json", f"{atomic_files.UNFINISHED}*")
             folder = Folder(out, identity=self.identity(), writes=hosts.writes())
             shards: list[Entry] = []
-            kept = 0
+            existing_files = 0
             for number in itertools.count():
-                some = list(itertools.islice(questions, self.rows_of_file))
-                if not some:
+                chunk = list(itertools.islice(questions, self.rows_of_file))
+                if not chunk:
                     break
-                found = folder.finished(name_of(number))
-                kept += found is not None
-                shards.append(found or self._write_one(folder, name_of(number), texts or self._ask(some)))
+                existing_entry = folder.finished(name_of(number))
+                existing_files += existing_entry is not None
+                shards.append(existing_entry or self._write_one(folder, name_of(number), texts or self._ask(chunk)))
                 if watch:
-                    watch(len(some), sum(len(one.text) for one in some))
+                    watch(len(chunk), sum(len(entry.text) for entry in chunk))
             missing: collections.Counter[str] = collections.Counter()
-            for one in shards:
-                missing.update(one["missing"])
+            for entry in shards:
+                missing.update(entry["missing"])
             totals = {
-                "rows": sum(one["rows"] for one in shards),
-                "texts": sum(one["texts"] for one in shards),
-                "tokens": sum(one["tokens"] for one in shards),
-                "cut": sum(one["cut"] for one in shards),
+                "rows": sum(entry["rows"] for entry in shards),
+                "texts": sum(entry["texts"] for entry in shards),
+                "tokens": sum(entry["tokens"] for entry in shards),
+                "cut": sum(entry["cut"] for entry in shards),
             }
             names = {"model_name": self._opened.name, "tokenizer_name": self._words.name}
             folder.finish(shards, created_by=f"t5prep {__version__}", **names, **totals, missing=dict(missing))
-        return Embedded(out, **totals, width=self.width, files=len(shards), kept=kept, missing=dict(missing))
+        return Embedded(out, **totals, width=self.width, files=len(shards), kept=existing_files, missing=dict(missing))
 
     def _check_texts(self, texts: Sequence[_Text]) -> None:
         """Raise SourceError if no row of a whole source has a text."""
-        if any(one.ids is not None for one in texts):
+        if any(text.ids is not None for text in texts):
             return
-        reasons = collections.Counter(one.reason for one in texts)
+        reasons = collections.Counter(text.reason for text in texts)
         raise columns.without_texts(self.source, len(texts), reasons=reasons)
 
     def _write_one(self, folder: Folder, name: str, texts: Sequence[_Text]) -> Entry:
         """Compute the vectors of the rows of a file, and write it; return what is known of it."""
-        there = [one for one in texts if one.ids is not None]
-        lengths = np.array([len(one.ids) for one in there if one.ids is not None], np.int64)
-        tokens, count, dtype = int(lengths.sum()), len(there), _DTYPES[self.output.dtype]
-        vectors = itertools.chain.from_iterable(self._windows([one.ids for one in there if one.ids is not None]))
+        texts_with_ids = [text for text in texts if text.ids is not None]
+        lengths = np.array([len(text.ids) for text in texts_with_ids if text.ids is not None], np.int64)
+        tokens, count, dtype = int(lengths.sum()), len(texts_with_ids), _DTYPES[self.output.dtype]
+        vectors = itertools.chain.from_iterable(
+            self._windows([text.ids for text in texts_with_ids if text.ids is not None])
+        )
         values: Iterator[np.ndarray]
         tensors: dict[str, tuple[str, tuple[int, ...]]]
         if self.output.pooling != "none":
@@ -213,70 +215,72 @@ class Embedding:
             starts = np.concatenate([[0], np.cumsum(lengths)])
             tensors = {"starts": ("I64", starts.shape), "vectors": (dtype, (tokens, self.width))}
             values = itertools.chain([starts], vectors)
-        missing = [(one.id, one.reason) for one in texts if one.ids is None]
+        missing = [(text.id, text.reason) for text in texts if text.ids is None]
         reasons = collections.Counter(reason.partition(":")[0] for _, reason in missing)
-        metadata = {"ids": _dumped([one.id for one in there]), "missing": _dumped(missing)}
-        known: Entry = {
+        metadata = {"ids": _dumped([text.id for text in texts_with_ids]), "missing": _dumped(missing)}
+        summary: Entry = {
             "name": name,
             "rows": len(texts),
             "texts": count,
             "tokens": tokens,
-            "cut": sum(one.cut for one in there),
+            "cut": sum(text.cut for text in texts_with_ids),
             "missing": dict(reasons),
         }
-        return folder.write(known, tensors=tensors, metadata=metadata, values=values)
+        return folder.write(summary, tensors=tensors, metadata=metadata, values=values)
 
     def _ask(self, questions: Sequence[Question]) -> list[_Text]:
         """Return the texts tokenized; a text without any letters has the tokens that a model expects around each text."""
-        encoded = iter(self._featurize.inputs_of([one.example for one in questions if one.example]))
-        asked = []
-        for one in questions:
-            features = next(encoded) if one.example else Reject(one.reason)
+        encoded = iter(self._featurize.inputs_of([question.example for question in questions if question.example]))
+        texts = []
+        for question in questions:
+            features = next(encoded) if question.example else Reject(question.reason)
             if not isinstance(features, Reject):
-                asked.append(_Text(one.id, features.ids, cut=features.tokens > self.length))
-            elif one.example and not one.text.strip():
+                texts.append(_Text(question.id, features.ids, cut=features.tokens > self.length))
+            elif question.example and not question.text.strip():
                 frame = self._words.frame
-                asked.append(_Text(one.id, np.array([*frame.first, *frame.last], np.int32)))
+                texts.append(_Text(question.id, np.array([*frame.first, *frame.last], np.int32)))
             else:
-                asked.append(_Text(one.id, None, str(features)))
-        return asked
+                texts.append(_Text(question.id, None, str(features)))
+        return texts
 
     def _windows(self, inputs: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
         """Yield the vectors of some texts after the other, in order; the next ones are begun before these are awaited."""
         row = self.width * BYTES[_DTYPES[self.output.dtype]]
         row *= self.length if self.output.pooling == "none" else 1
         batches = max(1, min(WINDOW, _WINDOW_BYTES // (row * self._options.batch)))
-        before = None
+        previous_batches = None
         for first in range(0, len(inputs), batches * self._encoder.rows):
             signals.check()
-            begun = self._begin(inputs[first : first + batches * self._encoder.rows])
-            if before:
-                yield self._end(before)
-            before = begun
-        if before:
-            yield self._end(before)
+            pending_batches = self._begin(inputs[first : first + batches * self._encoder.rows])
+            if previous_batches:
+                yield self._end(previous_batches)
+            previous_batches = pending_batches
+        if previous_batches:
+            yield self._end(previous_batches)
 
     def _begin(self, inputs: Sequence[np.ndarray]) -> list[_Begun]:
         """Start the work on some texts; return the places, the lengths and the begun work of each batch."""
-        order = sorted(range(len(inputs)), key=lambda at: len(inputs[at]), reverse=True)
-        begun = []
+        order = sorted(range(len(inputs)), key=lambda index: len(inputs[index]), reverse=True)
+        pending_batches = []
         for first in range(0, len(order), self._encoder.rows):
-            some = order[first : first + self._encoder.rows]
-            batch = [inputs[at] for at in some]
+            indices = order[first : first + self._encoder.rows]
+            batch = [inputs[index] for index in indices]
             length = self.length if self.output.padded else bucket(len(batch[0]), limit=self.length)
-            begun.append((some, [len(one) for one in batch], self._encoder.begin(batch, length)))
-        return begun
+            pending_batches.append((indices, [len(ids) for ids in batch], self._encoder.begin(batch, length)))
+        return pending_batches
 
-    def _end(self, begun: Sequence[_Begun]) -> list[np.ndarray]:
+    def _end(self, pending_batches: Sequence[_Begun]) -> list[np.ndarray]:
         """Return the vectors of each text: those of its tokens, with padding if that is asked for, or its one."""
-        found: dict[int, np.ndarray] = {}
-        for places, lengths, work in begun:
+        vectors_by_index: dict[int, np.ndarray] = {}
+        for places, lengths, work in pending_batches:
             vectors = self._encoder.vectors_of(work)
             if self._recipe and self._recipe.has_matrices:
                 vectors = self._recipe.finish(vectors).astype(DTYPES[self.output.dtype])
-            for at, length, vector in zip(places, lengths, vectors, strict=False):
-                found[at] = vector[:length] if self.output.pooling == "none" and not self.output.padded else vector
-        return [found[at] for at in range(len(found))]
+            for index, length, vector in zip(places, lengths, vectors, strict=False):
+                vectors_by_index[index] = (
+                    vector[:length] if self.output.pooling == "none" and not self.output.padded else vector
+                )
+        return [vectors_by_index[index] for index in range(len(vectors_by_index))]
 
     def identity(self) -> JSONObject:
         """Return what the bytes of the files depend on."""
@@ -334,13 +338,15 @@ def _fingerprint(opened: run.Model) -> str:
     digest = hashlib.sha256(repr(opened.config).encode())
     for name, layout in of_encoder(opened.config).items():
         digest.update(name.encode())
-        whole, (rows, *others) = slice(None), layout.shape[layout.stacked_axes :]
-        parts: list[tuple[slice, ...]] = [(whole, slice(0, 1))]
+        full_slice, (rows, *other_sizes) = slice(None), layout.shape[layout.stacked_axes :]
+        parts: list[tuple[slice, ...]] = [(full_slice, slice(0, 1))]
         if not layout.transposed:
             begins = range(0, rows, COMPARED_ROWS)
-            parts = [(slice(at, min(at + COMPARED_ROWS, rows)), *(whole for _ in others)) for at in begins]
+            parts = [
+                (slice(begin, min(begin + COMPARED_ROWS, rows)), *(full_slice for _ in other_sizes)) for begin in begins
+            ]
         for part in parts:
-            rows_here = opened.weights[name][(*(whole,) * layout.stacked_axes, *part)]
+            rows_here = opened.weights[name][(*(full_slice,) * layout.stacked_axes, *part)]
             digest.update(np.ascontiguousarray(rows_here, "<f4").tobytes())
     return digest.hexdigest()
 

@@ -49,14 +49,14 @@ class Dense:
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
         """Return float32[..., out] of float32[..., in]."""
-        made: np.ndarray = ACTIVATIONS[self.activation](vectors @ self.matrix + self.bias)
-        return made
+        outputs: np.ndarray = ACTIVATIONS[self.activation](vectors @ self.matrix + self.bias)
+        return outputs
 
 
 def normalize(vectors: np.ndarray) -> np.ndarray:
     """Return vectors divided by their lengths."""
-    made: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), LEAST_NORM)
-    return made
+    unit_vectors: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), LEAST_NORM)
+    return unit_vectors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,13 +98,13 @@ class SentenceRecipe:
 
     def prepare(self, example: Example) -> Example:
         """Return an example whose text is in lower case, and begins with the prompt, if the model asks for that."""
-        whole = isinstance(example.inputs, str)
+        is_text = isinstance(example.inputs, str)
         parts: Sequence[Part] = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
-        made = [part.lower() if isinstance(part, str) and self.lowercase else part for part in parts]
-        if self.prompt and made and isinstance(made[0], str | Protected):
-            first = made[0].text if isinstance(made[0], Protected) else made[0]
-            made[0] = f"{self.prompt}{first}"
-        inputs = str(made[0]) if whole else tuple(made)
+        new_parts = [part.lower() if isinstance(part, str) and self.lowercase else part for part in parts]
+        if self.prompt and new_parts and isinstance(new_parts[0], str | Protected):
+            first = new_parts[0].text if isinstance(new_parts[0], Protected) else new_parts[0]
+            new_parts[0] = f"{self.prompt}{first}"
+        inputs = str(new_parts[0]) if is_text else tuple(new_parts)
         return dataclasses.replace(example, inputs=inputs)
 
     def identity(self) -> JSONObject:
@@ -129,7 +129,7 @@ def read(files: ModelFiles) -> SentenceRecipe | None:
 
 
 def _read(files: ModelFiles) -> SentenceRecipe:
-    pooling, others = "", []
+    pooling, unsupported_steps = "", []
     steps: list[Dense | None] = []
     for module in json.loads(files.read(MODULES)):
         kind, path = str(module["type"]).rpartition(".")[2], str(module.get("path", "")).strip("/")
@@ -143,26 +143,26 @@ def _read(files: ModelFiles) -> SentenceRecipe:
             modes = [mode for key, mode in OLD_POOLINGS.items() if config.get(key)] if modes is None else modes
             modes = [modes] if isinstance(modes, str) else list(modes) or ["mean"]
             pooling = POOLINGS.get(str(modes[0]), "") if len(modes) == 1 else ""
-            others += [] if pooling else [f"pooling by {' and '.join(map(str, modes))}"]
-            others += [] if config.get("include_prompt", True) else ["pooling without the prompt"]
+            unsupported_steps += [] if pooling else [f"pooling by {' and '.join(map(str, modes))}"]
+            unsupported_steps += [] if config.get("include_prompt", True) else ["pooling without the prompt"]
         elif kind == "Normalize" and pooling:
             steps.append(None)
         elif kind == "Dense" and pooling and _is_of_texts(config) and _activation(config) in ACTIVATIONS:
             steps.append(_dense(files, path, config))
         else:
-            others.append(kind)
-    own = next((_config(files, name) for name in LENGTHS if name in files.names), {})
+            unsupported_steps.append(kind)
+    sentence_config = next((_config(files, name) for name in LENGTHS if name in files.names), {})
     words = _config(files, "tokenizer_config.json")
-    length = own.get("max_seq_length") or words.get("model_max_length") or 0
+    length = sentence_config.get("max_seq_length") or words.get("model_max_length") or 0
     prompts = _config(files, "config_sentence_transformers.json")
     prompt = dict(prompts.get("prompts") or {}).get(prompts.get("default_prompt_name")) or ""
     return SentenceRecipe(
         pooling=pooling,
         after_pooling=tuple(steps),
         length=int(length) if 0 < length < LONGEST else 0,
-        lowercase=own.get("do_lower_case") is True,
+        lowercase=sentence_config.get("do_lower_case") is True,
         prompt=str(prompt),
-        others=tuple(others),
+        others=tuple(unsupported_steps),
     )
 
 

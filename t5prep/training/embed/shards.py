@@ -27,7 +27,7 @@ from t5prep.json_values import JSON, JSONObject
 from t5prep.training.published import safetensors_file
 
 MANIFEST, SCHEMA = "manifest.json", 1
-_BEGUN = f"{atomic_files.UNFINISHED}{MANIFEST}"
+_UNFINISHED_MANIFEST = f"{atomic_files.UNFINISHED}{MANIFEST}"
 _HASHED_BYTES = 1 << 20  # at a time
 
 
@@ -56,59 +56,69 @@ class Folder:
     `writes` is true for the one that writes.
     """
 
-    def __init__(self, place: str, *, identity: JSONObject, writes: bool = True) -> None:
-        self.place, self._writes = place, writes
+    def __init__(self, folder: str, *, identity: JSONObject, writes: bool = True) -> None:
+        self.place, self._writes = folder, writes
         self._identity: JSONObject = json.loads(json.dumps({"schema": SCHEMA, **identity}))
-        there = self._there = self._names()
-        strange = sorted(name for name in there if not name.startswith((MANIFEST, "vectors-", atomic_files.UNFINISHED)))
-        kept = self._read(MANIFEST) if MANIFEST in there else self._read(_BEGUN) if _BEGUN in there else None
-        if strange or (there and kept is None and any(name.startswith("vectors-") for name in there)):
+        existing_names = self._there = self._names()
+        strange = sorted(
+            name for name in existing_names if not name.startswith((MANIFEST, "vectors-", atomic_files.UNFINISHED))
+        )
+        manifest = (
+            self._read(MANIFEST)
+            if MANIFEST in existing_names
+            else self._read(_UNFINISHED_MANIFEST)
+            if _UNFINISHED_MANIFEST in existing_names
+            else None
+        )
+        if strange or (
+            existing_names and manifest is None and any(name.startswith("vectors-") for name in existing_names)
+        ):
             raise OutputError(
-                f"{place} holds something that is not vectors ({(strange or sorted(there))[0]}). Choose another --out."
+                f"{folder} holds something that is not vectors ({(strange or sorted(existing_names))[0]}). Choose another --out."
             )
         self._known: dict[str, Entry] = {}
-        if kept is not None:
-            differs = [key for key, value in self._identity.items() if kept.get(key) != value]
+        if manifest is not None:
+            differs = [key for key, value in self._identity.items() if manifest.get(key) != value]
             if differs:
                 raise OutputError(
-                    f"{place} has vectors that were made with another {' and '.join(differs)}. Choose another --out, or "
+                    f"{folder} has vectors that were made with another {' and '.join(differs)}. Choose another --out, or "
                     "give the same again to go on."
                 )
-            self._known = {str(one["name"]): one for one in kept.get("shards", [])}
+            self._known = {str(entry["name"]): entry for entry in manifest.get("shards", [])}
         elif writes:
-            if not gcs.is_gs(place):
+            if not gcs.is_gs(folder):
                 try:
-                    Path(place).mkdir(parents=True, exist_ok=True)
+                    Path(folder).mkdir(parents=True, exist_ok=True)
                 except OSError as error:
-                    raise OutputError(atomic_files.explain(error, Path(place))) from error
-            paths.write(paths.at(place, _BEGUN), _json(self._identity))
-        self._beside = {name for name in there if name.startswith(atomic_files.UNFINISHED)}
+                    raise OutputError(atomic_files.explain(error, Path(folder))) from error
+            paths.write(paths.at(folder, _UNFINISHED_MANIFEST), _json(self._identity))
+        self._beside = {name for name in existing_names if name.startswith(atomic_files.UNFINISHED)}
 
     def finished(self, name: str) -> Entry | None:
         """Return what is known of a file that is there and unaltered, else None."""
-        known = self._known.get(name)
-        if known is None and (beside := _beside(name)) in self._beside:
-            known = self._read(beside)
-        if not known or known.get("sha256") != self._sha256(name):
+        entry = self._known.get(name)
+        if entry is None and (entry_name := _beside(name)) in self._beside:
+            entry = self._read(entry_name)
+        if not entry or entry.get("sha256") != self._sha256(name):
             return None
-        return known
+        return entry
 
     def write(
         self,
-        known: Entry,
+        summary: Entry,
         *,
         tensors: Mapping[str, tuple[str, Sequence[int]]],
         metadata: Mapping[str, str],
         values: Iterable[np.ndarray],
     ) -> Entry:
-        """Write the file that is `known`, and beside it this entry with its size and its SHA-256, which is returned.
+        """Write the file that is `summary`, and beside it this entry with its size and its SHA-256, which is returned.
 
         `tensors`: dtype and shape of each, in the order of `values`, which are written as they come.
         """
         if not self._writes:
             collections.deque(values, maxlen=0)  # the host that writes computes the same rows at the same time
-            return known
-        name, digest, size = known["name"], hashlib.sha256(), 0
+            return summary
+        name, digest, size = summary["name"], hashlib.sha256(), 0
         if name in self._there:  # altered, or a pipe, into which it would be written
             self._remove(name)
         with paths.whole(paths.at(self.place, name)) as file:
@@ -117,7 +127,7 @@ class Folder:
                 file.write(piece)
                 digest.update(piece)
                 size += len(piece)
-        entry: Entry = {**known, "bytes": size, "sha256": digest.hexdigest()}
+        entry: Entry = {**summary, "bytes": size, "sha256": digest.hexdigest()}
         paths.write(paths.at(self.place, _beside(name)), _json(entry))
         return entry
 
@@ -150,8 +160,8 @@ class Folder:
         digest = hashlib.sha256()
         try:
             with paths.opened(paths.at(self.place, name)) as file:
-                while some := file.read(_HASHED_BYTES):
-                    digest.update(some)
+                while block := file.read(_HASHED_BYTES):
+                    digest.update(block)
         except OSError:
             return None
         return digest.hexdigest()

@@ -41,16 +41,16 @@ class Encoder:
         tokenizer: Tokenizer,
     ) -> None:
         config, replicas = opened.config, options.replicas
-        held = sum(
-            math.prod(own.shape) * (tf.as_dtype(output.dtype).size if is_rounded(name, own) else 4)
-            for name, own in of_encoder(config).items()
+        weight_bytes = sum(
+            math.prod(weight.shape) * (tf.as_dtype(output.dtype).size if is_rounded(name, weight) else 4)
+            for name, weight in of_encoder(config).items()
         )
         layout = open_layout(
             tpu=options.model.tpu,
             gpus=options.model.gpus,
             replicas=replicas,
             shard=None if replicas == 1 else 1,
-            weight_bytes=held,
+            weight_bytes=weight_bytes,
         )
         self.rows = -(-options.batch // layout.replicas) * layout.replicas
         self._tokenizer, self._pairs = tokenizer, bool(config.classes)
@@ -66,10 +66,10 @@ class Encoder:
         with enough_memory(self.rows):
             return self._run(self._weights, batch)["vectors"]
 
-    def vectors_of(self, begun: jax.Array) -> np.ndarray:
+    def vectors_of(self, work: jax.Array) -> np.ndarray:
         """Return the vectors: [rows, length, width], or [rows, width] of texts."""
         with enough_memory(self.rows):
-            return np.asarray(begun)
+            return np.asarray(work)
 
 
 def vectors(
@@ -96,10 +96,10 @@ def is_rounded(name: str, weight: WeightLayout) -> bool:
 
 def weight_specs(config: Config, dtype: tf.DType, layout: Layout) -> dict[str, jax.ShapeDtypeStruct]:
     """Return the weights that a device holds, by name; `dtype` is that of products."""
-    whole = layout.weights(config)
+    specs = layout.weights(config)
     return {
-        name: whole[name].update(dtype=dtype.as_numpy_dtype) if is_rounded(name, own) else whole[name]
-        for name, own in of_encoder(config).items()
+        name: specs[name].update(dtype=dtype.as_numpy_dtype) if is_rounded(name, weight) else specs[name]
+        for name, weight in of_encoder(config).items()
     }
 
 

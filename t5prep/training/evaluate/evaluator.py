@@ -98,13 +98,13 @@ class Evaluator:
         tokenizer: Tokenizer,
         dtype: tf.DType,
         limit: int = 0,
-        wanted: Sequence[str] = (),
+        metric_names: Sequence[str] = (),
         generating: bool = True,
         generation: Generation = Generation(),  # noqa: B008 - frozen
         generates_single_tokens: bool = False,
         metric: str = "",
         bootstrap: bool = False,
-        place: str = "",
+        cache_path: str = "",
     ) -> None:
         replicas = layout.replicas
         if batch % replicas:
@@ -117,10 +117,10 @@ class Evaluator:
         self._tokenizer = tokenizer
         # Encoded and decoded by the tokenizer, so that they compare equal to decoded targets and answers.
         words = [tokenizer.decode(tokenizer.encode(word)) for word in dataset.task.classes]
-        asked = metrics.check(wanted)
+        requested_names = metrics.check(metric_names)
         of_task = metrics.of_answers(dataset)
-        names = (asked or of_task or list(metrics.DEFAULT_METRICS)) + metrics.also_scored(metric, of_task)
-        has_answers = bool(asked or of_task)  # a task such as span corruption has none to score
+        names = (requested_names or of_task or list(metrics.DEFAULT_METRICS)) + metrics.also_scored(metric, of_task)
+        has_answers = bool(requested_names or of_task)  # a task such as span corruption has none to score
         generates = generating and has_answers and not opened.settings.is_packed and dataset.target.is_text
         is_single = not (generates and generates_single_tokens) and _are_single_tokens(opened, limit=limit)
         self.generates = generates and not is_single
@@ -132,7 +132,7 @@ class Evaluator:
             dataset.target.classes or words,
             tokenizer,
             self._decode,
-            is_asked=bool(asked),
+            is_asked=bool(requested_names),
             is_labelled=is_labelled,
             is_single=is_single,
             generates=self.generates,
@@ -145,10 +145,10 @@ class Evaluator:
         score = functools.partial(_score, config=config, dtype=dtype, order=order, padding=padding)
         longest = generation.max_length or max(opened.lengths[1], generation.min_length)
         self._generation = dataclasses.replace(generation, max_length=longest)
-        self._score = on_rows("score", score, shape=config, layout=layout, dtype=dtype, place=place)
+        self._score = on_rows("score", score, shape=config, layout=layout, dtype=dtype, cache_path=cache_path)
         if self.generates and isinstance(config, ModelConfig) and not config.classes:
             self._generate = answers_on_rows(
-                config, self._generation, layout=layout, dtype=dtype, place=place, padding=padding
+                config, self._generation, layout=layout, dtype=dtype, cache_path=cache_path, padding=padding
             )
 
     def __call__(
@@ -173,18 +173,20 @@ class Evaluator:
         values |= scored.values
         answers, references = scored.answers, scored.references
         predictions: list[Prediction] = [
-            {"id": id, "prediction": answer, "references": given, "loss": loss}
-            for id, answer, given, loss in zip(rows.ids, answers, references, rows.losses, strict=True)
+            {"id": id, "prediction": answer, "references": row_references, "loss": loss}
+            for id, answer, row_references, loss in zip(rows.ids, answers, references, rows.losses, strict=True)
         ]
         if score_each:
             scores = metrics.of_each(scored.metrics, references=references, predictions=answers)
-            predictions = [{**one, "scores": row_scores} for one, row_scores in zip(predictions, scores, strict=True)]
+            predictions = [
+                {**prediction, "scores": row_scores} for prediction, row_scores in zip(predictions, scores, strict=True)
+            ]
 
-        def wrong(kept: Sequence[tuple[float, int, list[int]]]) -> list[Wrong]:
+        def wrong(candidates: Sequence[tuple[float, int, list[int]]]) -> list[Wrong]:
             return [
-                Wrong(rows.ids[at], self._input(inputs), references[at][0], answers[at], rows.losses[at])
-                for _, at, inputs in kept
-                if answers[at] not in references[at]
+                Wrong(rows.ids[row], self._input(inputs), references[row][0], answers[row], rows.losses[row])
+                for _, row, inputs in candidates
+                if answers[row] not in references[row]
             ]
 
         return Evaluation(values, predictions, wrong(sorted(rows.highest, reverse=True)), wrong(rows.sample()))
@@ -258,20 +260,20 @@ class ScoredRows:
             # From the second token on: the separator of a EuroBERT stands before the first text, too.
             firsts = (row[: 1 + np.argmax(row[1:] == self._separator)] for row in batch["input_ids"][mask])
             self.queries += [first.tobytes() for first in firsts]
-        self.references += [[text.decode() for text in some if text] for some in texts]
+        self.references += [[text.decode() for text in row_texts if text] for row_texts in texts]
         self.generated += list(scored["answers"][mask]) if "answers" in scored else []
         if not self._worst and not self._each:
             return
         wrong = ((predicted != labels) & (labels != IGNORED_LABEL)).any(axis=1)
         inputs = batch["input_ids"][mask]
         for row in np.flatnonzero(wrong):
-            at, ids = first + int(row), [int(token) for token in inputs[row]]
+            index, ids = first + int(row), [int(token) for token in inputs[row]]
             if self._worst:
-                _keep(self.highest, (self.losses[at], at, ids), most=self._worst)
+                _keep(self.highest, (self.losses[index], index, ids), max_size=self._worst)
             if self._each and self.ids:
-                digest = hashlib.blake2b(self.ids[at].encode(), digest_size=8).digest()
-                drawn = self._drawn.setdefault(labels[row].tobytes() if self._by_class else b"", [])
-                _keep(drawn, (int.from_bytes(digest, "big"), at, ids), most=self._each)
+                digest = hashlib.blake2b(self.ids[index].encode(), digest_size=8).digest()
+                heap = self._drawn.setdefault(labels[row].tobytes() if self._by_class else b"", [])
+                _keep(heap, (int.from_bytes(digest, "big"), index, ids), max_size=self._each)
 
     def results(self) -> Results:
         """Return what answers are scored by."""
@@ -280,12 +282,12 @@ class ScoredRows:
 
     def sample(self) -> list[tuple[int, int, list[int]]]:
         """Return the rows that were drawn, class by class."""
-        return [row for _, drawn in sorted(self._drawn.items()) for row in sorted(drawn)]
+        return [row for _, heap in sorted(self._drawn.items()) for row in sorted(heap)]
 
 
-def _keep(heap: list[_Entry], entry: _Entry, *, most: int) -> None:
-    """Put an entry into a heap that holds the `most` highest ones."""
-    (heapq.heappush if len(heap) < most else heapq.heappushpop)(heap, entry)
+def _keep(heap: list[_Entry], entry: _Entry, *, max_size: int) -> None:
+    """Put an entry into a heap that holds the `max_size` highest ones."""
+    (heapq.heappush if len(heap) < max_size else heapq.heappushpop)(heap, entry)
 
 
 def is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -92,26 +92,26 @@ def classification(
     """
     pairs = [(right[0].strip(), predicted.strip()) for right, predicted in with_references(references, predictions)]
     labels = list(dict.fromkeys([*classes, *sorted({right for right, _ in pairs})]))
-    at = {label: place for place, label in enumerate(labels)}
+    label_indices = {label: index for index, label in enumerate(labels)}
     confusion = np.zeros((len(labels), len(labels) + 1), np.int64)
     for right, predicted in pairs:
-        confusion[at[right], at.get(predicted, len(labels))] += 1
+        confusion[label_indices[right], label_indices.get(predicted, len(labels))] += 1
     hits, support, chosen = confusion.diagonal(), confusion.sum(axis=1), confusion[:, :-1].sum(axis=0)
-    each = {
+    class_scores = {
         "precision": hits / np.maximum(chosen, 1),
         "recall": hits / np.maximum(support, 1),
         "f1": 2 * hits / np.maximum(support + chosen, 1),
     }
     occurs = support > 0
-    means = {f"macro_{name}": float(values[occurs].mean()) for name, values in each.items()}
-    means |= {f"weighted_{name}": float((values * support).sum() / len(pairs)) for name, values in each.items()}
-    rows = zip(labels, *(values.tolist() for values in (*each.values(), support)), strict=True)
+    means = {f"macro_{name}": float(values[occurs].mean()) for name, values in class_scores.items()}
+    means |= {f"weighted_{name}": float((values * support).sum() / len(pairs)) for name, values in class_scores.items()}
+    rows = zip(labels, *(values.tolist() for values in (*class_scores.values(), support)), strict=True)
     return {
         "accuracy": float(hits.sum() / len(pairs)),
         **means,
         "labels": labels,
         "confusion": confusion.tolist(),
-        "per_class": {label: dict(zip((*each, "support"), values, strict=True)) for label, *values in rows},
+        "per_class": {label: dict(zip((*class_scores, "support"), values, strict=True)) for label, *values in rows},
     }
 
 
@@ -124,8 +124,11 @@ def squad(references: Sequence[References], predictions: Sequence[str]) -> dict[
     {'em': 1.0, 'f1': 1.0}
     """
     pairs = with_references(references, predictions)
-    exact = [max(normalize_answer(one) == normalize_answer(predicted) for one in right) for right, predicted in pairs]
-    overlap = [max(_token_f1(one, predicted) for one in right) for right, predicted in pairs]
+    exact = [
+        max(normalize_answer(reference) == normalize_answer(predicted) for reference in right)
+        for right, predicted in pairs
+    ]
+    overlap = [max(_token_f1(reference, predicted) for reference in right) for right, predicted in pairs]
     return {"em": sum(exact) / len(exact), "f1": sum(overlap) / len(overlap)}
 
 
@@ -168,7 +171,7 @@ def rouge(
         return (normalize_answer(text) if normalize else text).replace(" . ", " .\n")
 
     scores = [
-        scorer.score_multi([prepared(one) for one in right], prepared(predicted))
+        scorer.score_multi([prepared(reference) for reference in right], prepared(predicted))
         for right, predicted in with_references(references, predictions)
     ]
     columns = {f"{kind}{of}_f1": [score[kind].fmeasure for score in scores] for kind in kinds}
@@ -176,9 +179,11 @@ def rouge(
     columns[f"rougeL{of}_recall"] = [score["rougeL"].recall for score in scores]
     values = {name: float(np.mean(column)) for name, column in columns.items()}
     if bootstrap:
-        drawn = np.random.Generator(np.random.PCG64(seed)).integers(0, len(scores), (BOOTSTRAP_SAMPLES, len(scores)))
+        sample_indices = np.random.Generator(np.random.PCG64(seed)).integers(
+            0, len(scores), (BOOTSTRAP_SAMPLES, len(scores))
+        )
         for name, column in columns.items():
-            low, high = np.percentile(np.asarray(column)[drawn].mean(axis=1), (2.5, 97.5))
+            low, high = np.percentile(np.asarray(column)[sample_indices].mean(axis=1), (2.5, 97.5))
             values |= {f"{name}_low": float(low), f"{name}_high": float(high)}
     return values
 
@@ -206,9 +211,11 @@ def bleu(references: Sequence[References], predictions: Sequence[str], *, metric
     import sacrebleu
 
     pairs = with_references(references, predictions)
-    most = max(len(right) for right, _ in pairs)
+    max_references = max(len(right) for right, _ in pairs)
     # sacrebleu takes a list of first references, one of second ones, ...; an item with fewer has None in later lists.
-    columns: Any = [[right[at] if at < len(right) else None for right, _ in pairs] for at in range(most)]
+    columns: Any = [
+        [right[index] if index < len(right) else None for right, _ in pairs] for index in range(max_references)
+    ]
     answers = [predicted for _, predicted in pairs]
     try:
         score = sacrebleu.corpus_bleu(answers, columns, tokenize=TOKENIZERS.get(metric, "13a")).score
@@ -240,21 +247,21 @@ def diacritics(references: Sequence[References], predictions: Sequence[str]) -> 
 
 
 def _share_in_common(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float:
-    longest = sum(max(len(one), len(other)) for one, other in pairs)
-    return sum(common_length(one, other) for one, other in pairs) / longest if longest else 1.0
+    longest = sum(max(len(reference), len(prediction)) for reference, prediction in pairs)
+    return sum(common_length(reference, prediction) for reference, prediction in pairs) / longest if longest else 1.0
 
 
-def common_length(one: Sequence[str], other: Sequence[str]) -> int:
+def common_length(reference: Sequence[str], prediction: Sequence[str]) -> int:
     """Return the length of the longest common subsequence, a bit for each item (Hyyrö 2004): linear for sentences."""
     places: dict[str, int] = {}
-    for at, item in enumerate(one):
-        places[item] = places.get(item, 0) | 1 << at
-    whole = (1 << len(one)) - 1
-    rows = whole
-    for item in other:
+    for index, item in enumerate(reference):
+        places[item] = places.get(item, 0) | 1 << index
+    mask = (1 << len(reference)) - 1
+    rows = mask
+    for item in prediction:
         met = rows & places.get(item, 0)
-        rows = (rows + met | rows - met) & whole
-    return len(one) - rows.bit_count()
+        rows = (rows + met | rows - met) & mask
+    return len(reference) - rows.bit_count()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -340,11 +347,11 @@ def compute(
 
 def check(names: Iterable[str]) -> list[str]:
     """Return these names of metrics. Raises UsageError for one that there is not."""
-    wanted = list(dict.fromkeys(names))
-    for name in wanted:
+    metric_names = list(dict.fromkeys(names))
+    for name in metric_names:
         if name not in METRICS:
             raise UsageError(f'there is no metric "{name}".{did_you_mean(name, METRICS)} All: {", ".join(METRICS)}.')
-    return wanted
+    return metric_names
 
 
 def of_each(
@@ -371,13 +378,13 @@ def of_each(
     return scores
 
 
-def also_scored(number: str, wanted: Sequence[str]) -> list[str]:
-    """Return the metric that gives a number, where the `wanted` metrics of a task's answers do not; a list of one, or none.
+def also_scored(number: str, metric_names: Sequence[str]) -> list[str]:
+    """Return the metric that gives a number, where the `metric_names` metrics of a task's answers do not; a list of one, or none.
 
     >>> also_scored("chrf", ["squad", "rouge"]), also_scored("em", ["squad"]), also_scored("bleu", [])
     (['bleu'], [], [])
     """
-    if not wanted or any(number in METRICS[name].numbers for name in wanted):
+    if not metric_names or any(number in METRICS[name].numbers for name in metric_names):
         return []
     giving = (name for name, metric in METRICS.items() if number in metric.numbers and not metric.takes_classes)
     return list(itertools.islice(giving, 1))
@@ -391,23 +398,23 @@ def possible(dataset: Manifest, *, split: str, generate: bool, metric: str = "")
     The manifest knows target lengths in steps of four tokens: a split whose targets may be single tokens or longer
     counts as both.
     """
-    wanted = of_answers(dataset)
-    wanted += also_scored(metric, wanted)
+    metric_names = of_answers(dataset)
+    metric_names += also_scored(metric, metric_names)
     names = dict.fromkeys(OF_TOKENS)
-    of_texts = [name for metric in wanted or DEFAULT_METRICS for name in METRICS[metric].numbers]
+    of_texts = [name for metric in metric_names or DEFAULT_METRICS for name in METRICS[metric].numbers]
     if may_be_single_tokens(dataset, split=split):
         # An evaluation of a head's few classes has no metrics of texts.
         has_few_classes = 0 < len(dataset.target.classes) <= MOST_CLASSES
         names |= dict.fromkeys(OF_CLASSES if has_few_classes else (*OF_CLASSES, *of_texts))
-    if generate and wanted and not dataset.settings.is_packed and dataset.settings.target_length > 2:
+    if generate and metric_names and not dataset.settings.is_packed and dataset.settings.target_length > 2:
         names |= dict.fromkeys((*of_texts, *(OF_CLASSES if dataset.splits[split].labels else ())))
     return tuple(names)
 
 
 def of_answers(dataset: Manifest) -> list[str]:
     """Return the metrics that score answers to a dataset; none for a task that names only loss and token accuracy."""
-    named = dataset.task.metrics
-    return [name for name in named if name in METRICS] if named else list(DEFAULT_METRICS)
+    task_metrics = dataset.task.metrics
+    return [name for name in task_metrics if name in METRICS] if task_metrics else list(DEFAULT_METRICS)
 
 
 def may_be_single_tokens(dataset: Manifest, *, split: str) -> bool:

@@ -44,21 +44,25 @@ def record_in_run(
     if newest is None:
         raise UsageError(f"{name} has no checkpoint yet, so it has seen nothing.")
     state = newest[1]
-    of_record = [one["digest"] == dataset.manifest.digest for one in state.data]
+    of_record = [entry["digest"] == dataset.manifest.digest for entry in state.data]
     if not any(of_record):
         raise UsageError(
-            f"{name} was not trained on {dataset.folder}, but on {', '.join(str(one['uri']) for one in state.data)}."
+            f"{name} was not trained on {dataset.folder}, but on {', '.join(str(entry['uri']) for entry in state.data)}."
         )
-    split = next(split for split, made in dataset.manifest.splits.items() if shard in {one.name for one in made.shards})
+    split = next(
+        split
+        for split, candidate in dataset.manifest.splits.items()
+        if shard in {entry.name for entry in candidate.shards}
+    )
     settings = configs.build(state.config)
-    told: dict[str, Any] = {"run": name, "trained": state.step, "split": settings.split, "steps": []}
+    summary: dict[str, Any] = {"run": name, "trained": state.step, "split": settings.split, "steps": []}
     if split == settings.split:
         places = [
-            dataset.folder if mine else splits.place_of(str(one["uri"]), name)
-            for one, mine in zip(state.data, of_record, strict=True)
+            dataset.folder if mine else splits.place_of(str(entry["uri"]), name)
+            for entry, mine in zip(state.data, of_record, strict=True)
         ]
         opened = opening.open_splits(places, split)
-        told["steps"] = steps_of(opened, settings, of_record=of_record, shard=shard, number=number, steps=state.step)
+        summary["steps"] = steps_of(opened, settings, of_record=of_record, shard=shard, number=number, steps=state.step)
     with atomic_files.temporary_folder() as folder:
         with paths.opened(dataset.at(shard)) as file:
             file.seek(byte)
@@ -67,14 +71,14 @@ def record_in_run(
         scored, ((_, _, evaluation),) = splits.score_splits(
             name, EvaluateOptions(data=(folder,), split=(split,), worst=0, random_wrong=0)
         )
-    told |= {"checkpoint": scored, "loss": evaluation.metrics["loss"]}
-    told |= dict.fromkeys(("prediction", "right", "kept_in"))
-    kept = _kept(name, id=id, checkpoint=scored)
-    if answer := kept or next(iter(evaluation.predictions), None):
+    summary |= {"checkpoint": scored, "loss": evaluation.metrics["loss"]}
+    summary |= dict.fromkeys(("prediction", "right", "kept_in"))
+    cached_answer = _kept(name, id=id, checkpoint=scored)
+    if answer := cached_answer or next(iter(evaluation.predictions), None):
         right = answer["prediction"] in answer["references"]
-        told |= {"prediction": answer["prediction"], "right": right}
-        told["kept_in"] = f"{name.rstrip('/')}/{ANSWERS}" if kept else None
-    return told
+        summary |= {"prediction": answer["prediction"], "right": right}
+        summary["kept_in"] = f"{name.rstrip('/')}/{ANSWERS}" if cached_answer else None
+    return summary
 
 
 def steps_of(
@@ -88,24 +92,24 @@ def steps_of(
 ) -> list[int]:
     """Return the steps of a run, counted from 1, up to `steps`, whose batches held one record.
 
-    `own` says which of the run's datasets the record is of; `number` is its number in its shard. The order of training is
+    `record_datasets` says which of the run's datasets the record is of; `number` is its number in its shard. The order of training is
     computed again, without reading any record.
     """
     mine = opened[of_record.index(True)]
-    before = itertools.takewhile(lambda one: one.name != shard, mine.shards)
+    previous_shards = itertools.takewhile(lambda one: one.name != shard, mine.shards)
     sizes = PageReader(mine).sizes
     ends = np.cumsum(sizes)
-    place = sum(one.records for one in before) + number
-    page = int(np.searchsorted(ends, place, side="right"))
-    wanted = (page, place - int(ends[page] - sizes[page]))
-    own = [one for one, is_own in zip(opened, of_record, strict=True) if is_own]
-    reading = device_feed.reading_of(opened, settings, reader=lambda one: _Names(one, mine=one in own))
-    seen = []
+    record_index = sum(one.records for one in previous_shards) + number
+    page = int(np.searchsorted(ends, record_index, side="right"))
+    location = (page, record_index - int(ends[page] - sizes[page]))
+    record_datasets = [one for one, is_own in zip(opened, of_record, strict=True) if is_own]
+    reading = device_feed.reading_of(opened, settings, reader=lambda one: _Names(one, mine=one in record_datasets))
+    matching_steps = []
     for step in range(steps):
         places = reading.records(step)[0].places
-        if ((places["page"] == wanted[0]) & (places["begin"] == wanted[1]) & (places["size"] == 1)).any():
-            seen.append(step + 1)
-    return seen
+        if ((places["page"] == location[0]) & (places["begin"] == location[1]) & (places["size"] == 1)).any():
+            matching_steps.append(step + 1)
+    return matching_steps
 
 
 class _Names:
@@ -119,9 +123,9 @@ class _Names:
 
     def records(self, pages: np.ndarray, places: np.ndarray) -> Records:
         """Return the names of records in the shape of the arguments."""
-        named = np.empty(pages.shape, PLACE)
-        named["page"], named["begin"], named["size"] = pages, places, self._mine
-        return Records([], named)
+        record_names = np.empty(pages.shape, PLACE)
+        record_names["page"], record_names["begin"], record_names["size"] = pages, places, self._mine
+        return Records([], record_names)
 
 
 def _write_alone(framed: bytes, dataset: Manifest, *, split: str, out: str) -> None:
@@ -151,10 +155,10 @@ def _kept(name: str, *, id: str, checkpoint: str) -> dict[str, Any] | None:
     if not tf.io.gfile.exists(path):
         return None
     try:
-        whole = json.loads(paths.read(path))
-        if whole["checkpoint"] != checkpoint:
+        document = json.loads(paths.read(path))
+        if document["checkpoint"] != checkpoint:
             return None
-        answers = (one for part in whole.get("evaluations", [whole]) for one in part["predictions"])
-        return next((one for one in answers if one["id"] == id), None)
+        answers = (answer for part in document.get("evaluations", [document]) for answer in part["predictions"])
+        return next((answer for answer in answers if answer["id"] == id), None)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

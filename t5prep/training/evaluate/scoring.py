@@ -64,7 +64,7 @@ class Scoring:
 
     def score_words(self, right: list[str], answers: list[str]) -> Scored:
         """Return the metrics of classes, or of short texts: where they are no classes, or where metrics were asked for."""
-        references = [[one] for one in right]
+        references = [[word] for word in right]
         if len(set(right)) > metrics.MOST_CLASSES or self.is_asked:
             return self.score_texts(references, answers)
         values = metrics.classification(right, answers, classes=self.classes)

@@ -45,8 +45,8 @@ def score_splits(model: str, options: EvaluateOptions) -> tuple[str, list[Scored
 
     The model and each dataset are opened once. Raises T5prepError.
     """
-    places = options.data or datasets_of(model, which=options.model.checkpoint)
-    datasets = [Dataset(place, tokenizer=options.model.tokenizer) for place in places]
+    places = options.data or datasets_of(model, checkpoint_name=options.model.checkpoint)
+    datasets = [Dataset(folder, tokenizer=options.model.tokenizer) for folder in places]
     loaded = load(model, options.model)
     _warn_of_unrelated(loaded.opened, datasets)
     scored = [
@@ -59,7 +59,7 @@ def score_splits(model: str, options: EvaluateOptions) -> tuple[str, list[Scored
 
 def _warn_of_unrelated(opened: run.Model, datasets: Sequence[Dataset]) -> None:
     """Print a line about each dataset of a task that the run was not trained on."""
-    learned = {one.settings.task for one in opened.manifests}
+    learned = {run_manifest.settings.task for run_manifest in opened.manifests}
     for dataset in datasets if learned else ():
         task = dataset.manifest.settings.task
         if task not in learned:
@@ -71,7 +71,7 @@ def _warn_of_unrelated(opened: run.Model, datasets: Sequence[Dataset]) -> None:
 
 def load(model: str, options: ModelOptions = ModelOptions()) -> Loaded:  # noqa: B008 - frozen
     """Open a run's checkpoint, a Hugging Face directory or a Hub model, and put it on the devices. Raises T5prepError."""
-    opened = run.open_model(model, which=options.checkpoint)
+    opened = run.open_model(model, checkpoint=options.checkpoint)
     layout = open_layout(tpu=options.tpu, gpus=options.gpus, shard=None, weight_bytes=run.weight_bytes(opened))
     return Loaded(opened, layout, put_weights(opened.weights, layout.weights(opened.config)))
 
@@ -94,7 +94,7 @@ def score_split(loaded: Loaded, options: EvaluateOptions, dataset: Dataset, *, s
         tokenizer=tokenizer,
         dtype=dtype_of(options.dtype, platform=loaded.layout.platform),
         limit=options.limit,
-        wanted=options.metric,
+        metric_names=options.metric,
         generation=generation,
         metric="" if options.metric or opened.state is None else opened.state.metric,
         generates_single_tokens=bool(chosen),
@@ -111,7 +111,7 @@ def score_split(loaded: Loaded, options: EvaluateOptions, dataset: Dataset, *, s
     return result
 
 
-def datasets_of(model: str, *, which: str = "best") -> list[str]:
+def datasets_of(model: str, *, checkpoint_name: str = "best") -> list[str]:
     """Return the places of a run's training datasets. Raises UsageError if one is not found, or none is known.
 
     A relative path is looked up from the current folder, then from each folder above the run.
@@ -123,8 +123,8 @@ def datasets_of(model: str, *, which: str = "best") -> list[str]:
                 "for a model of the Hub, say which data to score it on: --data DIR"
             )
         raise UsageError(f"{model} is not a run of t5prep, so its data is not known: --data DIR")
-    _, state = checkpoint.choose(model, which=which)
-    return [place_of(str(one["uri"]), model) for one in state.data]
+    _, state = checkpoint.choose(model, checkpoint=checkpoint_name)
+    return [place_of(str(entry["uri"]), model) for entry in state.data]
 
 
 def place_of(uri: str, model: str) -> str:
@@ -132,7 +132,7 @@ def place_of(uri: str, model: str) -> str:
     if "://" in uri:
         return uri
     candidates = [Path(uri), *(folder / uri for folder in Path(model).resolve().parents)]
-    place = next((place for place in candidates if (place / manifest.NAME).is_file()), None)
-    if place is None:
+    path = next((path for path in candidates if (path / manifest.NAME).is_file()), None)
+    if path is None:
         raise UsageError(f"{model} was trained on {uri}, which is not here. Say where it lies now: --data DIR")
-    return str(place)
+    return str(path)

@@ -16,17 +16,17 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
     >>> spans_of(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [('PER', 0, 1), ('LOC', 3, 3), ('LOC', 4, 4)]
     """
-    found: list[Span] = []
-    begin, before, kind = 0, "O", ""
+    spans: list[Span] = []
+    begin, previous_position, kind = 0, "O", ""
     for number, tag in enumerate([*tags, "O"]):
-        place, _, tag_kind = tag.partition("-")
-        other = tag_kind != kind or place in "BSO" or before in "ESO"
-        if other and before != "O":
-            found.append((kind, begin, number - 1))
-        if other:
+        position, _, tag_kind = tag.partition("-")
+        is_boundary = tag_kind != kind or position in "BSO" or previous_position in "ESO"
+        if is_boundary and previous_position != "O":
+            spans.append((kind, begin, number - 1))
+        if is_boundary:
             begin = number
-        before, kind = place, tag_kind
-    return found
+        previous_position, kind = position, tag_kind
+    return spans
 
 
 def of_spans(right: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -35,12 +35,17 @@ def of_spans(right: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]])
     >>> of_spans([["B-PER", "I-PER", "O"]], [["B-PER", "O", "B-LOC"]])["f1"]
     0.0
     """
-    both = [(set(spans_of(wanted)), set(spans_of(said))) for wanted, said in zip(right, predicted, strict=True)]
-    hits, wanted, given = (sum(map(len, some)) for some in ((a & b for a, b in both), *zip(*both, strict=True)))
+    both = [
+        (set(spans_of(targets)), set(spans_of(predicted_tags)))
+        for targets, predicted_tags in zip(right, predicted, strict=True)
+    ]
+    hits, targets, predictions = (
+        sum(map(len, span_sets)) for span_sets in ((a & b for a, b in both), *zip(*both, strict=True))
+    )
     return {
-        "precision": hits / given if given else 0.0,
-        "recall": hits / wanted if wanted else 0.0,
-        "f1": 2 * hits / (wanted + given) if wanted + given else 0.0,
+        "precision": hits / predictions if predictions else 0.0,
+        "recall": hits / targets if targets else 0.0,
+        "f1": 2 * hits / (targets + predictions) if targets + predictions else 0.0,
     }
 
 
@@ -88,25 +93,25 @@ def of_rankings(queries: Sequence[bytes], right: np.ndarray, predicted: np.ndarr
     discounts = 1.0 / np.log2(np.arange(RANKED) + 2.0)
     gains = np.maximum(right, 0.0)
     places: dict[bytes, list[int]] = {}
-    for place, query in enumerate(queries):
-        places.setdefault(query, []).append(place)
+    for row, query in enumerate(queries):
+        places.setdefault(query, []).append(row)
     reciprocals, shares = [], []
     for rows in places.values():
         order = np.lexsort((gains[rows], -predicted[rows]))
-        found, best = gains[rows][order][:RANKED], np.sort(gains[rows])[::-1][:RANKED]
+        ranked_gains, best = gains[rows][order][:RANKED], np.sort(gains[rows])[::-1][:RANKED]
         if len(rows) < 2 or not best[0]:
             continue
-        first = np.flatnonzero(found)
+        first = np.flatnonzero(ranked_gains)
         reciprocals.append(1.0 / (first[0] + 1.0) if len(first) else 0.0)
-        shares.append(found @ discounts[: len(found)] / (best @ discounts[: len(best)]))
+        shares.append(ranked_gains @ discounts[: len(ranked_gains)] / (best @ discounts[: len(best)]))
     both = {"mrr_at_10": reciprocals, "ndcg_at_10": shares}
     return {name: float(np.mean(values)) for name, values in both.items() if values}
 
 
-def _correlation(one: np.ndarray, other: np.ndarray) -> float:
-    one, other = one - one.mean(), other - other.mean()
-    scale = float(np.sqrt((one**2).sum() * (other**2).sum()))
-    return float((one * other).sum() / scale) if scale else 0.0
+def _correlation(right: np.ndarray, predicted: np.ndarray) -> float:
+    right, predicted = right - right.mean(), predicted - predicted.mean()
+    scale = float(np.sqrt((right**2).sum() * (predicted**2).sum()))
+    return float((right * predicted).sum() / scale) if scale else 0.0
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:

@@ -31,17 +31,21 @@ class Validation:
         shape: Config,
         layout: Layout,
         tokenizer: Tokenizer,
-        place: str,
+        cache_path: str,
     ) -> None:
         split = config.eval_split
-        evaluated = [open_split(one.dataset, split) for one in opened if split in one.manifest.splits]
+        evaluated = [
+            open_split(dataset_split.dataset, split)
+            for dataset_split in opened
+            if split in dataset_split.manifest.splits
+        ]
         self.split, self._patience = split, config.patience
-        self._names = names_of([one.folder for one in evaluated]) if evaluated else []
+        self._names = names_of([dataset_split.folder for dataset_split in evaluated]) if evaluated else []
         self._evaluators = [
             Evaluator(
                 shape,
                 layout=layout,
-                opened=one,
+                opened=dataset_split,
                 batch=config.eval_batch or config.batch,
                 limit=config.eval_rows,
                 tokenizer=tokenizer,
@@ -49,9 +53,9 @@ class Validation:
                 generating=config.generate,
                 generation=Generation(beams=config.beams),
                 metric=config.metric,
-                place=place,
+                cache_path=cache_path,
             )
-            for one in evaluated
+            for dataset_split in evaluated
         ]
 
         self._auto = ["accuracy", shape.objective.best]
@@ -73,9 +77,9 @@ class Validation:
         value = metrics[metric]
         state = dataclasses.replace(state, metric=metric, metrics=metrics, value=value)
         improved, stale = state.judge(value)
-        shown = "  ".join(f"{name} {number:.4f}" for name, number in metrics.items() if not name.endswith("records"))
+        summary = "  ".join(f"{name} {number:.4f}" for name, number in metrics.items() if not name.endswith("records"))
         of = "  means of datasets" if any("/" in name for name in metrics) else ""
-        say(f"step {state.step:,} evaluated{of}  {shown}{'  best so far' if improved else ''}")
+        say(f"step {state.step:,} evaluated{of}  {summary}{'  best so far' if improved else ''}")
         return dataclasses.replace(state, best=value if improved else state.best, stale=stale), improved
 
     def exhausted(self, state: State) -> bool:
@@ -91,28 +95,30 @@ class Validation:
 _COUNTS = ("records",)
 
 
-def joined(names: Sequence[str], each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def joined(names: Sequence[str], evaluations: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean under a number's own name, and each dataset's number as `DATASET/NUMBER`; of one dataset, its own.
 
     Every dataset counts equally in the mean, however large it is, as in the mean of a benchmark such as GLUE.
     """
-    if len(each) == 1:
-        return dict(each[0])
+    if len(evaluations) == 1:
+        return dict(evaluations[0])
     of_dataset = {
-        f"{name}/{key}": value for name, numbers in zip(names, each, strict=True) for key, value in numbers.items()
+        f"{name}/{key}": value
+        for name, numbers in zip(names, evaluations, strict=True)
+        for key, value in numbers.items()
     }
-    return mean(each) | of_dataset
+    return mean(evaluations) | of_dataset
 
 
-def mean(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def mean(evaluations: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of each number that all have; records are added up.
 
     >>> mean([{"loss": 1.0, "records": 10}, {"loss": 2.0, "records": 30, "em": 0.5}])
     {'loss': 1.5, 'records': 40}
     """
-    shared = [name for name in each[0] if all(name in numbers for numbers in each)]
-    sums = {name: sum(numbers[name] for numbers in each) for name in shared}
-    return {name: value if name in _COUNTS else value / len(each) for name, value in sums.items()}
+    shared = [name for name in evaluations[0] if all(name in numbers for numbers in evaluations)]
+    sums = {name: sum(numbers[name] for numbers in evaluations) for name in shared}
+    return {name: value if name in _COUNTS else value / len(evaluations) for name, value in sums.items()}
 
 
 def names_of(places: Sequence[str]) -> list[str]:
@@ -121,7 +127,7 @@ def names_of(places: Sequence[str]) -> list[str]:
     >>> names_of(["data/cola", "gs://bucket/sst2/"]), names_of(["a/data", "b/data"])
     (['cola', 'sst2'], ['a-data', 'b-data'])
     """
-    parts = [PurePosixPath(place.rstrip("/")).parts for place in places]
+    parts = [PurePosixPath(folder.rstrip("/")).parts for folder in places]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["-".join(part[-length:]) for part in parts]
         if len(set(names)) == len(names):

@@ -159,19 +159,21 @@ class ModelConfig:
     @property
     def split_sizes(self) -> dict[str, int]:
         """Return what is dealt to devices in equal parts: pieces of the vocabulary, heads, widths of feed-forward."""
-        one, other = self.sizes("encoder"), self.sizes("decoder")
-        heads, width = math.gcd(one.kv_heads, other.kv_heads), math.gcd(one.hidden, other.hidden)
+        encoder, decoder = self.sizes("encoder"), self.sizes("decoder")
+        heads, width = math.gcd(encoder.kv_heads, decoder.kv_heads), math.gcd(encoder.hidden, decoder.hidden)
         return {"vocabulary": self.vocab_size, "heads": heads, "width": width}
 
     def products(self, *, input_length: int, target_length: int) -> int:
         """Return the multiplications of one row's forward pass, all scores counted, also those that a window forbids."""
         encoder, decoder = self.sizes("encoder"), self.sizes("decoder")
 
-        def own(one: Sizes, length: int) -> int:
-            matrices = one.width * (2 * self.d_kv * (one.heads + one.kv_heads) + (3 if self.gated else 2) * one.hidden)
-            return length * (matrices + 2 * length * one.heads * self.d_kv)
+        def count_layer_products(sizes: Sizes, length: int) -> int:
+            matrices = sizes.width * (
+                2 * self.d_kv * (sizes.heads + sizes.kv_heads) + (3 if self.gated else 2) * sizes.hidden
+            )
+            return length * (matrices + 2 * length * sizes.heads * self.d_kv)
 
-        of_encoder = encoder.layers * own(encoder, input_length)
+        of_encoder = encoder.layers * count_layer_products(encoder, input_length)
         if self.classes:
             return of_encoder
         inner = decoder.heads * self.d_kv
@@ -179,7 +181,7 @@ class ModelConfig:
             input_length * 2 * encoder.width * decoder.kv_heads * self.d_kv + target_length * 2 * input_length * inner
         )
         cross += 0 if self.traits.merged else target_length * 2 * decoder.width * inner
-        of_decoder = decoder.layers * (own(decoder, target_length) + cross)
+        of_decoder = decoder.layers * (count_layer_products(decoder, target_length) + cross)
         return of_encoder + of_decoder + target_length * decoder.width * self.vocab_size
 
     def computed(self, stack: str) -> int:
@@ -238,10 +240,10 @@ class ModelConfig:
         if isinstance(values.get("eos_token_id"), list):
             values["eos_token_id"] = values["eos_token_id"][0]
         values.setdefault("num_decoder_layers", values.get("num_layers", cls.num_layers))
-        made = cls(**values)
+        model_config = cls(**values)
         target = head_target(config)
         headed = POOLED.items() <= config.items() or target == "tags"
-        return made.with_classes(classes_of(config), target) if headed else made
+        return model_config.with_classes(classes_of(config), target) if headed else model_config
 
     def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
@@ -411,8 +413,8 @@ class EncoderConfig:
         if self.masked:
             return {"architectures": [f"{name}ForMaskedLM"], "tie_word_embeddings": True}
         objective = self.objective
-        own = {"problem_type": objective.problem} if objective.problem else {}
-        return {"architectures": [f"{name}For{objective.head}"], **class_entries(self.classes), **own}
+        problem_entries = {"problem_type": objective.problem} if objective.problem else {}
+        return {"architectures": [f"{name}For{objective.head}"], **class_entries(self.classes), **problem_entries}
 
     @property
     def score_scale(self) -> float:
@@ -441,11 +443,11 @@ class EncoderConfig:
     def products(self, *, input_length: int, target_length: int) -> int:
         """Return the multiplications of one row's forward pass; those of a head for classes are too few to count."""
         d = self.d_model
-        each = 2 * d * (d + self.key_width) + (self.wide_matrices + 1) * d * self.d_ff
+        layer_products = 2 * d * (d + self.key_width) + (self.wide_matrices + 1) * d * self.d_ff
         keys = sum(self.attended_keys(layer, input_length) for layer in range(self.num_layers))
         projection = self.embedding_width * d if self.projects else 0
         scores = self.embedding_width * (d + self.vocab_size) if self.masked else 0  # of the vocabulary, for each token
-        return input_length * (self.num_layers * each + 2 * keys * d + projection + scores)
+        return input_length * (self.num_layers * layer_products + 2 * keys * d + projection + scores)
 
     @property
     def embedding_width(self) -> int:
@@ -486,24 +488,24 @@ class EncoderConfig:
         values = {**DEFAULTS[model_type], **fields_of(config, names), "model_type": model_type, **head_of(config)}
         if values.get("embedding_size") == values.get("d_model", cls.d_model) or family in ("bert", "roberta"):
             values["embedding_size"] = 0
-        made = cls(**values)
-        check_known(made, names, activation=ENCODER_ACTIVATIONS)
-        if made.d_model % made.num_heads:
-            raise ValueError(f"{made.d_model} values are not divisible by {made.num_heads} heads")
-        return made
+        model_config = cls(**values)
+        check_known(model_config, names, activation=ENCODER_ACTIVATIONS)
+        if model_config.d_model % model_config.num_heads:
+            raise ValueError(f"{model_config.d_model} values are not divisible by {model_config.num_heads} heads")
+        return model_config
 
     def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` reads as this model, and `from_json` as this config."""
         values = {**dataclasses.asdict(self), "embedding_size": self.embedding_width}
         names = DISTILBERT_NAMES if self.model_type == "distilbert" else NAMES
-        own = {name: values[field] for field, name in names.items()}
+        entries = {name: values[field] for field, name in names.items()}
         if self.family in ("bert", "roberta"):
-            del own["embedding_size"]
+            del entries["embedding_size"]
         attention = "attention_dropout" if self.model_type == "distilbert" else "attention_probs_dropout_prob"
         head = {"distilbert": "seq_classif_dropout", "albert": "classifier_dropout_prob"}
         return {
             "model_type": self.model_type,
-            **own,
+            **entries,
             attention: self.dropout_rate,
             head.get(self.model_type, "classifier_dropout"): self.dropout_rate,
             **self.head_entries,
@@ -540,10 +542,10 @@ def _type_of_architecture(entries: Entries) -> str:
     raise ValueError('it has no "model_type": write one into it, as in "model_type": "bert"')
 
 
-def read_config(content: bytes, *, where: object) -> Config:
+def read_config(content: bytes, *, location: object) -> Config:
     """Return the config of a `config.json`'s content.
 
-    Raises UsageError, which names `where`, if it is invalid or of no known model.
+    Raises UsageError, which names `location`, if it is invalid or of no known model.
     """
     try:
         if len(content) > MOST_BYTES:
@@ -560,21 +562,21 @@ def read_config(content: bytes, *, where: object) -> Config:
         config: Config = _class_of(model_type).from_json(entries)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError) as error:
         raise UsageError(
-            f"{where} is not the configuration of a model ({str(error)[:200]}): fetch it again."
+            f"{location} is not the configuration of a model ({str(error)[:200]}): fetch it again."
         ) from error
     for field in dataclasses.fields(config):
         value, of_json = getattr(config, field.name), field.name not in OWN_FIELDS
         least = 0 if field.name.endswith("_id") or field.name in MAY_BE_ZERO else 1
-        most = MOST_LAYERS if field.name.endswith("_layers") else LARGEST
-        if field.type is int and of_json and not (type(value) is int and least <= value <= most):
+        upper_limit = MOST_LAYERS if field.name.endswith("_layers") else LARGEST
+        if field.type is int and of_json and not (type(value) is int and least <= value <= upper_limit):
             raise UsageError(
-                f"{where} says that {field.name} is {reprlib.repr(value)}, which no model has: fetch the file again."
+                f"{location} says that {field.name} is {reprlib.repr(value)}, which no model has: fetch the file again."
             )
     for name in ("layer_norm_epsilon", "dropout_rate"):
         share = getattr(config, name)
         if not (isinstance(share, int | float) and 0 <= share < 1):  # a NaN would make every answer nonsense
             raise UsageError(
-                f"{where} says that {name} is {reprlib.repr(share)}, which no model has: fetch the file again."
+                f"{location} says that {name} is {reprlib.repr(share)}, which no model has: fetch the file again."
             )
     return config
 
@@ -610,8 +612,8 @@ def filling_masks(config: EncoderConfig) -> EncoderConfig:
 
 def config_of(fields: Entries) -> Config:
     """Return a config from its fields as JSON keeps them."""
-    made = {**fields, "classes": tuple(fields["classes"])}
-    return _class_of(made["model_type"])(**made)
+    values = {**fields, "classes": tuple(fields["classes"])}
+    return _class_of(values["model_type"])(**values)
 
 
 def family_module(model_type: str) -> ModuleType:
@@ -621,6 +623,6 @@ def family_module(model_type: str) -> ModuleType:
 
 def _class_of(model_type: str) -> type[ModelConfig] | type[EncoderConfig]:
     if model_type in FAMILIES:
-        own: type[ModelConfig] | type[EncoderConfig] = family_module(model_type).Config
-        return own
+        config_class: type[ModelConfig] | type[EncoderConfig] = family_module(model_type).Config
+        return config_class
     return ModelConfig if model_type in T5_TYPES else EncoderConfig

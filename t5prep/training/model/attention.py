@@ -137,7 +137,8 @@ def multi_head_attention(
     query = split_heads(x, matrices[0], heads, biases[0])
     key_heads = heads * matrices[1].shape[1] // matrices[0].shape[1]
     key, value = (
-        split_heads(source, matrix, key_heads, own) for matrix, own in zip(matrices[1:3], biases[1:3], strict=True)
+        split_heads(source, matrix, key_heads, projection_bias)
+        for matrix, projection_bias in zip(matrices[1:3], biases[1:3], strict=True)
     )
     if norms:
         query, key = (rms_norm(part, norm, epsilon=epsilon) for part, norm in zip((query, key), norms, strict=True))

@@ -22,7 +22,7 @@ TENSORS = Names(
     ("intermediate.dense", "output.dense"),
     ("pooler.dense", "classifier"),
 )
-FIELDS = {name: own for name, own in NAMES.items() if name != "embedding_size"} | {"buckets": "position_buckets"}
+FIELDS = {name: entry for name, entry in NAMES.items() if name != "embedding_size"} | {"buckets": "position_buckets"}
 # What all published v3 have, and is computed only so.
 USUAL = (
     ("relative_attention", True),
@@ -81,11 +81,14 @@ class DebertaConfig(EncoderConfig):
             raise UsageError(
                 f"The model has embedding_size {reprlib.repr(config['embedding_size'])}, and only hidden_size is computed here."
             )
-        made = cls(**fields_of(config, FIELDS), **head_of(config))
-        check_known(made, FIELDS, activation=ENCODER_ACTIVATIONS)
-        if made.d_model % made.num_heads or not 2 < made.buckets < 2 * made.max_positions:
-            raise ValueError(f"{made.num_heads} heads and {made.buckets} buckets")
-        return made
+        model_config = cls(**fields_of(config, FIELDS), **head_of(config))
+        check_known(model_config, FIELDS, activation=ENCODER_ACTIVATIONS)
+        if (
+            model_config.d_model % model_config.num_heads
+            or not 2 < model_config.buckets < 2 * model_config.max_positions
+        ):
+            raise ValueError(f"{model_config.num_heads} heads and {model_config.buckets} buckets")
+        return model_config
 
     def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` reads as this model, and `from_json` as this config."""
@@ -111,8 +114,8 @@ def layouts(config: DebertaConfig) -> dict[str, WeightLayout]:
     >>> layouts(DebertaConfig())["distances"].shape
     (512, 768)
     """
-    made = Layouts(encoder_layouts(config, TENSORS))
-    del made["embeddings.position"]  # distances stand for places
-    made.table("distances", f"{config.prefix}encoder.rel_embeddings", 2 * config.buckets, config.d_model)
-    made.norms("distances.norm", (f"{config.prefix}encoder.LayerNorm",), config.d_model, bias=True)
-    return made
+    model_layouts = Layouts(encoder_layouts(config, TENSORS))
+    del model_layouts["embeddings.position"]  # distances stand for places
+    model_layouts.table("distances", f"{config.prefix}encoder.rel_embeddings", 2 * config.buckets, config.d_model)
+    model_layouts.norms("distances.norm", (f"{config.prefix}encoder.LayerNorm",), config.d_model, bias=True)
+    return model_layouts

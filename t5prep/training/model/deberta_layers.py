@@ -25,10 +25,10 @@ DISTANCE_SITE = encoder.HEAD_SITE + 8  # of the dropout of distances, the first 
 head = encoder.head
 
 
-def encode(weights: Weights, config: DebertaConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+def encode(weights: Weights, config: DebertaConfig, batch: Mapping[str, tf.Tensor], options: How) -> tf.Tensor:
     """Return the encoder's output: dtype[batch, length, d_model]. Arguments as in `encoder.encode`; texts may have any length."""
     texts = batch["attention_mask"]
-    x = encoder.embed(weights, config, batch["input_ids"], texts, how)
+    x = encoder.embed(weights, config, batch["input_ids"], texts, options)
     length = int(x.shape[1])
     reach = np.arange(-length, length + 1)
     rows = rows_of(reach, buckets=config.buckets, farthest=config.max_positions)
@@ -39,9 +39,9 @@ def encode(weights: Weights, config: DebertaConfig, batch: Mapping[str, tf.Tenso
         weights["distances.norm_bias"],
         epsilon=config.layer_norm_epsilon,
     )
-    table = how.dropout(tf.cast(table[first : last + 1], how.dtype), site=DISTANCE_SITE)
+    table = options.dropout(tf.cast(table[first : last + 1], options.dtype), site=DISTANCE_SITE)
     bias = functools.partial(bias_of, length=length, reach=reach, rows=rows - first, scale=config.score_scale)
-    return encoder.run_encoder_layers(weights, config, x, table, mask=key_mask(texts), how=how, bias_of=bias)
+    return encoder.run_encoder_layers(weights, config, x, table, mask=key_mask(texts), options=options, bias_of=bias)
 
 
 def rows_of(distances: np.ndarray, *, buckets: int, farthest: int) -> np.ndarray:

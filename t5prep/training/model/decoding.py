@@ -51,43 +51,43 @@ def most_likely(scores: tf.Tensor) -> tf.Tensor:
     if vocabulary % SLICES:
         return tf.argmax(scores, axis=0, output_type=tf.int32)
     slices = tf.reshape(scores, [SLICES, vocabulary // SLICES, rows])
-    place = tf.argmax(tf.reduce_max(slices, axis=0), axis=0, output_type=tf.int32)
+    offset = tf.argmax(tf.reduce_max(slices, axis=0), axis=0, output_type=tf.int32)
     slice_numbers = tf.repeat(tf.range(SLICES)[:, None], rows, axis=1)
-    places, columns = (tf.repeat(one[None], SLICES, axis=0) for one in (place, tf.range(rows)))
+    places, columns = (tf.repeat(indices[None], SLICES, axis=0) for indices in (offset, tf.range(rows)))
     at_place = tf.gather_nd(slices, tf.stack([slice_numbers, places, columns], axis=-1))
-    return tf.argmax(at_place, axis=0, output_type=tf.int32) * (vocabulary // SLICES) + place
+    return tf.argmax(at_place, axis=0, output_type=tf.int32) * (vocabulary // SLICES) + offset
 
 
 def forbid(
-    scores: tf.Tensor, so_far: tf.Tensor, at: tf.Tensor, *, options: Generation, eos: int, start: int
+    scores: tf.Tensor, so_far: tf.Tensor, position: tf.Tensor, *, options: Generation, eos: int, start: int
 ) -> tf.Tensor:
     """Return the scores, with FORBIDDEN for EOS before the least length and for tokens that would repeat an n-gram.
 
-    scores: float32[vocabulary, rows]; so_far: int32[rows, length], the tokens so far, of which the first `at` are set.
+    scores: float32[vocabulary, rows]; so_far: int32[rows, length], the tokens so far, of which the first `position` are set.
     The decoder's start token counts as the token before them, as in `transformers`.
     """
     if options.min_length > 1:
-        too_soon = (tf.range(scores.shape[0]) == eos) & (at + 1 < options.min_length)
+        too_soon = (tf.range(scores.shape[0]) == eos) & (position + 1 < options.min_length)
         scores = tf.where(too_soon[:, None], FORBIDDEN, scores)
     size = options.no_repeat_ngram
     if 0 < size <= so_far.shape[1] + 1:
-        before = tf.pad(so_far, [[0, 0], [1, 0]], constant_values=start)
-        repeats = _repeats(before, at + 1, size=size, vocabulary=scores.shape[0])
+        prefix = tf.pad(so_far, [[0, 0], [1, 0]], constant_values=start)
+        repeats = _repeats(prefix, position + 1, size=size, vocabulary=scores.shape[0])
         scores = tf.where(tf.transpose(repeats), FORBIDDEN, scores)
     return scores
 
 
-def _repeats(so_far: tf.Tensor, at: tf.Tensor, *, size: int, vocabulary: int) -> tf.Tensor:
+def _repeats(so_far: tf.Tensor, position: tf.Tensor, *, size: int, vocabulary: int) -> tf.Tensor:
     """Return which tokens would complete an n-gram of `size` tokens that occurred before: bool[rows, vocabulary]."""
     rows, length = so_far.shape
     begins = length - size + 1
     # An n-gram that begins at i is complete if its last token, i + size - 1, is before `at`.
-    same = tf.tile((tf.range(begins) + size - 1 < at)[None], [rows, 1])
+    matches = tf.tile((tf.range(begins) + size - 1 < position)[None], [rows, 1])
     for ahead in range(size - 1):
-        last = tf.gather(so_far, tf.maximum(at - (size - 1) + ahead, 0), axis=1)
-        same &= so_far[:, ahead : ahead + begins] == last[:, None]
+        last = tf.gather(so_far, tf.maximum(position - (size - 1) + ahead, 0), axis=1)
+        matches &= so_far[:, ahead : ahead + begins] == last[:, None]
     places = tf.stack([tf.tile(tf.range(rows)[:, None], [1, begins]), so_far[:, size - 1 :]], axis=-1)
-    return tf.scatter_nd(places, tf.cast(same, tf.float32), [rows, vocabulary]) > 0
+    return tf.scatter_nd(places, tf.cast(matches, tf.float32), [rows, vocabulary]) > 0
 
 
 def draw(scores: tf.Tensor, uniform: tf.Tensor, *, options: Generation) -> tf.Tensor:
@@ -171,10 +171,10 @@ class Decoder:
         none = (tf.zeros([rows, heads, max_length, width], dtype),) * len(pairs)
         self.cache = Cache(none, none, cross_keys, cross_values)
 
-    def __call__(self, tokens: tf.Tensor, cache: Cache, at: tf.Tensor | int) -> tuple[tf.Tensor, Cache]:
+    def __call__(self, tokens: tf.Tensor, cache: Cache, position: tf.Tensor | int) -> tuple[tf.Tensor, Cache]:
         """Return the logits after `tokens`, float32[vocab_size, batch * beams], and the cache with these tokens in it.
 
-        tokens: int32[batch, beams], all at position `at`: the previous ones, or the start token at position 0.
+        tokens: int32[batch, beams], all at position `position`: the previous ones, or the start token at position 0.
 
         The vocabulary comes first, because on a CPU XLA multiplies the table by a few columns three times as fast as a few
         rows by the table's transpose. Work on the logits as they are: XLA turns a transpose that follows into that product.
@@ -185,40 +185,43 @@ class Decoder:
             relative_bias,
             queries=1,
             keys=self.length,
-            first_query=at,
+            first_query=position,
             bidirectional=False,
             max_distance=config.relative_attention_max_distance,
         )
         table = "decoder.relative_bias"
         shared_bias = bias_of(tf.convert_to_tensor(weights[table])) if has_shared_bias(config) else None
         places = tf.range(self.length)
-        here, seen = (places == at)[None, None, :, None], places <= at
+        current_mask, causal_mask = (places == position)[None, None, :, None], places <= position
         # Of full layers, and of those that look back as far as the window.
-        masks = [mask[None, None, None] for mask in (seen, seen & (places >= at - traits.decoder_window[0]))]
-        angles = [[one[at][None] for one in kind] for kind in angles_of(config, self.length)]
+        masks = [
+            mask[None, None, None]
+            for mask in (causal_mask, causal_mask & (places >= position - traits.decoder_window[0]))
+        ]
+        angles = [[tensor[position][None] for tensor in kind] for kind in angles_of(config, self.length)]
         x = embed(weights, config, "decoder", tf.reshape(tokens, [self.batch * self.beams])[:, None], dtype=dtype)
         all_keys, all_values = [], []
         for number, w in enumerate(self.layers):
-            before, after = around(w["norms"], config)
+            pre_scales, post_norms = around(w["norms"], config)
             kind = 0 if traits.is_full(number) else 1
-            normed = norm(x, before[0])
+            normed = norm(x, pre_scales[0])
             query, key, value = (self._in_heads(tf.matmul(normed, matrix)) for matrix in (w["q"], *w["kv"]))
             if "head_norms" in w:
-                query, key = (norm(one, own) for one, own in zip((query, key), w["head_norms"], strict=True))
+                query, key = (norm(tensor, scale) for tensor, scale in zip((query, key), w["head_norms"], strict=True))
             if angles:
-                query, key = (rotate(one, *angles[kind], axis=3) for one in (query, key))
-            all_keys.append(tf.where(here, key, cache.keys[number]))
-            all_values.append(tf.where(here, value, cache.values[number]))
+                query, key = (rotate(tensor, *angles[kind], axis=3) for tensor in (query, key))
+            all_keys.append(tf.where(current_mask, key, cache.keys[number]))
+            all_values.append(tf.where(current_mask, value, cache.values[number]))
             bias = bias_of(w["relative_bias"]) if config.bias_in_every_layer else shared_bias
             of_targets = Source(all_keys[-1], all_values[-1], masks[kind], bias)
             of_input = Source(cache.cross_keys[number], cache.cross_values[number], offered)
             attended = attend_step(query, traits, of_targets, *([of_input] if traits.merged else []))
-            x += after[0](tf.matmul(attended, w["out"][0]))
+            x += post_norms[0](tf.matmul(attended, w["out"][0]))
             if not traits.merged:
-                query = self._in_heads(tf.matmul(norm(x, before[1]), w["cross_q"]))
-                x += after[1](tf.matmul(attend_step(query, traits, of_input), w["out"][1]))
+                query = self._in_heads(tf.matmul(norm(x, pre_scales[1]), w["cross_q"]))
+                x += post_norms[1](tf.matmul(attend_step(query, traits, of_input), w["out"][1]))
             activation = FEED_FORWARDS[config.feed_forward_proj]
-            x += after[-1](feed_forward(norm(x, before[-1]), w["wi"], w["wo"], activation=activation))
+            x += post_norms[-1](feed_forward(norm(x, pre_scales[-1]), w["wi"], w["wo"], activation=activation))
         x = before_logits(config, norm(x, weights["decoder.final_norm"])[:, 0])
         written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
         return soft_cap(product("vw,bw->vb", self.table, x), traits.logit_cap), written
@@ -241,15 +244,17 @@ def attend_step(query: tf.Tensor, traits: Traits, *sources: Source) -> tf.Tensor
     """
     query = query if traits.score_scale == 1.0 else query * tf.constant(traits.score_scale, query.dtype)
     scores = []
-    for one in sources:
-        own = soft_cap(product("bkgd,bkld->bkgl", query, one.keys), traits.score_cap)
-        scores.append(tf.where(one.mask, own if one.bias is None else own + one.bias, MASKED))
-    whole = tf.concat(scores, axis=3) if len(scores) > 1 else scores[0]
-    raised = tf.exp(whole - tf.reduce_max(whole, axis=-1, keepdims=True))
+    for source in sources:
+        source_scores = soft_cap(product("bkgd,bkld->bkgl", query, source.keys), traits.score_cap)
+        scores.append(
+            tf.where(source.mask, source_scores if source.bias is None else source_scores + source.bias, MASKED)
+        )
+    all_scores = tf.concat(scores, axis=3) if len(scores) > 1 else scores[0]
+    raised = tf.exp(all_scores - tf.reduce_max(all_scores, axis=-1, keepdims=True))
     shares = tf.cast(raised / tf.reduce_sum(raised, axis=-1, keepdims=True), query.dtype)
-    parts = tf.split(shares, [one.shape[3] for one in scores], axis=3) if len(scores) > 1 else [shares]
+    parts = tf.split(shares, [part_scores.shape[3] for part_scores in scores], axis=3) if len(scores) > 1 else [shares]
     attended = tf.add_n(
-        [product("bkgl,bkld->bkgd", part, one.values) for part, one in zip(parts, sources, strict=True)]
+        [product("bkgl,bkld->bkgd", part, source.values) for part, source in zip(parts, sources, strict=True)]
     )
     return tf.reshape(tf.cast(attended, query.dtype), [query.shape[0], 1, -1])
 

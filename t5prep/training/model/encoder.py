@@ -43,14 +43,14 @@ _OF_HEAD = {
 _DROPS_BEFORE_HEAD = ("roberta", "electra")
 
 
-def encode(weights: Weights, config: EncoderConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+def encode(weights: Weights, config: EncoderConfig, batch: Mapping[str, tf.Tensor], options: How) -> tf.Tensor:
     """Return the encoder's output: dtype[batch, length, d_model].
 
     batch: `input_ids` and `attention_mask`, int32[batch, length]. The mask is 0 for padding, 1 for the tokens of the
     first text and 2 for those of the second. Raises UsageError if the model has too few positions.
     """
-    x = embed(weights, config, batch["input_ids"], batch["attention_mask"], how)
-    return run_encoder_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), how=how)
+    x = embed(weights, config, batch["input_ids"], batch["attention_mask"], options)
+    return run_encoder_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), options=options)
 
 
 def check_length(config: EncoderConfig, length: int) -> None:
@@ -62,7 +62,7 @@ def check_length(config: EncoderConfig, length: int) -> None:
         )
 
 
-def embed(weights: Weights, config: EncoderConfig, ids: tf.Tensor, texts: tf.Tensor, how: How) -> tf.Tensor:
+def embed(weights: Weights, config: EncoderConfig, ids: tf.Tensor, texts: tf.Tensor, options: How) -> tf.Tensor:
     """Return the embeddings of ids, dtype[batch, length, d_model]; `texts` is the mask of `encode`."""
     first, length = config.first_position, ids.shape[1]
     x = tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids)
@@ -74,9 +74,9 @@ def embed(weights: Weights, config: EncoderConfig, ids: tf.Tensor, texts: tf.Ten
         table = tf.convert_to_tensor(weights["embeddings.token_type"])
         x += tf.einsum("bls,sw->blw", tf.one_hot(number, config.segments), table)
     x = layer_norm(x, weights["embeddings.norm"], weights["embeddings.norm_bias"], epsilon=config.layer_norm_epsilon)
-    x = how.dropout(tf.cast(x, how.dtype), site=EMBEDDING_SITE)
+    x = options.dropout(tf.cast(x, options.dtype), site=EMBEDDING_SITE)
     if config.projects:
-        matrix, bias = (tf.cast(weights[f"embeddings.projection{end}"], how.dtype) for end in ("", "_bias"))
+        matrix, bias = (tf.cast(weights[f"embeddings.projection{end}"], options.dtype) for end in ("", "_bias"))
         x = project(x, matrix) + bias
     return x
 
@@ -91,19 +91,19 @@ def run_encoder_layers(
     x: tf.Tensor,
     *shared: tf.Tensor,
     mask: tf.Tensor,
-    how: How,
+    options: How,
     bias_of: Bias | None = None,
 ) -> tf.Tensor:
     """Apply all layers to x, [batch, length, d_model]; `shared` is what every layer's bias of scores is made of."""
-    layer = functools.partial(run_layer, config=config, mask=mask, dropout=how.dropout, bias_of=bias_of)
+    layer = functools.partial(run_layer, config=config, mask=mask, dropout=options.dropout, bias_of=bias_of)
     stacked = {name: cast_weight(weights[f"layers.{name}"], x.dtype) for name in _BIASES}
     stacked |= {name: tf.convert_to_tensor(weights[f"layers.{name}"]) for name in _NORMS}
     layers = {name: tf.unstack(value) for name, value in stacked.items()}
     for name in MATRICES:
         layers[name] = [cast_weight(weights[f"layers.{n}.{name}"], x.dtype) for n in range(config.own_layers)]
     repeats = config.num_layers // config.own_layers  # ALBERT's layers are the same one, again and again
-    repeated = {name: own * repeats for name, own in layers.items()}
-    return run_layers(layer, x, list(shared), repeated, remat=how.remat)
+    repeated = {name: tensors * repeats for name, tensors in layers.items()}
+    return run_layers(layer, x, list(shared), repeated, remat=options.remat)
 
 
 def run_layer(
@@ -164,4 +164,6 @@ def fill(weights: Weights, config: EncoderConfig, x: tf.Tensor) -> tf.Tensor:
 
 def vocabulary_scores(weights: Weights, hidden: tf.Tensor) -> tf.Tensor:
     """Return the scores of the vocabulary, float32[..., vocab_size], by the table of the embeddings."""
-    return scores_by_table(hidden, *(tf.convert_to_tensor(weights[one]) for one in ("embeddings.word", "masked.bias")))
+    return scores_by_table(
+        hidden, *(tf.convert_to_tensor(weights[name]) for name in ("embeddings.word", "masked.bias"))
+    )

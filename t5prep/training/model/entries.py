@@ -23,13 +23,13 @@ def classes_of(config: Entries) -> tuple[str, ...]:
     >>> classes_of({"id2label": {"1": "up", "0": "down"}})
     ('down', 'up')
     """
-    named = config.get("id2label")
-    if not isinstance(named, Mapping):
+    class_names = config.get("id2label")
+    if not isinstance(class_names, Mapping):
         number = config.get("num_labels", 2)
         if type(number) is not int or not 0 <= number <= MOST_NAMES:
             raise ValueError(f"num_labels is {reprlib.repr(number)}")
-        return tuple(f"LABEL_{place}" for place in range(number))
-    return tuple(str(named[number]) for number in sorted(named, key=int))
+        return tuple(f"LABEL_{index}" for index in range(number))
+    return tuple(str(class_names[number]) for number in sorted(class_names, key=int))
 
 
 def class_entries(classes: Sequence[str]) -> dict[str, JSON]:
@@ -40,16 +40,16 @@ def class_entries(classes: Sequence[str]) -> dict[str, JSON]:
     }
 
 
-def class_order(known: Sequence[str], classes: Sequence[str]) -> list[int] | None:
-    """Return the index in `known` of each of `classes`; None unless both have the same names, at least without regard to case.
+def class_order(model_classes: Sequence[str], classes: Sequence[str]) -> list[int] | None:
+    """Return the index in `model_classes` of each of `classes`; None unless both have the same names, at least without regard to case.
 
     >>> class_order(("NEGATIVE", "POSITIVE"), ("positive", "negative")), class_order(("LABEL_0", "LABEL_1"), ("down", "up"))
     ([1, 0], None)
     """
-    for spelled in (str, str.casefold):
-        index = {spelled(name): number for number, name in enumerate(known)}
-        order = [index.get(spelled(name)) for name in classes]
-        if len(index) == len(known) == len(classes) == len({*order} - {None}):
+    for normalize in (str, str.casefold):
+        index = {normalize(name): number for number, name in enumerate(model_classes)}
+        order = [index.get(normalize(name)) for name in classes]
+        if len(index) == len(model_classes) == len(classes) == len({*order} - {None}):
             return [number for number in order if number is not None]
     return None
 
@@ -93,11 +93,13 @@ def fields_of(config: Entries, names: Mapping[str, str]) -> dict[str, Any]:
     return {field: config[name] for field, name in names.items() if config.get(name) is not None}
 
 
-def check_known(made: object, names: Mapping[str, str], **known: Sequence[str]) -> None:
+def check_known(model_config: object, names: Mapping[str, str], **choices: Sequence[str]) -> None:
     """Raise UsageError if a field of a config has none of its known values; `names` has the entry of each field."""
-    for field, values in known.items():
-        if (given := getattr(made, field)) not in values:
-            raise UsageError(f'The model has {names[field]} "{str(given)[:80]}", and known are {", ".join(values)}.')
+    for field, values in choices.items():
+        if (field_value := getattr(model_config, field)) not in values:
+            raise UsageError(
+                f'The model has {names[field]} "{str(field_value)[:80]}", and known are {", ".join(values)}.'
+            )
 
 
 def positive(number: object) -> float:
@@ -112,12 +114,12 @@ def rotation_of(rope: Entries | None, base: object, *, may_divide: bool = False)
 
     base: what an entry without one means. Raises UsageError for a kind of rotation that is not computed.
     """
-    given = dict(rope or {})
-    factor = given.pop("factor", 1.0) if may_divide and given.get("rope_type") == "linear" else None
+    rope_parameters = dict(rope or {})
+    factor = rope_parameters.pop("factor", 1.0) if may_divide and rope_parameters.get("rope_type") == "linear" else None
     if factor is not None:
-        del given["rope_type"]
-    check_usual(given, (("rope_type", "default"), ("type", "default"), ("partial_rotary_factor", 1.0)))
-    return positive(given.get("rope_theta") or base), positive(factor or 1.0)
+        del rope_parameters["rope_type"]
+    check_usual(rope_parameters, (("rope_type", "default"), ("type", "default"), ("partial_rotary_factor", 1.0)))
+    return positive(rope_parameters.get("rope_theta") or base), positive(factor or 1.0)
 
 
 FULL, SLIDING = "full_attention", "sliding_attention"  # kinds of layers (layer_types)

@@ -73,14 +73,20 @@ class EuroBertConfig(ModernBertConfig):
         values.setdefault("key_heads", values.get("num_heads", cls.num_heads))
         rope, base = config.get("rope_parameters") or config.get("rope_scaling"), config.get("rope_theta")
         theta, _ = rotation_of(rope, base or 10_000.0)  # the default of transformers
-        made = cls(**values, global_theta=theta, **head_of(config))
-        check_known(made, NAMES, activation=ACTIVATIONS, pooling=POOLINGS)
-        width, left = divmod(made.d_model, made.num_heads)
-        if left or width % 2 or made.num_heads % made.key_heads or config.get("head_dim") not in (None, width):
+        model_config = cls(**values, global_theta=theta, **head_of(config))
+        check_known(model_config, NAMES, activation=ACTIVATIONS, pooling=POOLINGS)
+        width, remainder = divmod(model_config.d_model, model_config.num_heads)
+        if (
+            remainder
+            or width % 2
+            or model_config.num_heads % model_config.key_heads
+            or config.get("head_dim") not in (None, width)
+        ):
             raise ValueError(
-                f"{made.d_model} values, {made.num_heads} heads and {made.key_heads} of keys do not go together"
+                f"{model_config.d_model} values, {model_config.num_heads} heads and {model_config.key_heads} of keys "
+                "do not go together"
             )
-        return made
+        return model_config
 
     def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` 5 reads as this model, and `from_json` as this config."""
@@ -103,12 +109,12 @@ def layouts(config: EuroBertConfig) -> dict[str, WeightLayout]:
     >>> layouts(EuroBertConfig(key_heads=4))["layers.11.key"].shape
     (768, 256)
     """
-    made, width = Layouts(), config.d_model
-    made.table("embeddings.word", "model.embed_tokens", config.vocab_size, width)
-    whole = {name: (tensor, 0, 1) for name, tensor in MATRICES.items()}
-    add_layers(made, config, whole, norms=("input_layernorm", "post_attention_layernorm"))
-    made.norms("final_norm", ("model.norm",), width)
+    model_layouts, width = Layouts(), config.d_model
+    model_layouts.table("embeddings.word", "model.embed_tokens", config.vocab_size, width)
+    matrices = {name: (tensor, 0, 1) for name, tensor in MATRICES.items()}
+    add_layers(model_layouts, config, matrices, norms=("input_layernorm", "post_attention_layernorm"))
+    model_layouts.norms("final_norm", ("model.norm",), width)
     if not config.objective.target.is_aligned:
-        made.matrix("head.dense", "dense", width, width, bias=True)
-    made.matrix("head.classifier", "classifier", width, len(config.classes), bias=True)
-    return made
+        model_layouts.matrix("head.dense", "dense", width, width, bias=True)
+    model_layouts.matrix("head.classifier", "classifier", width, len(config.classes), bias=True)
+    return model_layouts

@@ -52,15 +52,15 @@ def forward(
     `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. Raises UsageError if the model has too
     few positions.
     """
-    how = How(dtype, Dropout(config.dropout_rate, dropout_seed), remat)
+    options = How(dtype, Dropout(config.dropout_rate, dropout_seed), remat)
     if not config.classes and isinstance(config, ModelConfig):
-        return t5.forward(weights, config, batch, how)
+        return t5.forward(weights, config, batch, options)
     layers = _encoder_of(config)
-    x: tf.Tensor = layers.encode(weights, config, batch, how)
+    x: tf.Tensor = layers.encode(weights, config, batch, options)
     if isinstance(config, EncoderConfig) and config.masked:
         scores: tf.Tensor = layers.fill(weights, config, x)
         return scores
-    logits: tf.Tensor = layers.head(weights, config, x, batch["attention_mask"], dropout=how.dropout)
+    logits: tf.Tensor = layers.head(weights, config, x, batch["attention_mask"], dropout=options.dropout)
     return logits
 
 

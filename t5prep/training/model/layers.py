@@ -73,7 +73,9 @@ def erf(x: tf.Tensor) -> tf.Tensor:
 
 
 def _polynomial(x: tf.Tensor, coefficients: Sequence[float]) -> tf.Tensor:
-    return functools.reduce(lambda total, one: total * x + one, coefficients[1:], tf.fill(x.shape, coefficients[0]))
+    return functools.reduce(
+        lambda total, coefficient: total * x + coefficient, coefficients[1:], tf.fill(x.shape, coefficients[0])
+    )
 
 
 _AUTO_SELECT = 3  # tf.random.Algorithm.AUTO_SELECT: the generator that is fastest on the device
@@ -102,8 +104,8 @@ def cast_weight(weight: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def cast(whole: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
-        return tf.cast(whole, dtype), lambda upstream: upstream
+    def cast(tensor: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
+        return tf.cast(tensor, dtype), lambda upstream: upstream
 
     return cast(tf.convert_to_tensor(weight))
 
@@ -139,8 +141,8 @@ class Dropout:
         self, rows: int, widths: Sequence[int], dtype: tf.DType, *, site: int | tf.Tensor
     ) -> list[tf.Tensor | None]:
         """Return a mask [rows, 1, width] for each width, all drawn at once: a draw costs more than its bits."""
-        whole = self.mask([rows, 1, sum(widths)], dtype, site=site)
-        return [None] * len(widths) if whole is None else tf.split(whole, widths, axis=2)
+        mask = self.mask([rows, 1, sum(widths)], dtype, site=site)
+        return [None] * len(widths) if mask is None else tf.split(mask, widths, axis=2)
 
     def __call__(self, x: tf.Tensor, *, site: int | tf.Tensor) -> tf.Tensor:
         """Drop features of x, [batch, length, features...], the same ones at every position of a row."""
@@ -190,8 +192,10 @@ def masked(x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
 
 def mean_of_tokens(x: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
     """Return the mean of x over the tokens of each text, float32[batch, width]; `tokens` is 0 for padding, [batch, length]."""
-    counted = tf.cast(tokens > 0, tf.float32)[..., None]
-    return tf.reduce_sum(tf.cast(x, tf.float32) * counted, axis=1) / tf.maximum(tf.reduce_sum(counted, axis=1), 1.0)
+    token_mask = tf.cast(tokens > 0, tf.float32)[..., None]
+    return tf.reduce_sum(tf.cast(x, tf.float32) * token_mask, axis=1) / tf.maximum(
+        tf.reduce_sum(token_mask, axis=1), 1.0
+    )
 
 
 def last_matrix(weights: Mapping[str, tf.Tensor], x: tf.Tensor) -> tf.Tensor:
@@ -245,7 +249,9 @@ def run_layers(
     first: how many layers, counted from the first; 0: all.
     """
     if remat:
-        stacked = {name: tf.stack(own) if isinstance(own, list) else own for name, own in weights.items()}
+        stacked = {
+            name: tf.stack(tensors) if isinstance(tensors, list) else tensors for name, tensors in weights.items()
+        }
         return loop_over_layers(layer, x, shared, stacked)
     for number, w in enumerate(unstack_layers(weights)[: first or None]):
         x = layer(x, shared, w, number)
@@ -254,8 +260,10 @@ def run_layers(
 
 def unstack_layers(weights: Mapping[str, tf.Tensor | Sequence[tf.Tensor]]) -> list[dict[str, tf.Tensor]]:
     """Return each layer's own weights, by name, of the weights of `run_layers`."""
-    by_layer = zip(*(own if isinstance(own, list) else tf.unstack(own) for own in weights.values()), strict=True)
-    return [dict(zip(weights, own, strict=True)) for own in by_layer]
+    by_layer = zip(
+        *(tensors if isinstance(tensors, list) else tf.unstack(tensors) for tensors in weights.values()), strict=True
+    )
+    return [dict(zip(weights, tensors, strict=True)) for tensors in by_layer]
 
 
 def loop_over_layers(
@@ -272,13 +280,13 @@ def loop_over_layers(
     names = list(stacked)
     layers = int(stacked[names[0]].shape[0])
 
-    def own(values: Sequence[tf.Tensor]) -> dict[str, tf.Tensor]:
+    def name_values(values: Sequence[tf.Tensor]) -> dict[str, tf.Tensor]:
         return dict(zip(names, values, strict=True))
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def run(x: tf.Tensor, shared: Sequence[tf.Tensor], values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Gradient]:
         def forward(number: tf.Tensor, x: tf.Tensor, inputs: tf.TensorArray) -> tuple[tf.Tensor, ...]:
-            y = layer(x, shared, own([value[number] for value in values]), number)
+            y = layer(x, shared, name_values([value[number] for value in values]), number)
             return number + 1, y, inputs.write(number, x)
 
         inputs = tf.TensorArray(x.dtype, size=layers, element_shape=x.shape)
@@ -287,24 +295,26 @@ def loop_over_layers(
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
             def backward(
-                done: tf.Tensor, of_x: tf.Tensor, of_shared: list[tf.Tensor], arrays: list[tf.TensorArray]
+                step: tf.Tensor, of_x: tf.Tensor, of_shared: list[tf.Tensor], arrays: list[tf.TensorArray]
             ) -> tuple[tf.Tensor, ...]:
-                number = layers - 1 - done
-                inputs = (layer_inputs[number], list(shared), own([array.read(number) for array in arrays]))
+                number = layers - 1 - step
+                inputs = (layer_inputs[number], list(shared), name_values([array.read(number) for array in arrays]))
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(inputs)
                     y = layer(*inputs, number)
                 zero = tf.UnconnectedGradients.ZERO
-                of_x, more, of_own = tape.gradient(y, inputs, output_gradients=of_x, unconnected_gradients=zero)
-                of_shared = [total + part for total, part in zip(of_shared, more, strict=True)]
+                of_x, shared_gradients, of_own = tape.gradient(
+                    y, inputs, output_gradients=of_x, unconnected_gradients=zero
+                )
+                of_shared = [total + part for total, part in zip(of_shared, shared_gradients, strict=True)]
                 # These weights are not read again: write their gradients in their place.
                 arrays = [array.write(number, of_own[name]) for array, name in zip(arrays, names, strict=True)]
-                return done + 1, of_x, of_shared, arrays
+                return step + 1, of_x, of_shared, arrays
 
             arrays = [array_of(value) for value in values]
-            begin = (0, upstream, [tf.zeros_like(one) for one in shared], arrays)
+            begin = (0, upstream, [tf.zeros_like(tensor) for tensor in shared], arrays)
             _, of_x, of_shared, arrays = tf.while_loop(
-                lambda done, *_: done < layers, backward, begin, maximum_iterations=layers
+                lambda step, *_: step < layers, backward, begin, maximum_iterations=layers
             )
             return of_x, of_shared, [array.stack() for array in arrays]
 

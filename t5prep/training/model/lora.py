@@ -52,12 +52,12 @@ def trained_layouts(config: Config) -> dict[str, WeightLayout]:
 
 def parameters(config: Config) -> str:
     """Return how many parameters a model has and how many of them are trained, in words."""
-    whole, trained = (
-        sum(math.prod(own.shape) for own in layouts.values())
+    total, trained = (
+        sum(math.prod(layout.shape) for layout in layouts.values())
         for layouts in (weight_layouts(config), trained_layouts(config))
     )
     head = " and a head" if of_head(config) else ""
-    return f"{trained:,} parameters in adapters{head} of {whole:,}" if config.lora_rank else f"{whole:,} parameters"
+    return f"{trained:,} parameters in adapters{head} of {total:,}" if config.lora_rank else f"{total:,} parameters"
 
 
 def merged(weights: Mapping[str, tf.Tensor], config: Config) -> dict[str, tf.Tensor]:
@@ -77,19 +77,19 @@ def merge_arrays(weights: dict[str, Array], adapters: Mapping[str, np.ndarray], 
         weights[name] = _merged_array(weights[name], adapters[name + A], adapters[name + B], scale=scale)
 
 
-def _merged_array(whole: Array, a: np.ndarray, b: np.ndarray, *, scale: float) -> LazyArray:
+def _merged_array(matrix: Array, a: np.ndarray, b: np.ndarray, *, scale: float) -> LazyArray:
     def read(index: Index) -> np.ndarray:
         *stack, rows, columns = index
         product = a[(*stack, rows)] @ b[(*stack, slice(None), columns)]
         product *= np.float32(scale)
-        product += whole[index]
+        product += matrix[index]
         return product
 
-    return LazyArray(whole.shape, read)
+    return LazyArray(matrix.shape, read)
 
 
-def _sum(whole: tf.Tensor, a: tf.Tensor, b: tf.Tensor, scale: float) -> tf.Tensor:
-    """Return whole + scale * a b. The gradient may come in bfloat16, as the model gives it, and is widened here."""
+def _sum(matrix: tf.Tensor, a: tf.Tensor, b: tf.Tensor, scale: float) -> tf.Tensor:
+    """Return matrix + scale * a b. The gradient may come in bfloat16, as the model gives it, and is widened here."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def add(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
@@ -97,7 +97,7 @@ def _sum(whole: tf.Tensor, a: tf.Tensor, b: tf.Tensor, scale: float) -> tf.Tenso
             wide = scale * tf.cast(upstream, tf.float32)
             return tf.matmul(wide, b, transpose_b=True), tf.matmul(a, wide, transpose_a=True)
 
-        return whole + scale * tf.matmul(a, b), gradient
+        return matrix + scale * tf.matmul(a, b), gradient
 
     added: tf.Tensor = add(a, b)
     return added

@@ -117,11 +117,13 @@ class ModernBertConfig(EncoderConfig):
             values[field], _ = rotation_of(ropes.get(kind), values.get(field, getattr(cls, field)))
         if (kinds := config.get("layer_types")) is not None:
             values["global_every"] = full_every(kinds)
-        made = cls(**values, **head_of(config))
-        check_known(made, NAMES, activation=ACTIVATIONS, head_activation=ACTIVATIONS, pooling=("mean", "cls"))
-        if made.d_model % (2 * made.num_heads):
-            raise ValueError(f"{made.d_model} values are not divisible by {made.num_heads} heads of pairs")
-        return made
+        model_config = cls(**values, **head_of(config))
+        check_known(model_config, NAMES, activation=ACTIVATIONS, head_activation=ACTIVATIONS, pooling=("mean", "cls"))
+        if model_config.d_model % (2 * model_config.num_heads):
+            raise ValueError(
+                f"{model_config.d_model} values are not divisible by {model_config.num_heads} heads of pairs"
+            )
+        return model_config
 
     def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
@@ -146,27 +148,27 @@ def layouts(config: ModernBertConfig) -> dict[str, WeightLayout]:
     >>> layouts(ModernBertConfig())["layers.21.key"].shape
     (768, 768)
     """
-    made, width, classes = Layouts(), config.d_model, len(config.classes)
+    model_layouts, width, classes = Layouts(), config.d_model, len(config.classes)
     late = STDDEV / math.sqrt(
         2.0 * config.num_layers
     )  # of what is added to the residual stream (ModernBertPreTrainedModel)
-    made.table("embeddings.word", "model.embeddings.tok_embeddings", config.vocab_size, width)
-    made.norms("embeddings.norm", ("model.embeddings.norm",), width)
+    model_layouts.table("embeddings.word", "model.embeddings.tok_embeddings", config.vocab_size, width)
+    model_layouts.norms("embeddings.norm", ("model.embeddings.norm",), width)
     # The embeddings are normed already, so the first layer's attention has no norm.
-    add_layers(made, config, MATRICES, norms=("attn_norm", "mlp_norm"), first_normed=1, late=late)
-    made.norms("final_norm", ("model.final_norm",), width)
+    add_layers(model_layouts, config, MATRICES, norms=("attn_norm", "mlp_norm"), first_normed=1, late=late)
+    model_layouts.norms("final_norm", ("model.final_norm",), width)
     head, stddev = ("masked", STDDEV) if config.masked else ("head", late)
-    made.matrix(f"{head}.dense", "head.dense", width, width, stddev=stddev)
-    made.norms(f"{head}.norm", ("head.norm",), width)
+    model_layouts.matrix(f"{head}.dense", "head.dense", width, width, stddev=stddev)
+    model_layouts.norms(f"{head}.norm", ("head.norm",), width)
     if config.masked:
-        made.biases("masked.bias", ("decoder",), config.vocab_size)
+        model_layouts.biases("masked.bias", ("decoder",), config.vocab_size)
     else:
-        made.matrix("head.classifier", "classifier", width, classes, stddev=width**-0.5, bias=True)
-    return made
+        model_layouts.matrix("head.classifier", "classifier", width, classes, stddev=width**-0.5, bias=True)
+    return model_layouts
 
 
 def add_layers(
-    made: Layouts,
+    model_layouts: Layouts,
     config: ModernBertConfig,
     matrices: Mapping[str, tuple[str, int, int]],
     *,
@@ -183,9 +185,9 @@ def add_layers(
     shapes |= dict.fromkeys(("wide", "gate"), (width, hidden))
     for number in layers:
         for name, (tensor, part, parts) in matrices.items():
-            place, shape = f"model.layers.{number}.{tensor}", shapes.get(name, (width, width))
+            tensor_name, shape = f"model.layers.{number}.{tensor}", shapes.get(name, (width, width))
             stddev = late if name in ("attended", "narrow") else STDDEV
-            made.matrix(f"layers.{number}.{name}", place, *shape, stddev=stddev, part=part, parts=parts)
+            model_layouts.matrix(f"layers.{number}.{name}", tensor_name, *shape, stddev=stddev, part=part, parts=parts)
     for name, norm, first in zip(("attention", "feed_forward"), norms, (first_normed, 0), strict=True):
-        if own := [f"model.layers.{number}.{norm}" for number in layers[first:]]:
-            made.norms(f"layers.{name}_norms", own, width, stack=(len(own),))
+        if norm_tensors := [f"model.layers.{number}.{norm}" for number in layers[first:]]:
+            model_layouts.norms(f"layers.{name}_norms", norm_tensors, width, stack=(len(norm_tensors),))

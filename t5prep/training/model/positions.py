@@ -21,7 +21,9 @@ def either(is_first: bool | tf.Tensor, first: tf.Tensor, second: tf.Tensor) -> t
     """Return one of two like structures of tensors; in a loop over layers, where a tensor says which, each tensor is chosen."""
     if isinstance(is_first, bool):
         return first if is_first else second
-    return tf.nest.map_structure(lambda one, other: tf.where(is_first, one, other), first, second)
+    return tf.nest.map_structure(
+        lambda first_tensor, second_tensor: tf.where(is_first, first_tensor, second_tensor), first, second
+    )
 
 
 def rotate(x: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor, *, axis: int) -> tf.Tensor:
@@ -44,7 +46,7 @@ def rotary_angles(length: int, width: int, *, theta: float, factor: float = 1.0)
     return tf.constant(np.cos(angles)), tf.constant(np.sin(angles))
 
 
-def near(tokens: tf.Tensor, before: int, after: int) -> tf.Tensor:
+def near(tokens: tf.Tensor, lookback: int, lookahead: int) -> tf.Tensor:
     """Return bool[1, 1, length, length]: which keys are at most so many positions before and after each query.
 
     tokens: any int32[batch, length] of the batch, of which only the shape matters. All scores are computed: blocks of a
@@ -53,7 +55,7 @@ def near(tokens: tf.Tensor, before: int, after: int) -> tf.Tensor:
     # A zero that TensorFlow does not compute while it lowers: it would store the whole matrix in the program.
     places = tf.range(tokens.shape[1]) + tf.raw_ops.ZerosLike(x=tokens[0, 0])
     distances = places[None, :] - places[:, None]
-    return ((distances >= -before) & (distances <= after))[None, None]
+    return ((distances >= -lookback) & (distances <= lookahead))[None, None]
 
 
 def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
@@ -120,10 +122,10 @@ def in_buckets(
     bucket of the last one. The result has the dtype of `any_number`.
     """
     # Each bucket holds one interval of distances, so two comparisons decide whether a distance is in it.
-    held = [reach[bucket == number] for number in range(buckets)]
+    intervals = [reach[bucket == number] for number in range(buckets)]
     limit = np.iinfo(np.int32).max
-    low = np.array([here[0] if len(here) else limit for here in held], np.int32)
-    high = np.array([here[-1] if len(here) else -limit for here in held], np.int32)
+    low = np.array([interval[0] if len(interval) else limit for interval in intervals], np.int32)
+    high = np.array([interval[-1] if len(interval) else -limit for interval in intervals], np.int32)
     low[low == reach[0]], high[high == reach[-1]] = -limit, limit
     # A zero that TensorFlow does not compute while it lowers: it would store the one-hot matrix in the program. With a plain 0
     # the gradients of T5-base at 512 + 64 tokens (one layer of each stack) are a module of 10.1 MB instead of 0.7 MB.

@@ -33,7 +33,7 @@ from t5prep.training.model.positions import Reach, either, near, rotary_angles
 from t5prep.training.model.t5 import LayerWeights, Weights, key_mask
 
 
-def encode(weights: Weights, config: ModernBertConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+def encode(weights: Weights, config: ModernBertConfig, batch: Mapping[str, tf.Tensor], options: How) -> tf.Tensor:
     """Return the encoder's output: dtype[batch, length, d_model]. Arguments and errors as in `encoder.encode`."""
     ids = batch["input_ids"]
     check_length(config, ids.shape[1])
@@ -41,8 +41,10 @@ def encode(weights: Weights, config: ModernBertConfig, batch: Mapping[str, tf.Te
     x = tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids)
     if "embeddings.norm" in weights:
         x = norm(x, weights["embeddings.norm"])
-    x = how.dropout(tf.cast(x, how.dtype), site=EMBEDDING_SITE)
-    return norm(run_pre_norm_layers(weights, config, x, tokens=batch["attention_mask"], how=how), weights["final_norm"])
+    x = options.dropout(tf.cast(x, options.dtype), site=EMBEDDING_SITE)
+    return norm(
+        run_pre_norm_layers(weights, config, x, tokens=batch["attention_mask"], options=options), weights["final_norm"]
+    )
 
 
 def head(weights: Weights, config: ModernBertConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
@@ -79,30 +81,36 @@ def _norm(config: ModernBertConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tenso
 
 
 def run_pre_norm_layers(
-    weights: Weights, config: ModernBertConfig, x: tf.Tensor, *, tokens: tf.Tensor, how: How
+    weights: Weights, config: ModernBertConfig, x: tf.Tensor, *, tokens: tf.Tensor, options: How
 ) -> tf.Tensor:
     """Apply all layers to x, [batch, length, d_model]; `tokens` is the batch's attention mask."""
     length, width, layers = x.shape[1], config.d_model // config.num_heads, range(config.num_layers)
     mask = key_mask(tokens)
     angles = [rotary_angles(length, width, theta=theta) for theta in (config.global_theta, config.local_theta)]
     masks = (mask, mask & near(tokens, config.window // 2, config.window // 2))
-    reaches = [Reach(one, own, own) for one, own in zip(masks, angles, strict=True)]  # of full layers and of others
+    reaches = [
+        Reach(layer_mask, layer_angles, layer_angles) for layer_mask, layer_angles in zip(masks, angles, strict=True)
+    ]  # of full layers and of others
 
     def run(x: tf.Tensor, _: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor) -> tf.Tensor:
         reach = either(number % config.global_every == 0, *reaches)
-        return run_layer(x, w, config=config, reach=reach, dropout=how.dropout, number=number)
+        return run_layer(x, w, config=config, reach=reach, dropout=options.dropout, number=number)
 
-    own = [{name: cast_weight(weights[f"layers.{number}.{name}"], x.dtype) for name in MATRICES} for number in layers]
+    layer_weights = [
+        {name: cast_weight(weights[f"layers.{number}.{name}"], x.dtype) for name in MATRICES} for number in layers
+    ]
     for name in ("feed_forward_norm", "attention_norm"):
         if f"layers.{name}s" in weights:
             scales = tf.unstack(tf.convert_to_tensor(weights[f"layers.{name}s"]))
-            first = len(own) - len(scales)  # in a ModernBERT, the first layer's attention has none
-            own[first:] = [{**w, name: scale} for w, scale in zip(own[first:], scales, strict=True)]
-    x = run(x, [], own[0], 0)
-    if len(own) == 1:
+            first = len(layer_weights) - len(scales)  # in a ModernBERT, the first layer's attention has none
+            layer_weights[first:] = [{**w, name: scale} for w, scale in zip(layer_weights[first:], scales, strict=True)]
+    x = run(x, [], layer_weights[0], 0)
+    if len(layer_weights) == 1:
         return x
-    others = {name: [w[name] for w in own[1:]] for name in own[1]}
-    return run_layers(lambda x, shared, w, place: run(x, shared, w, place + 1), x, [], others, remat=how.remat)
+    later_weights = {name: [w[name] for w in layer_weights[1:]] for name in layer_weights[1]}
+    return run_layers(
+        lambda x, shared, w, index: run(x, shared, w, index + 1), x, [], later_weights, remat=options.remat
+    )
 
 
 def run_layer(

@@ -27,21 +27,30 @@ def one_by_one(step: Decoder, *, options: Generation, uniform: tf.Tensor | None)
     places = tf.range(length)
     scored = options.scores or options.answers > 1
 
-    def one(
-        at: tf.Tensor, tokens: tf.Tensor, out: tf.Tensor, score: tf.Tensor, done: tf.Tensor, cache: Cache
+    def add_token(
+        position: tf.Tensor, tokens: tf.Tensor, out: tf.Tensor, score: tf.Tensor, is_finished: tf.Tensor, cache: Cache
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, Cache]:
-        logits, cache = step(tf.reshape(tokens, [step.batch, step.beams]), cache, at)
-        allowed = forbid(logits, out, at, options=options, eos=eos, start=start_id)
+        logits, cache = step(tf.reshape(tokens, [step.batch, step.beams]), cache, position)
+        allowed = forbid(logits, out, position, options=options, eos=eos, start=start_id)
         if uniform is None:
             tokens = most_likely(allowed)
         else:
-            tokens = draw(tf.transpose(allowed), tf.reshape(tf.gather(uniform, at, axis=2), [rows]), options=options)
+            tokens = draw(
+                tf.transpose(allowed), tf.reshape(tf.gather(uniform, position, axis=2), [rows]), options=options
+            )
         if scored:
             chosen = tf.range(logits.shape[0])[:, None] == tokens
             likelihood = tf.reduce_sum(tf.where(chosen, logits, 0.0), axis=0) - tf.reduce_logsumexp(logits, axis=0)
-            score += tf.where(done, 0.0, likelihood)
-        tokens = tf.where(done, pad, tokens)
-        return at + 1, tokens, tf.where(places[None] == at, tokens[:, None], out), score, done | (tokens == eos), cache
+            score += tf.where(is_finished, 0.0, likelihood)
+        tokens = tf.where(is_finished, pad, tokens)
+        return (
+            position + 1,
+            tokens,
+            tf.where(places[None] == position, tokens[:, None], out),
+            score,
+            is_finished | (tokens == eos),
+            cache,
+        )
 
     start = (
         tf.zeros([], tf.int32),
@@ -52,7 +61,9 @@ def one_by_one(step: Decoder, *, options: Generation, uniform: tf.Tensor | None)
         step.cache,
     )
     _, _, out, score, _, _ = tf.while_loop(
-        lambda at, tokens, out, score, done, cache: (at < length) & ~tf.reduce_all(done), one, start
+        lambda position, tokens, out, score, is_finished, cache: (position < length) & ~tf.reduce_all(is_finished),
+        add_token,
+        start,
     )
     answers = tf.reshape(out, [step.batch, step.beams, length])
     lengths = tf.reduce_sum(tf.cast(answers != pad, tf.float32), axis=2)
@@ -175,14 +186,14 @@ def search(
     between 0 and 1 by which tokens are drawn (None unless `options.sample`). Answers keep their EOS, with padding after
     it. scores: float32[batch, answers], zeros if they were not requested.
     """
-    each = options.answers if options.sample else options.beams
+    beams = options.answers if options.sample else options.beams
     step = Decoder(
         weights,
         config,
         input_ids,
         attention_mask,
         max_length=options.max_length,
-        beams=each,
+        beams=beams,
         dtype=dtype,
     )
     if options.beams > 1:

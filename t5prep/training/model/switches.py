@@ -18,8 +18,8 @@ def turned_off() -> list[str]:
     """Return the names in T5PREP_WITHOUT, in the order of `SWITCHES`. Raises UsageError for an unknown one."""
     names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",")} - {""}
     if unknown := sorted(names - SWITCHES.keys()):
-        meant = did_you_mean(unknown[0], SWITCHES)
-        raise UsageError(f"{VARIABLE} says {unknown[0]}, and it knows {', '.join(SWITCHES)}.{meant}")
+        suggestion = did_you_mean(unknown[0], SWITCHES)
+        raise UsageError(f"{VARIABLE} says {unknown[0]}, and it knows {', '.join(SWITCHES)}.{suggestion}")
     return [name for name in SWITCHES if name in names]
 
 

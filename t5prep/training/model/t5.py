@@ -46,36 +46,36 @@ _WIDE = frozenset(
 ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16  # the first dropout site of each stack
 
 
-def forward(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+def forward(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], options: How) -> tf.Tensor:
     """Return the logits of every target position, as `forward.forward` does."""
-    encoded = encode(weights, config, batch, how)
+    encoded = encode(weights, config, batch, options)
     segments, label_segments = batch.get("input_segment_ids"), batch.get("label_segment_ids")
     ids = shift_right(batch["labels"], config, segment_ids=label_segments)
     length, positions = ids.shape[1], None
-    own = (tf.range(length)[:, None] >= tf.range(length)[None, :])[None, None]
+    self_mask = (tf.range(length)[:, None] >= tf.range(length)[None, :])[None, None]
     if config.traits.rotations:  # the program of a model for longer targets does not store the matrix
-        own = near(ids, length, 0)
+        self_mask = near(ids, length, 0)
     if label_segments is not None:
-        own &= same_segment(label_segments, label_segments)
+        self_mask &= same_segment(label_segments, label_segments)
     if config.traits.rotations and label_segments is not None:
-        earlier = own & near(ids, length, -1)
+        earlier = self_mask & near(ids, length, -1)
         positions = tf.reduce_sum(tf.cast(earlier[:, 0], tf.int32), axis=-1)  # of each token in its own example
     cross = token_mask(batch["attention_mask"], segments, queries=label_segments)
-    reaches = _reaches(config, ids, own, window=config.traits.decoder_window, positions=positions)
+    reaches = _reaches(config, ids, self_mask, window=config.traits.decoder_window, positions=positions)
     if config.traits.merged:
         reaches = [_with_input(reach, cross, inputs=encoded.shape[1]) for reach in reaches]
-    x = embed(weights, config, "decoder", ids, dtype=how.dtype)
-    x = run_stack(weights, config, "decoder", x, reaches=reaches, encoded=encoded, cross=cross, how=how)
+    x = embed(weights, config, "decoder", ids, dtype=options.dtype)
+    x = run_stack(weights, config, "decoder", x, reaches=reaches, encoded=encoded, cross=cross, options=options)
     return soft_cap(logits(weights, config, x), config.traits.logit_cap)
 
 
-def encode(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+def encode(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], options: How) -> tf.Tensor:
     """Return the encoder's output: dtype[batch, input_length, d_model]. Arguments as in `forward`."""
     ids = batch["input_ids"]
     mask = token_mask(batch["attention_mask"], batch.get("input_segment_ids"))
     reaches = _reaches(config, ids, mask, window=config.traits.encoder_window)
-    x = embed(weights, config, "encoder", ids, dtype=how.dtype)
-    return run_stack(weights, config, "encoder", x, reaches=reaches, how=how)
+    x = embed(weights, config, "encoder", ids, dtype=options.dtype)
+    return run_stack(weights, config, "encoder", x, reaches=reaches, options=options)
 
 
 def angles_of(config: ModelConfig, length: int) -> list[Angles]:
@@ -94,15 +94,15 @@ def _reaches(
     """Return what full layers attend to and how they rotate, and the same of sliding ones."""
     angles: list[tf.Tensor] = [*angles_of(config, ids.shape[1])] if config.traits.rotations else [None, None]
     if positions is not None:
-        angles = [tuple(tf.gather(one, positions) for one in kind) for kind in angles]
+        angles = [tuple(tf.gather(tensor, positions) for tensor in kind) for kind in angles]
     masks = (mask, mask if config.traits.full_every == 1 else mask & near(ids, *window))
-    return [Reach(own, of, of) for own, of in zip(masks, angles, strict=True)]
+    return [Reach(layer_mask, of, of) for layer_mask, of in zip(masks, angles, strict=True)]
 
 
 def _with_input(reach: Reach, cross: tf.Tensor, *, inputs: int) -> Reach:
     """Return what the decoder's own tokens and the input together give: each query sees its input, whose keys stay unrotated."""
     rows, queries = max(reach.mask.shape[0], cross.shape[0]), reach.mask.shape[2]
-    masks = (tf.broadcast_to(one, [rows, 1, queries, one.shape[3]]) for one in (reach.mask, cross))
+    masks = (tf.broadcast_to(mask, [rows, 1, queries, mask.shape[3]]) for mask in (reach.mask, cross))
     assert reach.of_keys is not None
     cosines, sines = reach.of_keys
     still = [*cosines.shape[:-2], inputs, cosines.shape[-1]]
@@ -140,7 +140,7 @@ def run_stack(
     reaches: Sequence[Reach],
     encoded: tf.Tensor | None = None,
     cross: tf.Tensor | None = None,
-    how: How,
+    options: How,
 ) -> tf.Tensor:
     """Apply all layers of the "encoder" or "decoder" (with `encoded`) to x, and the norm behind them.
 
@@ -176,7 +176,7 @@ def run_stack(
             heads=size.heads,
             reach=reach,
             scale=traits.score_scale,
-            dropout=how.dropout,
+            dropout=options.dropout,
             site=site,
             bias=bias,
             norms=[1.0 + scale for scale in w.get("head_norms", ())],
@@ -190,26 +190,28 @@ def run_stack(
         """Return x after a layer; `shared` is what all layers share: the encoder's output, if any, and any biases."""
         w, site = in_parts(stacked), site_of(stack, number)
         bias = shared[-1] if biases else bias_of(w["relative_bias"]) if "relative_bias" in w else None
-        before, after = around(w["norms"], config)
-        *outs, inner, last = how.dropout.masks(
-            x.shape[0], [size.width] * (len(before) - 1) + [size.hidden, size.width], x.dtype, site=site + 8
+        pre_scales, post_norms = around(w["norms"], config)
+        *outs, inner, last = options.dropout.masks(
+            x.shape[0], [size.width] * (len(pre_scales) - 1) + [size.hidden, size.width], x.dtype, site=site + 8
         )
-        normed = norm(x, before[0])
+        normed = norm(x, pre_scales[0])
         source = tf.concat([normed, shared[0]], axis=1) if is_merged else normed
         reach = either(traits.is_full(number), *reaches)
-        x += masked(after[0](attend_to(w, normed, source, reach=reach, bias=bias, site=site)), outs[0])
+        x += masked(post_norms[0](attend_to(w, normed, source, reach=reach, bias=bias, site=site)), outs[0])
         if encoded is not None and not is_merged:
-            across = attend_to(w, norm(x, before[1]), shared[0], reach=Reach(cross), bias=None, site=site + 4, which=1)
-            x += masked(after[1](across), outs[1])
+            across = attend_to(
+                w, norm(x, pre_scales[1]), shared[0], reach=Reach(cross), bias=None, site=site + 4, which=1
+            )
+            x += masked(post_norms[1](across), outs[1])
         activation = FEED_FORWARDS[config.feed_forward_proj]
-        hidden = feed_forward(norm(x, before[-1]), w["wi"], w["wo"], activation=activation, mask=inner)
-        return x + masked(after[-1](hidden), last)
+        hidden = feed_forward(norm(x, pre_scales[-1]), w["wi"], w["wo"], activation=activation, mask=inner)
+        return x + masked(post_norms[-1](hidden), last)
 
     shared = [*([] if encoded is None else [encoded]), *biases]
     stacked = stacked_weights(weights, config, stack, dtype=x.dtype)
-    x = how.dropout(x, site=site_of(stack, -1))
-    x = run_layers(run_layer, x, shared, stacked, remat=how.remat, first=config.computed(stack))
-    return how.dropout(norm(x, weights[f"{stack}.final_norm"]), site=site_of(stack, -1) + 1)
+    x = options.dropout(x, site=site_of(stack, -1))
+    x = run_layers(run_layer, x, shared, stacked, remat=options.remat, first=config.computed(stack))
+    return options.dropout(norm(x, weights[f"{stack}.final_norm"]), site=site_of(stack, -1) + 1)
 
 
 def site_of(stack: str, number: int | tf.Tensor) -> int | tf.Tensor:
@@ -248,10 +250,10 @@ def output_table(weights: Weights, config: ModelConfig) -> tf.Tensor:
 def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
     """Return all layers' weights by their names in a layer, matrices in `dtype`, norms and biases in float32."""
     names = [*_NAMES, *(["relative_bias"] if config.bias_in_every_layer else [])]
-    whole = {name: weights[f"{stack}.{name}"] for name in names if f"{stack}.{name}" in weights}
+    stack_weights = {name: weights[f"{stack}.{name}"] for name in names if f"{stack}.{name}" in weights}
     return {
         name: tf.convert_to_tensor(weight) if name in _WIDE else cast_weight(weight, dtype)
-        for name, weight in whole.items()
+        for name, weight in stack_weights.items()
     }
 
 

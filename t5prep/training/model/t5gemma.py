@@ -36,7 +36,7 @@ SIZES = {
     "num_key_value_heads": ("num_kv_heads", "decoder_num_kv_heads"),
 }
 # Field → the entry that both stacks have alike.
-ALIKE = {
+SHARED_FIELDS = {
     "vocab_size": "vocab_size",
     "d_kv": "head_dim",
     "layer_norm_epsilon": "rms_norm_eps",
@@ -110,7 +110,7 @@ class T5GemmaConfig(ModelConfig):
         """Return how its layers are computed."""
         # T5Gemma 2's window is split in two halves, T5Gemma's is as long on either side (transformers, modeling_t5gemma2.py
         # and masking_utils.py).
-        halves, whole = ((self.window + 1) // 2 - 1, self.window // 2), (self.window, self.window)
+        halves, full_windows = ((self.window + 1) // 2 - 1, self.window // 2), (self.window, self.window)
         return Traits(
             merged=self.merged,
             normed_after=True,
@@ -120,7 +120,7 @@ class T5GemmaConfig(ModelConfig):
             score_cap=self.score_cap,
             logit_cap=self.logit_cap,
             full_every=self.full_every,
-            encoder_window=halves if self.merged else whole,
+            encoder_window=halves if self.merged else full_windows,
             decoder_window=(self.window - 1, 0),
             left_out=f".*({'|'.join(IMAGES)}).*" if self.merged else "",
             eoi_token_id=self.eoi_token_id if self.merged else -1,
@@ -159,29 +159,37 @@ class T5GemmaConfig(ModelConfig):
         """
         kind = str(config["model_type"])
         is_merged, encoder = kind == "t5gemma2", config["encoder"]
-        given = [
-            {**STACK_DEFAULTS, **DEFAULTS[kind], **{name: value for name, value in one.items() if value is not None}}
-            for one in (encoder.get("text_config", encoder) if is_merged else encoder, config["decoder"])
+        stacks = [
+            {
+                **STACK_DEFAULTS,
+                **DEFAULTS[kind],
+                **{name: value for name, value in stack_config.items() if value is not None},
+            }
+            for stack_config in (encoder.get("text_config", encoder) if is_merged else encoder, config["decoder"])
         ]
-        for one in given:
-            check_usual(one, USUAL)
-            one["rotations"] = _rotations(one, is_merged=is_merged)
+        for stack_config in stacks:
+            check_usual(stack_config, USUAL)
+            stack_config["rotations"] = _rotations(stack_config, is_merged=is_merged)
         check_usual(config, (("tie_word_embeddings", True),))
-        for name in (*ALIKE.values(), "rotations"):
-            one, other = (stack[name] for stack in given)
-            if one != other:
+        for name in (*SHARED_FIELDS.values(), "rotations"):
+            encoder_value, decoder_value = (stack[name] for stack in stacks)
+            if encoder_value != decoder_value:
                 raise UsageError(
-                    f"The model's encoder has {name} {reprlib.repr(one)} and its decoder {reprlib.repr(other)}, and only equal ones"
-                    " are computed here."
+                    f"The model's encoder has {name} {reprlib.repr(encoder_value)} and its decoder "
+                    f"{reprlib.repr(decoder_value)}, and only equal ones are computed here."
                 )
-        last = given[1]
+        last = stacks[1]
         caps = [last.get(f"{scores}_logit_softcapping") or 0.0 for scores in ("final", "attn")]
-        kinds = [stack["layer_types"] for stack in given if "layer_types" in stack]
+        kinds = [stack["layer_types"] for stack in stacks if "layer_types" in stack]
         ends = config.get("eos_token_id") or last["eos_token_id"]
-        made = cls(
+        model_config = cls(
             model_type=kind,
-            **{field: last[name] for field, name in ALIKE.items()},
-            **{field: one[name] for name, fields in SIZES.items() for field, one in zip(fields, given, strict=True)},
+            **{field: last[name] for field, name in SHARED_FIELDS.items()},
+            **{
+                field: stack_config[name]
+                for name, fields in SIZES.items()
+                for field, stack_config in zip(fields, stacks, strict=True)
+            },
             **dict(zip(ROTATIONS, last["rotations"], strict=True)),
             full_every=full_every(*kinds, last=True) if kinds else 6 if is_merged else 2,
             eos_token_id=ends[0] if isinstance(ends, list) else ends,
@@ -192,13 +200,15 @@ class T5GemmaConfig(ModelConfig):
             score_cap=0.0 if is_merged else caps[1] and positive(caps[1]),
             eoi_token_id=config.get("eoi_token_index") or encoder.get("eoi_token_index") or cls.eoi_token_id,
         )
-        positive(made.query_scalar)
-        for size in (made.sizes("encoder"), made.sizes("decoder")):
-            if size.heads % size.kv_heads or made.d_kv % 2:
-                raise ValueError(f"{size.heads} heads of {made.d_kv} do not share {size.kv_heads} of keys and values")
-        if made.merged and made.d_model != made.decoder_d_model:
-            raise ValueError(f"its stacks are {made.d_model} and {made.decoder_d_model} wide")
-        return made
+        positive(model_config.query_scalar)
+        for size in (model_config.sizes("encoder"), model_config.sizes("decoder")):
+            if size.heads % size.kv_heads or model_config.d_kv % 2:
+                raise ValueError(
+                    f"{size.heads} heads of {model_config.d_kv} do not share {size.kv_heads} of keys and values"
+                )
+        if model_config.merged and model_config.d_model != model_config.decoder_d_model:
+            raise ValueError(f"its stacks are {model_config.d_model} and {model_config.decoder_d_model} wide")
+        return model_config
 
     def to_json(self) -> dict[str, JSON]:
         """Return a `config.json` that `transformers` 5 reads as this model, and `from_json` as this config."""
@@ -209,15 +219,15 @@ class T5GemmaConfig(ModelConfig):
         images = {"eoi_token_index": self.eoi_token_id} if self.merged else {}
         encoder, decoder = (
             {
-                **{name: getattr(self, fields[place]) for name, fields in SIZES.items()},
-                **{name: getattr(self, field) for field, name in ALIKE.items()},
+                **{name: getattr(self, fields[index]) for name, fields in SIZES.items()},
+                **{name: getattr(self, field) for field, name in SHARED_FIELDS.items()},
                 **{**ends, **dict(USUAL)},
                 "final_logit_softcapping": self.logit_cap or None,
                 "attn_logit_softcapping": self.score_cap or None,
                 "layer_types": kinds_of(layers, every=self.full_every, last=True),
                 "rope_parameters": ropes if self.merged else sliding,
             }
-            for place, layers in enumerate((self.num_layers, self.num_decoder_layers))
+            for index, layers in enumerate((self.num_layers, self.num_decoder_layers))
         )
         if self.merged:
             text = {**encoder, "model_type": "t5gemma2_text"}
@@ -238,13 +248,13 @@ Config = T5GemmaConfig
 
 def _rotations(stack: Entries, *, is_merged: bool) -> tuple[float, ...]:
     """Return how a stack rotates queries and keys: the values of ROTATIONS. Raises UsageError for a kind that is not computed."""
-    given = stack.get("rope_parameters") or {}
+    rope_parameters = stack.get("rope_parameters") or {}
     rotation_of(stack.get("rope_scaling"), 1.0)  # one is not computed
     if not is_merged:
-        theta, _ = rotation_of(given, stack.get("rope_theta", 10_000.0))
+        theta, _ = rotation_of(rope_parameters, stack.get("rope_theta", 10_000.0))
         return theta, 1.0, theta
-    full = rotation_of(given.get(FULL), stack.get("rope_theta", 1_000_000.0), may_divide=True)
-    return *full, rotation_of(given.get(SLIDING), stack.get("rope_local_base_freq", 10_000.0))[0]
+    full = rotation_of(rope_parameters.get(FULL), stack.get("rope_theta", 1_000_000.0), may_divide=True)
+    return *full, rotation_of(rope_parameters.get(SLIDING), stack.get("rope_local_base_freq", 10_000.0))[0]
 
 
 def layouts(config: T5GemmaConfig) -> dict[str, WeightLayout]:
@@ -255,23 +265,23 @@ def layouts(config: T5GemmaConfig) -> dict[str, WeightLayout]:
     >>> layouts(T5GemmaConfig())["decoder.kv"].shape
     (18, 2, 640, 256)
     """
-    made, merged = Layouts(), config.merged
+    model_layouts, merged = Layouts(), config.merged
     for stack, root in (
         ("encoder", "model.encoder.text_model" if merged else "model.encoder"),
         ("decoder", "model.decoder"),
     ):
         width, table = config.sizes(stack).width, f"{root}.embed_tokens"
         if not merged or stack == "encoder":
-            made.table(config.traits.table(stack), table, config.vocab_size, width)
+            model_layouts.table(config.traits.table(stack), table, config.vocab_size, width)
         if merged and stack == "encoder":
-            made["eoi_embedding"] = WeightLayout((width,), 0, 0.0, (f"{table}.eoi_embedding",))
+            model_layouts["eoi_embedding"] = WeightLayout((width,), 0, 0.0, (f"{table}.eoi_embedding",))
         attentions = ("self_attn", "cross_attn") if stack == "decoder" and not merged else ("self_attn",)
-        made.stack(
+        model_layouts.stack(
             config,
             stack,
             f"{root}.layers.{{}}.{{}}.weight",
             final_norm=f"{root}.norm",
-            norms=[f"{when}_{part}_layernorm" for part in (*attentions, "feedforward") for when in ("pre", "post")],
+            norms=[f"{prefix}_{part}_layernorm" for part in (*attentions, "feedforward") for prefix in ("pre", "post")],
             attentions=attentions,
             projections=("q_proj", "k_proj", "v_proj", "o_proj"),
             wide=("mlp.gate_proj", "mlp.up_proj"),
@@ -279,7 +289,7 @@ def layouts(config: T5GemmaConfig) -> dict[str, WeightLayout]:
             deviations={"norms": 0.0, "head_norms": 0.0, "others": STDDEV},
             head_norms=("self_attn.q_norm", "self_attn.k_norm") if merged else (),
         )
-    return made
+    return model_layouts
 
 
 def named(config: T5GemmaConfig, tensors: Mapping[str, Array]) -> dict[str, Array]:
@@ -287,20 +297,20 @@ def named(config: T5GemmaConfig, tensors: Mapping[str, Array]) -> dict[str, Arra
 
     google/t5gemma-2-270m-270m has its encoder's layers right below `encoder`; transformers 5 since has `text_model` between.
     """
-    found: dict[str, Array] = {}
+    renamed_tensors: dict[str, Array] = {}
     for name, stored in tensors.items():
-        own = name.removeprefix("model.")
-        if any(f"{part}." in own for part in IMAGES):
+        short_name = name.removeprefix("model.")
+        if any(f"{part}." in short_name for part in IMAGES):
             continue
-        if config.merged and own.startswith("encoder.") and not own.startswith("encoder.text_model."):
-            own = own.replace("encoder.", "encoder.text_model.", 1)
-        found[own if own.startswith("lm_head.") else f"model.{own}"] = stored
+        if config.merged and short_name.startswith("encoder.") and not short_name.startswith("encoder.text_model."):
+            short_name = short_name.replace("encoder.", "encoder.text_model.", 1)
+        renamed_tensors[short_name if short_name.startswith("lm_head.") else f"model.{short_name}"] = stored
     decoder, encoder = "model.decoder.embed_tokens", "model.encoder.text_model.embed_tokens"
     copies = {"lm_head.out_proj.weight": f"{encoder if config.merged else decoder}.weight"}
     if config.merged:
-        copies |= {f"{decoder}.{own}": f"{encoder}.{own}" for own in ("weight", "eoi_embedding")}
-    for copy, whole in copies.items():
-        if copy in found:
-            found.setdefault(whole, found[copy])
-            del found[copy]
-    return found
+        copies |= {f"{decoder}.{short_name}": f"{encoder}.{short_name}" for short_name in ("weight", "eoi_embedding")}
+    for copy, original in copies.items():
+        if copy in renamed_tensors:
+            renamed_tensors.setdefault(original, renamed_tensors[copy])
+            del renamed_tensors[copy]
+    return renamed_tensors

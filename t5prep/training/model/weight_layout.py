@@ -74,13 +74,13 @@ class Layouts(dict[str, WeightLayout]):
 
     def biases(self, name: str, tensors: Sequence[str], size: int, *, stack: tuple[int, ...] = ()) -> None:
         """Add biases, stacked over some axes."""
-        self[name] = WeightLayout((*stack, size), len(stack), 0.0, tuple(f"{one}.bias" for one in tensors))
+        self[name] = WeightLayout((*stack, size), len(stack), 0.0, tuple(f"{tensor}.bias" for tensor in tensors))
 
     def norms(
         self, name: str, tensors: Sequence[str], size: int, *, stack: tuple[int, ...] = (), bias: bool = False
     ) -> None:
         """Add the scales of norms, stacked over some axes, and their biases, if they have any."""
-        self[name] = WeightLayout((*stack, size), len(stack), None, tuple(f"{one}.weight" for one in tensors))
+        self[name] = WeightLayout((*stack, size), len(stack), None, tuple(f"{tensor}.weight" for tensor in tensors))
         if bias:
             self.biases(f"{name}_bias", tensors, size, stack=stack)
 
@@ -108,26 +108,26 @@ class Layouts(dict[str, WeightLayout]):
         """
         size, d_kv = config.sizes(stack), config.d_kv
         queries, keys = size.heads * d_kv, size.kv_heads * d_kv
-        q, k, v, out = ([f"{one}.{name}" for one in attentions] for name in projections)
-        own: list[tuple[str, Sequence[str], tuple[int, ...]]] = [
+        q, k, v, out = ([f"{module}.{name}" for module in attentions] for name in projections)
+        variables: list[tuple[str, Sequence[str], tuple[int, ...]]] = [
             ("relative_bias", [biases] if biases else (), (config.relative_attention_num_buckets, size.heads)),
             ("norms", norms, (size.width,)),
             ("head_norms", head_norms, (d_kv,)),
         ]
-        for place, prefix in zip(range(len(attentions)), ("", "cross_"), strict=False):
+        for index, prefix in zip(range(len(attentions)), ("", "cross_"), strict=False):
             source = config.sizes("encoder").width if prefix else size.width
-            own += [
-                (f"{prefix}q", [q[place]], (size.width, queries)),
-                (f"{prefix}kv", [k[place], v[place]], (source, keys)),
+            variables += [
+                (f"{prefix}q", [q[index]], (size.width, queries)),
+                (f"{prefix}kv", [k[index], v[index]], (source, keys)),
             ]
-        own += [
+        variables += [
             ("out", out, (queries, size.width)),
             ("wi", wide, (size.width, size.hidden)),
             ("wo", [narrow], (size.hidden, size.width)),
         ]
-        for name, parts, shape in own:
+        for name, parts, shape in variables:
             several = (len(parts),) if name in PARTS else ()
-            names = tuple(tensors.format(layer, one) for layer in range(size.layers) for one in parts)
+            names = tuple(tensors.format(layer, module) for layer in range(size.layers) for module in parts)
             deviation = deviations[name] if name in deviations else deviations["others"]
             is_matrix = len(shape) == 2 and name != "relative_bias"
             if name == "norms":
@@ -141,8 +141,8 @@ class Layouts(dict[str, WeightLayout]):
 def weight_layouts(config: Config) -> dict[str, WeightLayout]:
     """Return every variable of the model, by name, in a fixed order."""
     if config.model_type in FAMILIES:
-        made: dict[str, WeightLayout] = family_module(config.model_type).layouts(config)
-        return made
+        model_layouts: dict[str, WeightLayout] = family_module(config.model_type).layouts(config)
+        return model_layouts
     return encoder_layouts(config) if isinstance(config, EncoderConfig) else t5_layouts(config)
 
 
@@ -152,8 +152,8 @@ def of_encoder(config: Config) -> dict[str, WeightLayout]:
     >>> list(of_encoder(ModelConfig(classes=("up", "down"))))[:2]
     ['shared', 'encoder.relative_bias']
     """
-    others = (*OF_HEADS, "decoder.", "lm_head")
-    return {name: layout for name, layout in weight_layouts(config).items() if not name.startswith(others)}
+    excluded_prefixes = (*OF_HEADS, "decoder.", "lm_head")
+    return {name: layout for name, layout in weight_layouts(config).items() if not name.startswith(excluded_prefixes)}
 
 
 def of_head(config: Config) -> dict[str, WeightLayout]:
@@ -170,37 +170,37 @@ def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
     >>> t5_layouts(ModelConfig())["encoder.kv"].shape
     (6, 2, 512, 512)
     """
-    made, width = Layouts(), config.d_model
+    model_layouts, width = Layouts(), config.d_model
     inside = IN_CLASSIFIER if config.classes else ""
-    made.table("shared", f"{inside}shared", config.vocab_size, width, stddev=1.0)
+    model_layouts.table("shared", f"{inside}shared", config.vocab_size, width, stddev=1.0)
     if not config.tie_word_embeddings:
-        made.table("lm_head", "lm_head", config.vocab_size, width, stddev=width**-0.5)
-    _add_stack(made, config, "encoder", inside)
+        model_layouts.table("lm_head", "lm_head", config.vocab_size, width, stddev=width**-0.5)
+    _add_stack(model_layouts, config, "encoder", inside)
     if config.classes:
-        made.matrix("head.classifier", "classifier", width, len(config.classes), stddev=width**-0.5, bias=True)
+        model_layouts.matrix("head.classifier", "classifier", width, len(config.classes), stddev=width**-0.5, bias=True)
     else:
-        _add_stack(made, config, "decoder", inside)
-    return made
+        _add_stack(model_layouts, config, "decoder", inside)
+    return model_layouts
 
 
-def _add_stack(made: Layouts, config: ModelConfig, stack: str, inside: str) -> None:
+def _add_stack(model_layouts: Layouts, config: ModelConfig, stack: str, inside: str) -> None:
     width, inner = config.d_model, config.num_heads * config.d_kv  # which need not be equal
-    own, cross = "0.SelfAttention", ("1.EncDecAttention",) if stack == "decoder" else ()
+    self_attention, cross = "0.SelfAttention", ("1.EncDecAttention",) if stack == "decoder" else ()
     last = 1 + len(cross)
-    dense, biases = f"{last}.DenseReluDense", f"{own}.relative_attention_bias"
+    dense, biases = f"{last}.DenseReluDense", f"{self_attention}.relative_attention_bias"
     # Queries begin smaller by sqrt(d_kv), because T5 does not divide the products of queries and keys by it.
     of_queries = (width * config.d_kv) ** -0.5
     deviations = {"norms": None, "q": of_queries, "cross_q": of_queries, "out": inner**-0.5, "wo": config.d_ff**-0.5}
     if not config.bias_in_every_layer:
         first, buckets = f"{inside}{stack}.block.0.layer.{biases}", config.relative_attention_num_buckets
-        made.table(f"{stack}.relative_bias", first, buckets, config.num_heads, stddev=width**-0.5)
-    made.stack(
+        model_layouts.table(f"{stack}.relative_bias", first, buckets, config.num_heads, stddev=width**-0.5)
+    model_layouts.stack(
         config,
         stack,
         f"{inside}{stack}.block.{{}}.layer.{{}}.weight",
         final_norm=f"{inside}{stack}.final_layer_norm",
         norms=[f"{sublayer}.layer_norm" for sublayer in range(last + 1)],
-        attentions=(own, *cross),
+        attentions=(self_attention, *cross),
         projections="qkvo",
         wide=[f"{dense}.wi_0", f"{dense}.wi_1"] if config.gated else [f"{dense}.wi"],
         narrow=f"{dense}.wo",
@@ -271,10 +271,12 @@ def encoder_layouts(config: EncoderConfig, names: Names | None = None) -> dict[s
     family, prefix = config.family, config.prefix.removesuffix(".")
     names = names or NAMES.get(family, BERT)
     layers, width, hidden, narrow = config.own_layers, config.d_model, config.d_ff, config.embedding_width
-    made = Layouts()
+    model_layouts = Layouts()
 
-    def in_layers(*own: str) -> tuple[str, ...]:
-        return tuple(f"{prefix}.{names.layer.format(number)}.{one}" for number in range(layers) for one in own)
+    def in_layers(*modules: str) -> tuple[str, ...]:
+        return tuple(
+            f"{prefix}.{names.layer.format(number)}.{module}" for number in range(layers) for module in modules
+        )
 
     for name, rows in (
         ("word", config.vocab_size),
@@ -282,30 +284,30 @@ def encoder_layouts(config: EncoderConfig, names: Names | None = None) -> dict[s
         ("token_type", config.segments),
     ):
         if rows:
-            made.table(f"embeddings.{name}", f"{prefix}.embeddings.{name}_embeddings", rows, narrow)
-    made.norms("embeddings.norm", (f"{prefix}.embeddings.LayerNorm",), narrow, bias=True)
+            model_layouts.table(f"embeddings.{name}", f"{prefix}.embeddings.{name}_embeddings", rows, narrow)
+    model_layouts.norms("embeddings.norm", (f"{prefix}.embeddings.LayerNorm",), narrow, bias=True)
     if config.projects:
-        made.matrix("embeddings.projection", f"{prefix}.{PROJECTIONS[family]}", narrow, width, bias=True)
+        model_layouts.matrix("embeddings.projection", f"{prefix}.{PROJECTIONS[family]}", narrow, width, bias=True)
     tensors = (*names.attention, *names.feed_forward)
     shapes = [(width, width)] * 4 + [(width, hidden), (hidden, width)]
     for number in range(layers):
         for name, tensor, shape in zip(MATRICES, tensors, shapes, strict=True):
-            made.matrix(f"layers.{number}.{name}", f"{prefix}.{names.layer.format(number)}.{tensor}", *shape)
-    made.biases("layers.qkv_bias", in_layers(*names.attention[:3]), width, stack=(layers, 3))
-    made.biases("layers.out_bias", in_layers(names.attention[3]), width, stack=(layers,))
-    made.biases("layers.wide_bias", in_layers(names.feed_forward[0]), hidden, stack=(layers,))
-    made.biases("layers.narrow_bias", in_layers(names.feed_forward[1]), width, stack=(layers,))
-    made.norms("layers.norms", in_layers(*names.norms), width, stack=(layers, 2), bias=True)
+            model_layouts.matrix(f"layers.{number}.{name}", f"{prefix}.{names.layer.format(number)}.{tensor}", *shape)
+    model_layouts.biases("layers.qkv_bias", in_layers(*names.attention[:3]), width, stack=(layers, 3))
+    model_layouts.biases("layers.out_bias", in_layers(names.attention[3]), width, stack=(layers,))
+    model_layouts.biases("layers.wide_bias", in_layers(names.feed_forward[0]), hidden, stack=(layers,))
+    model_layouts.biases("layers.narrow_bias", in_layers(names.feed_forward[1]), width, stack=(layers,))
+    model_layouts.norms("layers.norms", in_layers(*names.norms), width, stack=(layers, 2), bias=True)
     if config.masked:
         dense, norm, last = MASKED_HEADS[family]
-        made.matrix("masked.dense", dense, width, narrow, bias=True)
-        made.norms("masked.norm", (norm,), narrow, bias=True)
-        made.biases("masked.bias", (last,), config.vocab_size)
-        return made
+        model_layouts.matrix("masked.dense", dense, width, narrow, bias=True)
+        model_layouts.norms("masked.norm", (norm,), narrow, bias=True)
+        model_layouts.biases("masked.bias", (last,), config.vocab_size)
+        return model_layouts
     dense, last = HEADS.get(family, names.head)
     if config.objective.target.is_aligned:  # one matrix for all tokens
         last = "classifier"
     else:
-        made.matrix("head.dense", dense, width, width, bias=True)
-    made.matrix("head.classifier", last, width, len(config.classes), bias=True)
-    return made
+        model_layouts.matrix("head.dense", dense, width, width, bias=True)
+    model_layouts.matrix("head.classifier", last, width, len(config.classes), bias=True)
+    return model_layouts

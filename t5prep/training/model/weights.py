@@ -46,12 +46,12 @@ def load_config(model: str | Path | ModelFiles) -> Config:
     """
     files = _files(model)
     if "config.json" not in files.names and choosing.tells_shape(files):
-        return read_config(choosing.shape(files), where=f"{files.name}/{t5x_file.NAME}")
+        return read_config(choosing.shape(files), location=f"{files.name}/{t5x_file.NAME}")
     if "config.json" not in files.names:
         if "manifest.json" in files.names:
             raise UsageError(f"{files.name} is a prepared dataset. A model is a run, an exported model, or a Hub name.")
         raise UsageError(f'"{files.name}" holds no config.json: pass a directory in Hugging Face layout.')
-    return read_config(files.read("config.json"), where=f"{files.name}/config.json")
+    return read_config(files.read("config.json"), location=f"{files.name}/config.json")
 
 
 def load_weights(
@@ -92,19 +92,21 @@ def load_weights(
         if name.startswith(OF_HEADS) and not tensors.keys() >= {*layout.tensors}
     }
     read = {name: layout for name, layout in layouts.items() if name not in fresh}
-    wanted = {tensor for layout in read.values() for tensor in layout.tensors}
-    _check_complete(config, tensors, wanted, model=files.name, encoder=encoder)
-    extra = {id(tensors[name]) for name in tensors.keys() - wanted} - {id(tensors[name]) for name in wanted}
+    required_names = {tensor for layout in read.values() for tensor in layout.tensors}
+    _check_complete(config, tensors, required_names, model=files.name, encoder=encoder)
+    extra = {id(tensors[name]) for name in tensors.keys() - required_names} - {
+        id(tensors[name]) for name in required_names
+    }
     if unused := sorted(name for name, tensor in stored.items() if id(tensor) in extra):  # by their names in the file
         say(f"Not used of {files.name}: {_listed(unused)}.")
     if fresh:
-        drawn = sorted({tensor for layout in fresh.values() for tensor in layout.tensors})
+        fresh_names = sorted({tensor for layout in fresh.values() for tensor in layout.tensors})
         if head_seed is None:
             raise UsageError(
-                f"{files.name} has no {drawn[0]}, so its head is not trained yet. Train the model first: "
+                f"{files.name} has no {fresh_names[0]}, so its head is not trained yet. Train the model first: "
                 f"t5prep train --model {files.name} --data DATA --out RUN"
             )
-        say(f"Drawn with seed {head_seed}, because {files.name} lacks them: {_listed(drawn)}.")
+        say(f"Drawn with seed {head_seed}, because {files.name} lacks them: {_listed(fresh_names)}.")
     weights: dict[str, Array] = {name: _stacked(layout, tensors, files.name) for name, layout in read.items()}
     return config, {**weights, **draw(fresh, seed=head_seed or 0)}
 
@@ -125,22 +127,24 @@ def for_classes(
     """
     changed = with_classes(config, classes, target)
     layouts = weight_layouts(changed)
-    known = {name: weights[name] for name in layouts if name in weights}
-    last = [name for name in ("head.classifier", "head.classifier_bias") if name in known]
+    reused_weights = {name: weights[name] for name in layouts if name in weights}
+    last = [name for name in ("head.classifier", "head.classifier_bias") if name in reused_weights]
     if (len(classes), target) != (len(config.classes), config.target):
         for name in last:
-            del known[name]
+            del reused_weights[name]
         if last and names_classes(config.classes):
             say(
                 f"The head of {_listed(config.classes)} is replaced by one of {_listed(classes)}, drawn with seed {seed}."
             )
     elif (order := class_order(config.classes, classes)) is not None:
         for name in last:
-            known[name] = np.asarray(known[name])[..., order]
+            reused_weights[name] = np.asarray(reused_weights[name])[..., order]
     elif last and names_classes(config.classes) and target != "number":
         pairs = [f"{old} is {new}" for old, new in zip(config.classes, classes, strict=True)]
         say(f"The model's classes have other names than the data's, so their numbers count: {_listed(pairs)}.")
-    return changed, known | draw({name: own for name, own in layouts.items() if name not in known}, seed=seed)
+    return changed, reused_weights | draw(
+        {name: layout for name, layout in layouts.items() if name not in reused_weights}, seed=seed
+    )
 
 
 # The names of a norm's weight and bias in checkpoints that were converted from TensorFlow.
@@ -173,7 +177,7 @@ def _of_encoder(config: EncoderConfig, stored: Mapping[str, LazyArray], *, model
     (table,) = layouts["embeddings.word"].tensors
     head = {tensor for name, layout in layouts.items() if name.startswith(OF_HEADS) for tensor in layout.tensors}
     prefix = _prefix(table.removeprefix(config.prefix), stored, model=model, usual=config.prefix)
-    found: dict[str, LazyArray] = {}
+    renamed_tensors: dict[str, LazyArray] = {}
     for name, tensor in stored.items():
         for old, new in OLD_NAMES.items():
             name = name.replace(old, new)
@@ -181,19 +185,19 @@ def _of_encoder(config: EncoderConfig, stored: Mapping[str, LazyArray], *, model
             name = f"{config.prefix}{name.removeprefix(prefix)}"
         elif prefix.endswith(config.prefix):
             name = name.removeprefix(prefix.removesuffix(config.prefix))
-        found[name] = tensor
+        renamed_tensors[name] = tensor
     if config.masked:
         (bias,) = layouts["masked.bias"].tensors
         root = bias.removesuffix(".bias")
-        outputs = [name for name in (f"{root}.decoder.weight", f"{root}.weight") if name in found]
-        if outputs and table in found and not _same(found, table, outputs[0]):
+        outputs = [name for name in (f"{root}.decoder.weight", f"{root}.weight") if name in renamed_tensors]
+        if outputs and table in renamed_tensors and not _same(renamed_tensors, table, outputs[0]):
             raise UsageError(
                 f"{model} fills masks by {outputs[0]}, which is not its embeddings, and only tied matrices are computed here: "
                 "take a model with tied ones."
             )
-        if f"{root}.decoder.bias" in found:
-            found.setdefault(bias, found[f"{root}.decoder.bias"])
-    return found
+        if f"{root}.decoder.bias" in renamed_tensors:
+            renamed_tensors.setdefault(bias, renamed_tensors[f"{root}.decoder.bias"])
+    return renamed_tensors
 
 
 def _prefix(anchor: str, stored: Mapping[str, LazyArray], *, model: str, usual: str) -> str:
@@ -233,11 +237,11 @@ def _of_t5(
 
 
 def _check_complete(
-    config: Config, tensors: Mapping[str, LazyArray], wanted: Set[str], *, model: str, encoder: bool
+    config: Config, tensors: Mapping[str, LazyArray], required_names: Set[str], *, model: str, encoder: bool
 ) -> None:
     """Raise UsageError for weights that are missing or quantized, and for those of a layer that the config does not have."""
-    found = {name for name, tensor in tensors.items() if tensor.is_weight}
-    missing = sorted(wanted - found)
+    weight_names = {name for name, tensor in tensors.items() if tensor.is_weight}
+    missing = sorted(required_names - weight_names)
     rounded = [name for name in missing if name in tensors] + [name for name in tensors if name.endswith(QUANTIZED)]
     if missing and rounded:
         raise UsageError(
@@ -247,7 +251,7 @@ def _check_complete(
     if missing:
         raise UsageError(f'"{model}" lacks {missing[0]}: pass {_kind(config, encoder=encoder)}.')
     alone = encoder or bool(config.classes)  # without a decoder
-    unused = (name for name in sorted(found - wanted - {UNUSED}) if not (alone and "decoder." in name))
+    unused = (name for name in sorted(weight_names - required_names - {UNUSED}) if not (alone and "decoder." in name))
     for name in unused:
         if IN_LAYER.search(name) and not name.endswith(BUFFERS) and np.asarray(tensors[name]).any():
             raise UsageError(
@@ -273,8 +277,8 @@ LISTED = 6  # names in a sentence
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
-    return f"{', '.join(names[:LISTED])}{more}"
+    suffix = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return f"{', '.join(names[:LISTED])}{suffix}"
 
 
 def random_weights(config: Config, *, seed: int = 0) -> dict[str, np.ndarray]:
@@ -289,13 +293,13 @@ def draw(layouts: Mapping[str, WeightLayout], *, seed: int) -> dict[str, np.ndar
         if layout.stddev is None:
             weights[name] = np.ones(layout.shape, np.float32)
             continue
-        drawn = np.empty((len(layout.tensors), *layout.shape[layout.stacked_axes :]), np.float32)
-        for tensor, values in zip(layout.tensors, drawn, strict=True):
+        samples = np.empty((len(layout.tensors), *layout.shape[layout.stacked_axes :]), np.float32)
+        for tensor, values in zip(layout.tensors, samples, strict=True):
             # Each tensor has a stream of its own, so that a deeper model begins with the same lower layers.
             part = [layout.part] if layout.parts > 1 else []
             generator = np.random.default_rng([seed, *tensor.encode(), *part])
             generator.standard_normal(dtype=np.float32, out=values)
-        weights[name] = (drawn * np.float32(layout.stddev)).reshape(layout.shape)
+        weights[name] = (samples * np.float32(layout.stddev)).reshape(layout.shape)
     return weights
 
 
@@ -341,17 +345,17 @@ def _by_tensor(
             places.setdefault(tensor, []).append((name, layout, row))
 
     def shape(layout: WeightLayout) -> tuple[int, ...]:
-        own = layout.shape[layout.stacked_axes :]
-        first, *others = own[::-1] if layout.transposed else own
-        return (layout.parts * first, *others)
+        weight_shape = layout.shape[layout.stacked_axes :]
+        first, *columns = weight_shape[::-1] if layout.transposed else weight_shape
+        return (layout.parts * first, *columns)
 
     @functools.lru_cache(maxsize=1)  # tensors are written variable by variable
     def variable(name: str) -> np.ndarray:
         return finite(weights, name).astype(np.float32, copy=False)
 
     def values(tensor: str) -> np.ndarray:
-        own = [part_of(*place) for place in sorted(places[tensor], key=lambda place: place[1].part)]
-        return np.concatenate(own) if len(own) > 1 else own[0]
+        parts = [part_of(*location) for location in sorted(places[tensor], key=lambda location: location[1].part)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def part_of(name: str, layout: WeightLayout, row: int) -> np.ndarray:
         value = variable(name).reshape(-1, *layout.shape[layout.stacked_axes :])[row]
@@ -366,32 +370,34 @@ def _files(model: str | Path | ModelFiles) -> ModelFiles:
 
 def _same(tensors: Mapping[str, LazyArray], table: str, output: str) -> bool:
     """Check whether the output's matrix is equal to the embedding."""
-    one, other = tensors[table], tensors[output]
-    begins = range(0, one.shape[0], COMPARED_ROWS)
+    embedding, output_matrix = tensors[table], tensors[output]
+    begins = range(0, embedding.shape[0], COMPARED_ROWS)
     parts = ((slice(begin, begin + COMPARED_ROWS),) for begin in begins)
-    return one.shape == other.shape and all(np.array_equal(one.read(part), other.read(part)) for part in parts)
+    return embedding.shape == output_matrix.shape and all(
+        np.array_equal(embedding.read(part), output_matrix.read(part)) for part in parts
+    )
 
 
 def _stacked(layout: WeightLayout, tensors: Mapping[str, LazyArray], model: str) -> LazyArray:
     """Return one variable, which reads from each tensor of its stack only what a part needs. Raises UsageError."""
     axes = layout.stacked_axes
     weight = layout.shape[axes:]
-    rows, *others = weight[::-1] if layout.transposed else weight
-    wanted = (layout.parts * rows, *others)
+    rows, *columns = weight[::-1] if layout.transposed else weight
+    tensor_shape = (layout.parts * rows, *columns)
     for tensor in layout.tensors:
-        if tensors[tensor].shape != wanted:
+        if tensors[tensor].shape != tensor_shape:
             raise UsageError(
-                f"{model} has {tensor} of shape {tensors[tensor].shape}, and its config.json says {wanted}: they are not of"
+                f"{model} has {tensor} of shape {tensors[tensor].shape}, and its config.json says {tensor_shape}: they are not of"
                 " one model; fetch both again."
             )
 
     def read(index: Index) -> np.ndarray:
-        own = index[axes:]
+        weight_index = index[axes:]
         chosen = np.arange(len(layout.tensors)).reshape(layout.shape[:axes])[index[:axes]]
-        part = np.empty((chosen.size, *(span.stop - span.start for span in own)), np.float32)
+        part = np.empty((chosen.size, *(span.stop - span.start for span in weight_index)), np.float32)
         for row, number in zip(part, chosen.flat, strict=True):
             stored = tensors[layout.tensors[number]].rows(layout.part * rows, rows)
-            row[...] = (stored.transposed if layout.transposed else stored).read(own)
+            row[...] = (stored.transposed if layout.transposed else stored).read(weight_index)
         return part.reshape(*chosen.shape, *part.shape[1:])
 
     return LazyArray(layout.shape, read)

@@ -49,9 +49,9 @@ class Device:
         self.rows = -(-rows // layout.replicas) * layout.replicas
         self._generation, self._tokenizer = generation, tokenizer
         if 2 * generation.beams > opened.config.vocab_size:
-            most = opened.config.vocab_size // 2
+            max_beams = opened.config.vocab_size // 2
             raise UsageError(
-                f"--beams {generation.beams}: the model has {opened.config.vocab_size:,} tokens, at most {most:,} beams."
+                f"--beams {generation.beams}: the model has {opened.config.vocab_size:,} tokens, at most {max_beams:,} beams."
             )
         self._weights = put_weights(opened.weights, layout.weights(opened.config))
         check_finite(self._weights, layout, name=opened.name)
@@ -150,7 +150,7 @@ def answers_on_rows(
     *,
     layout: Layout,
     dtype: tf.DType,
-    place: str = "",
+    cache_path: str = "",
     padding: Padding = OF_T5,
 ) -> OnRows:
     """Return the function (weights, batch) → `ids`, int32[rows, answers, length], and `scores`, float32[rows, answers].
@@ -161,10 +161,10 @@ def answers_on_rows(
 
     def answers(weights: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         mask, numbers = with_mask(batch, padding)["attention_mask"], batch.get("uniform")
-        found = search(weights, config, batch["input_ids"], mask, options=options, uniform=numbers, dtype=dtype)
-        return dict(zip(("ids", "scores"), found, strict=True))
+        outputs = search(weights, config, batch["input_ids"], mask, options=options, uniform=numbers, dtype=dtype)
+        return dict(zip(("ids", "scores"), outputs, strict=True))
 
-    return on_rows("generate", answers, shape=config, layout=layout, dtype=dtype, place=place)
+    return on_rows("generate", answers, shape=config, layout=layout, dtype=dtype, cache_path=cache_path)
 
 
 def uniform(ids: np.ndarray, generation: Generation, *, pad_id: int) -> np.ndarray:
@@ -173,10 +173,10 @@ def uniform(ids: np.ndarray, generation: Generation, *, pad_id: int) -> np.ndarr
     So the draws of a row do not depend on the other rows or on the size of the batch. ids: int32[rows, length].
     """
     shape = (generation.answers, generation.max_length)
-    drawn = np.empty([len(ids), *shape], np.float32)
+    samples = np.empty([len(ids), *shape], np.float32)
     for row, row_ids in enumerate(ids):
         tokens = row_ids[row_ids != pad_id].tobytes()
         key = hashlib.blake2b(tokens, digest_size=16, key=generation.seed.to_bytes(8, "big")).digest()
         generator = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big")))
-        drawn[row] = generator.random(shape, np.float32)
-    return drawn
+        samples[row] = generator.random(shape, np.float32)
+    return samples

@@ -28,10 +28,10 @@ def of_name(name: str) -> str:
     """
     if not PurePath(name).suffix:
         return "text"
-    found = next((kind for suffix, kind in _SUFFIXES.items() if name.lower().endswith(suffix)), "")
-    if not found:
+    file_format = next((kind for suffix, kind in _SUFFIXES.items() if name.lower().endswith(suffix)), "")
+    if not file_format:
         raise UsageError(f"the name {name} does not say what to write. Say it: --to {'|'.join(FORMATS)}")
-    return found
+    return file_format
 
 
 class Writer:
@@ -56,10 +56,10 @@ class Writer:
     def some(self, answers: Sequence[Answer]) -> str:
         """Return the text of some answers, in order."""
         if self.kind in ("csv", "tsv"):
-            return self._table([self._cells(one) for one in answers])
+            return self._table([self._cells(answer) for answer in answers])
         if self.kind == "text":
-            return "".join(_line(one.prediction) + "\n" for one in answers)
-        lines = [json.dumps(as_dict(one, scores=self._scores), ensure_ascii=False) for one in answers]
+            return "".join(_line(answer.prediction) + "\n" for answer in answers)
+        lines = [json.dumps(as_dict(answer, scores=self._scores), ensure_ascii=False) for answer in answers]
         if self.kind == "jsonl":
             return "".join(line + "\n" for line in lines)
         comma, self._first = "" if self._first else ",", self._first and not lines
@@ -73,9 +73,11 @@ class Writer:
         """Return the text after all answers."""
         return "\n]}\n" if self.kind == "json" else ""
 
-    def _cells(self, one: Answer) -> list[str]:
-        fields = [one.prediction or "", one.reason, str(one.lost)] + ([f"{one.score:.6g}"] if self._scores else [])
-        return [*(_cell(one.row.get(column)) for column in self._columns), *fields]
+    def _cells(self, answer: Answer) -> list[str]:
+        fields = [answer.prediction or "", answer.reason, str(answer.lost)] + (
+            [f"{answer.score:.6g}"] if self._scores else []
+        )
+        return [*(_cell(answer.row.get(column)) for column in self._columns), *fields]
 
     def _table(self, rows: Sequence[Sequence[str]]) -> str:
         if self.kind == "tsv":  # without quoting, as TSV is read here: a field holds no tabs and no newlines
@@ -85,21 +87,21 @@ class Writer:
         return text.getvalue()
 
 
-def as_dict(one: Answer, *, scores: bool = False) -> dict[str, JSON]:
+def as_dict(answer: Answer, *, scores: bool = False) -> dict[str, JSON]:
     """Return an answer as a dict for JSON: id, input and prediction, and other fields that are set."""
-    fields: dict[str, JSON] = {"id": one.id, "input": one.input, "prediction": one.prediction}
-    if one.reason:
-        fields["reason"] = one.reason
+    fields: dict[str, JSON] = {"id": answer.id, "input": answer.input, "prediction": answer.prediction}
+    if answer.reason:
+        fields["reason"] = answer.reason
     elif scores:
-        fields["score"] = round(one.score, 6)
-    if one.others:
-        best = {"prediction": one.prediction, "score": round(one.score, 6)}
-        fields["answers"] = [best, *({"prediction": text, "score": round(score, 6)} for text, score in one.others)]
-    if one.lost:
-        fields["tokens"], fields["tokens_lost"] = one.tokens, one.lost
-    if one.parts > 1:
-        fields["parts"] = one.parts
-    if one.unfinished:
+        fields["score"] = round(answer.score, 6)
+    if answer.others:
+        best = {"prediction": answer.prediction, "score": round(answer.score, 6)}
+        fields["answers"] = [best, *({"prediction": text, "score": round(score, 6)} for text, score in answer.others)]
+    if answer.lost:
+        fields["tokens"], fields["tokens_lost"] = answer.tokens, answer.lost
+    if answer.parts > 1:
+        fields["parts"] = answer.parts
+    if answer.unfinished:
         fields["unfinished"] = True
     return fields
 
@@ -188,13 +190,13 @@ class AnswerFile:
             )
         return journal
 
-    def add(self, text: str, *, done: int, counts: JSONObject) -> None:
-        """Write some answers; `done` is the number written so far, with these, and `counts` are their counts."""
+    def add(self, text: str, *, answer_count: int, counts: JSONObject) -> None:
+        """Write some answers; `answer_count` is the number written so far, with these, and `counts` are their counts."""
         with _explained(self._path):
             self._file.write(text.encode("utf-8", "backslashreplace"))
             self._file.flush()
             os.fsync(self._file.fileno())
-            journal = {"identity": self._identity, "done": done, "bytes": self._file.tell(), "counts": counts}
+            journal = {"identity": self._identity, "done": answer_count, "bytes": self._file.tell(), "counts": counts}
             atomic_files.write_scratch(self._journal, json.dumps(journal).encode())
 
     def finish(self, text: str) -> None:

@@ -24,7 +24,7 @@ class Parts:
     def join(self, answers: Sequence[str]) -> str:
         """Return the answers of the parts as one text, with the original text between the parts."""
         between = zip(answers, self.around[1:], strict=True)
-        return self.around[0] + "".join(answer + after for answer, after in between)
+        return self.around[0] + "".join(answer + separator for answer, separator in between)
 
 
 def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> Parts:
@@ -34,26 +34,26 @@ def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> P
     if there is no such text or more than one, or if the protected texts leave no room.
     """
     parts: tuple[Part, ...] = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
-    texts = [place for place, part in enumerate(parts) if isinstance(part, str)]
+    texts = [index for index, part in enumerate(parts) if isinstance(part, str)]
     if len(texts) != 1:
         raise Reject(f"too long to split: its input has {len(texts)} texts that could be taken apart")
-    (place,) = texts
+    (index,) = texts
     fixed = sum(
         len(tokenizer.encode(part.text)) if isinstance(part, Protected) else not isinstance(part, str) for part in parts
     )
     fixed += 1 + MARGIN  # the last EOS
     if limit - fixed < 1:
         raise Reject(f"protected text too long: {fixed} tokens with EOS, the limit is {limit}")
-    pieces = _divided(str(parts[place]), tokenizer=tokenizer, room=max(1, room - fixed), limit=limit - fixed)
-    around, examples, before = [], [], ""
-    for text, after in pieces:
+    pieces = _divided(str(parts[index]), tokenizer=tokenizer, room=max(1, room - fixed), limit=limit - fixed)
+    separators, examples, separator = [], [], ""
+    for text, gap in pieces:
         if not text.strip():
-            before += text + after
+            separator += text + gap
             continue
-        around.append(before)
-        examples.append(dataclasses.replace(example, inputs=(*parts[:place], text, *parts[place + 1 :])))
-        before = after
-    return Parts(tuple(examples), (*around, before))
+        separators.append(separator)
+        examples.append(dataclasses.replace(example, inputs=(*parts[:index], text, *parts[index + 1 :])))
+        separator = gap
+    return Parts(tuple(examples), (*separators, separator))
 
 
 def _divided(text: str, *, tokenizer: Tokenizer, room: int, limit: int) -> list[tuple[str, str]]:
@@ -67,31 +67,31 @@ def _divided(text: str, *, tokenizer: Tokenizer, room: int, limit: int) -> list[
         words = _words(sentence, tokenizer=tokenizer, limit=limit)
         small += [*words[:-1], (words[-1][0], words[-1][1] + gap, words[-1][2])]
     groups: list[tuple[str, str]] = []
-    held = 0
+    group_tokens = 0
     for piece, gap, tokens in small:
-        if groups and held + tokens <= room:
+        if groups and group_tokens + tokens <= room:
             text_so_far, between = groups[-1]
             groups[-1] = (text_so_far + between + piece, gap)
-            held += tokens
+            group_tokens += tokens
         else:
             groups.append((piece, gap))
-            held = tokens
+            group_tokens = tokens
     return groups
 
 
 def _words(sentence: str, *, tokenizer: Tokenizer, limit: int) -> list[tuple[str, str, int]]:
     """Return the words of a sentence that is too long; a word that is too long is divided between letters."""
     words = apart(sentence, BETWEEN_WORDS)
-    counted = collections.deque(zip(words, _counts(words, tokenizer), strict=True))
+    queue = collections.deque(zip(words, _counts(words, tokenizer), strict=True))
     divided: list[tuple[str, str, int]] = []
-    while counted:
-        (word, gap), tokens = counted.popleft()
+    while queue:
+        (word, gap), tokens = queue.popleft()
         if tokens <= limit or len(word) < 2:
             divided.append((word, gap, tokens))
             continue
         middle = len(word) // 2
         halves = [(word[:middle], ""), (word[middle:], gap)]
-        counted.extendleft(reversed(list(zip(halves, _counts(halves, tokenizer), strict=True))))
+        queue.extendleft(reversed(list(zip(halves, _counts(halves, tokenizer), strict=True))))
     return divided
 
 

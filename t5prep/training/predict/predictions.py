@@ -36,14 +36,14 @@ class Counts:
 
     def add(self, answers: list[Answer]) -> None:
         """Add the counts of these answers."""
-        for one in answers:
+        for answer in answers:
             self.rows += 1
-            self.missing.update([one.reason.partition(":")[0]] if one.prediction is None else [])
-            self.cut += one.lost > 0
-            self.tokens += one.tokens if one.lost else 0
-            self.tokens_lost += one.lost
-            self.split += one.parts > 1
-            self.unfinished += one.unfinished
+            self.missing.update([answer.reason.partition(":")[0]] if answer.prediction is None else [])
+            self.cut += answer.lost > 0
+            self.tokens += answer.tokens if answer.lost else 0
+            self.tokens_lost += answer.lost
+            self.split += answer.parts > 1
+            self.unfinished += answer.unfinished
 
     def saved(self) -> JSONObject:
         """Return the counts as values that JSON can hold."""
@@ -93,14 +93,16 @@ class Predictions:
         options: PredictOptions = PredictOptions(),  # noqa: B008 - frozen
     ) -> None:
         # Look for files on this machine first: opening a model takes longer.
-        given = _found(source, include=()) if isinstance(source, str) and ":" not in source else source
-        self.opened = run.open_model(model, which=options.model.checkpoint)
+        resolved_source = _found(source, include=()) if isinstance(source, str) and ":" not in source else source
+        self.opened = run.open_model(model, checkpoint=options.model.checkpoint)
         manifest = rows.choose(self.opened.manifests, name=options.rows.task)
         asking = rows.asking_of(self.opened, manifest, options.rows)
-        if isinstance(given, str) or Path(given.uri).is_dir():
-            given = _found(given if isinstance(given, str) else given.uri, include=asking.files)
+        if isinstance(resolved_source, str) or Path(resolved_source.uri).is_dir():
+            resolved_source = _found(
+                resolved_source if isinstance(resolved_source, str) else resolved_source.uri, include=asking.files
+            )
         self._options = options
-        self.rows = Rows(given, asking, options=options.rows, trained=manifest.settings if manifest else None)
+        self.rows = Rows(resolved_source, asking, options=options.rows, trained=manifest.settings if manifest else None)
         self.source = self.rows.source
         self.note, self.columns, self.counts = self.rows.note, self.rows.columns, Counts()
         self.bytes = sum(file.bytes for file in self.source.files)
@@ -112,10 +114,10 @@ class Predictions:
 
     def windows(self, *, skip: int = 0) -> Iterator[list[Answer]]:
         """Yield the answers of one window of rows after the other, after the first `skip` rows."""
-        for some in self.predictor.stream(itertools.islice(iter(self.rows), skip, self._options.rows.limit)):
+        for answers in self.predictor.stream(itertools.islice(iter(self.rows), skip, self._options.rows.limit)):
             signals.check()  # a library may have dropped the KeyboardInterrupt that Python raised in its call
-            self.counts.add(some)
-            yield some
+            self.counts.add(answers)
+            yield answers
 
     def write(
         self, out: str | Path, *, to: str = "", fresh: bool = False, watch: Callable[[list[Answer]], None] | None = None
@@ -126,8 +128,8 @@ class Predictions:
         with each list of answers. Raises OutputError, and UsageError if the file is one of the input's.
         """
         path = Path(out)
-        for given in self.source.files:
-            if path.exists() and Path(given.path).exists() and path.samefile(given.path):
+        for input_file in self.source.files:
+            if path.exists() and Path(input_file.path).exists() and path.samefile(input_file.path):
                 raise UsageError(f"--out {path} is the input itself. Name another file for the answers.")
         to = to or of_name(path.name)
         if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device: nothing to continue
@@ -136,19 +138,19 @@ class Predictions:
             return 0
         writer = Writer(to, columns=self.columns, scores=self.predictor.generation.scores)
         with contextlib.closing(AnswerFile(path, identity=self.identity(to=to), fresh=fresh)) as file:
-            done = begun = file.done
-            if done:
+            answer_count = resumed_count = file.done
+            if answer_count:
                 self.counts = Counts(**{**file.counts, "missing": collections.Counter(file.counts["missing"])})
                 writer.going_on()
-            before = "" if done else writer.begin()
-            for answers in self.windows(skip=done):
-                done += len(answers)
-                file.add(before + writer.some(answers), done=done, counts=self.counts.saved())
-                before = ""
+            header = "" if answer_count else writer.begin()
+            for answers in self.windows(skip=answer_count):
+                answer_count += len(answers)
+                file.add(header + writer.some(answers), answer_count=answer_count, counts=self.counts.saved())
+                header = ""
                 if watch:
                     watch(answers)
-            file.finish(before + writer.end())
-        return begun
+            file.finish(header + writer.end())
+        return resumed_count
 
     def write_to(self, stream: TextIO, *, to: str, watch: Callable[[list[Answer]], None] | None = None) -> None:
         """Write all answers to a stream as they come."""

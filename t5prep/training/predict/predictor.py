@@ -121,25 +121,27 @@ class Predictor:
 
     def answer(self, questions: Sequence[Question]) -> list[Answer]:
         """Return an answer to each question, in order."""
-        asked = self._ask(questions)
-        ids = [part for one in asked for part in one.ids]
-        of = [one for one in asked for _ in one.ids]
-        found: list[_Generated] = [_Generated((), (), False)] * len(ids)
-        order = sorted(range(len(ids)), key=lambda at: len(ids[at]), reverse=True)
-        for some in _batched(order, self._device.rows):
-            length = bucket(len(ids[some[0]]), limit=self.limit)
-            tokens, scores = self._device([ids[at] for at in some], length)
-            for at, answer_ids, score in zip(some, tokens, scores, strict=True):
-                found[at] = self._read(answer_ids, score, of[at])
-        answers = iter(found)
-        return [self._answered(one, list(itertools.islice(answers, len(one.ids)))) for one in asked]
+        requests = self._ask(questions)
+        ids = [part for request in requests for part in request.ids]
+        of = [request for request in requests for _ in request.ids]
+        generated_parts: list[_Generated] = [_Generated((), (), False)] * len(ids)
+        order = sorted(range(len(ids)), key=lambda index: len(ids[index]), reverse=True)
+        for batch in _batched(order, self._device.rows):
+            length = bucket(len(ids[batch[0]]), limit=self.limit)
+            tokens, scores = self._device([ids[index] for index in batch], length)
+            for index, answer_ids, score in zip(batch, tokens, scores, strict=True):
+                generated_parts[index] = self._read(answer_ids, score, of[index])
+        answers = iter(generated_parts)
+        return [self._answered(request, list(itertools.islice(answers, len(request.ids)))) for request in requests]
 
     def _ask(self, questions: Sequence[Question]) -> list[_Asked]:
         """Return the questions tokenized; those that are too long are treated as `long` says."""
-        encoded = iter(self._featurize.inputs_of([one.example for one in questions if one.example]))
+        encoded = iter(self._featurize.inputs_of([question.example for question in questions if question.example]))
         return [
-            self._fitted(one, one.example, next(encoded)) if one.example else _Asked(one, reason=one.reason)
-            for one in questions
+            self._fitted(question, question.example, next(encoded))
+            if question.example
+            else _Asked(question, reason=question.reason)
+            for question in questions
         ]
 
     def _fitted(self, question: Question, example: Example, features: OneInput | Reject) -> _Asked:
@@ -152,8 +154,8 @@ class Predictor:
         if self.long == "split" and features.tokens > self._room:
             return self._split(question, example, features.tokens)
         markers = int((ids == self.tokenizer.sentinel(1)).sum())  # each marker replaces cut text; no text contains one
-        lost = features.tokens - len(ids) + markers if too_long else 0
-        return _Asked(question, (ids,), features.words, tokens=features.tokens, lost=lost)
+        tokens_lost = features.tokens - len(ids) + markers if too_long else 0
+        return _Asked(question, (ids,), features.words, tokens=features.tokens, lost=tokens_lost)
 
     def _split(self, question: Question, example: Example, tokens: int) -> _Asked:
         try:
@@ -161,36 +163,36 @@ class Predictor:
         except Reject as reject:
             return _Asked(question, tokens=tokens, reason=str(reject))
         features = self._featurize.inputs_of(parts.examples)
-        for one in features:
-            if isinstance(one, Reject) or one.tokens > self.limit:
+        for part_features in features:
+            if isinstance(part_features, Reject) or part_features.tokens > self.limit:
                 return _Asked(question, tokens=tokens, reason=f"too long to split: {tokens} tokens")
-        ids = tuple(one.ids for one in features if isinstance(one, OneInput))
+        ids = tuple(part_features.ids for part_features in features if isinstance(part_features, OneInput))
         return _Asked(question, ids, parts=parts, tokens=tokens)
 
-    def _read(self, ids: np.ndarray, scores: np.ndarray, asked: _Asked) -> "_Generated":
+    def _read(self, ids: np.ndarray, scores: np.ndarray, request: _Asked) -> "_Generated":
         """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers]."""
         if isinstance(self._objective, HeadObjective):
-            count = len(asked.question.text.split(" "))
-            return _Generated(*self._objective.read(ids, scores, words=asked.words, count=count), False)
+            count = len(request.question.text.split(" "))
+            return _Generated(*self._objective.read(ids, scores, words=request.words, count=count), False)
         unfinished = self.generation.max_length > 1 and bool((ids[0] != self.tokenizer.eos_id).all())
         texts = tuple(answer(answer_ids, self.tokenizer, keep_newlines=self._keep_newlines) for answer_ids in ids)
         return _Generated(texts, tuple(map(float, scores)), unfinished and bool(ids[0].any()))
 
-    def _answered(self, asked: _Asked, answers: "list[_Generated]") -> Answer:
-        question = asked.question
-        if asked.reason:
-            return Answer(question.id, question.text, None, asked.reason, tokens=asked.tokens, row=question.row)
-        texts = [one.texts[0] for one in answers]
+    def _answered(self, request: _Asked, answers: "list[_Generated]") -> Answer:
+        question = request.question
+        if request.reason:
+            return Answer(question.id, question.text, None, request.reason, tokens=request.tokens, row=question.row)
+        texts = [part_answer.texts[0] for part_answer in answers]
         return Answer(
             question.id,
             question.text,
-            asked.parts.join(texts) if asked.parts else texts[0],
-            score=sum(one.scores[0] for one in answers),
+            request.parts.join(texts) if request.parts else texts[0],
+            score=sum(part_answer.scores[0] for part_answer in answers),
             others=tuple(zip(answers[0].texts[1:], answers[0].scores[1:], strict=True)),
-            tokens=asked.tokens,
-            lost=asked.lost,
+            tokens=request.tokens,
+            lost=request.lost,
             parts=len(answers),
-            unfinished=any(one.unfinished for one in answers),
+            unfinished=any(part_answer.unfinished for part_answer in answers),
             row=question.row,
         )
 
@@ -207,8 +209,8 @@ class _Generated:
 def _batched(items: Iterable[_Item], count: int) -> Iterator[tuple[_Item, ...]]:
     """Yield groups of `count` items, and at last the remaining ones."""
     iterator = iter(items)
-    while some := tuple(itertools.islice(iterator, count)):
-        yield some
+    while batch := tuple(itertools.islice(iterator, count)):
+        yield batch
 
 
 def bucket(length: int, *, limit: int) -> int:

@@ -66,11 +66,11 @@ class Asking:
     classes: bool = False
     filters: Chain | None = None
 
-    def question(self, record: Record, *, place: str) -> Question:
-        """Return the question of a row; its id is `place` if it has none of its own."""
+    def question(self, record: Record, *, default_id: str) -> Question:
+        """Return the question of a row; its id is `default_id` if it has none of its own."""
         names = rows.names_of(self.columns)
-        given = record.get(self.id_column) if self.id_column else None
-        id = place if given in (None, "") else str(given)
+        id_value = record.get(self.id_column) if self.id_column else None
+        id = default_id if id_value in (None, "") else str(id_value)
         values = rows.with_paths(record, names)
         if self.name and (reason := rows.not_text(values, names)):
             return Question(id, None, reason, record)
@@ -92,13 +92,13 @@ class Asking:
 
 def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
     """Return the manifest whose task the rows are for; None if a model has none. Raises UsageError."""
-    names = list(dict.fromkeys(one.settings.task for one in manifests))
+    names = list(dict.fromkeys(manifest.settings.task for manifest in manifests))
     if name and name not in names:
-        known = f"it was trained on {', '.join(names)}" if names else "it comes without a manifest that names one"
-        raise UsageError(f"--task {name}: this model has no such task; {known}.")
+        explanation = f"it was trained on {', '.join(names)}" if names else "it comes without a manifest that names one"
+        raise UsageError(f"--task {name}: this model has no such task; {explanation}.")
     if len(names) > 1 and not name:
         raise UsageError(f"This model was trained on {', '.join(names)}. Say which rows these are: --task {names[0]}")
-    return next((one for one in manifests if one.settings.task == (name or names[0])), None)
+    return next((manifest for manifest in manifests if manifest.settings.task == (name or names[0])), None)
 
 
 def asking_of(opened: "Model", manifest: Manifest | None, options: RowOptions, *, column: str = "") -> Asking:
@@ -116,32 +116,32 @@ def asking_of(opened: "Model", manifest: Manifest | None, options: RowOptions, *
         definition = _definition(opened, manifest, trust_code=options.trust_code)
     if manifest is None or definition is None:
         return as_they_stand(filters=filters)
-    this = definition.choose(manifest.settings.options)
-    if this.spans:
+    chosen_task = definition.choose(manifest.settings.options)
+    if chosen_task.spans:
         return as_they_stand(filters=filters)
-    make, columns = _input_maker(this)
+    make, columns = _input_maker(chosen_task)
     needed = [column for column in columns if isinstance(column, str) or "" not in column]
     line = (needed[0] if isinstance(needed[0], str) else needed[0][-1]) if len(needed) == 1 else ""
     return Asking(
         to_inputs=make,
         columns=columns,
-        id_column=this.columns.id_name,
+        id_column=chosen_task.columns.id_name,
         line_column=line,
         name=manifest.settings.task,
-        files=this.files,
-        pairs=this.pairs,
-        format=this.task.corpus.format,
-        whole=this.task.never_cut,
-        classes=bool(this.classes),
+        files=chosen_task.files,
+        pairs=chosen_task.pairs,
+        format=chosen_task.task.corpus.format,
+        whole=chosen_task.task.never_cut,
+        classes=bool(chosen_task.classes),
         filters=filters,
     )
 
 
-def _input_maker(this: ChosenTask) -> tuple[Callable[[Record], Example], tuple[Column, ...]]:
+def _input_maker(chosen_task: ChosenTask) -> tuple[Callable[[Record], Example], tuple[Column, ...]]:
     """Return what a task makes of a row without a target, and the columns that it needs for that."""
-    make = this.task.to_inputs or this.task.to_example
-    columns = tuple(this.columns.inputs) if this.task.to_inputs else this.columns.all
-    return lambda record: make(record, this.options), columns
+    make = chosen_task.task.to_inputs or chosen_task.task.to_example
+    columns = tuple(chosen_task.columns.inputs) if chosen_task.task.to_inputs else chosen_task.columns.all
+    return lambda record: make(record, chosen_task.options), columns
 
 
 def _filters(opened: "Model", manifest: Manifest, *, trust_code: bool) -> Chain | None:
@@ -207,8 +207,8 @@ def as_they_stand(column: str = INPUT, *, empty: bool = False, filters: Chain | 
 
 
 def _as_it_stands(record: Record, *, column: str, empty: bool) -> Example:
-    given = record[column]
-    fields = [given] if isinstance(given, str) else given
+    cell = record[column]
+    fields = [cell] if isinstance(cell, str) else cell
     if not isinstance(fields, list | tuple) or not all(isinstance(field, str) for field in fields):
         raise Reject(f"no text: {column} is a text or a list of texts")
     if not empty and not any(field.strip() for field in fields):
@@ -248,9 +248,12 @@ class Rows:
         )
         self.source, messages = selected
         # Left out are files that hold the correct answers by line: `test.target` beside `test.source`.
-        there = {unpacked_name(file.name) for file in self.source.files}
+        file_names = {unpacked_name(file.name) for file in self.source.files}
         answers = {
-            name.removesuffix(left) + right for name in there for left, right in asking.pairs if name.endswith(left)
+            name.removesuffix(left) + right
+            for name in file_names
+            for left, right in asking.pairs
+            if name.endswith(left)
         }
         self._files = [file for file in self.source.files if unpacked_name(file.name) not in answers]
         if not self._files:
@@ -272,10 +275,10 @@ class Rows:
                     f"{self._files[0].name} has no column {missing}{self._divided(first)} The model's task, {asking.name}, needs "
                     f"it; inputs as they stand are read from a column {INPUT}, or with {option}."
                 )
-            wanted = ", ".join(rows.names_of(asking.columns))
+            needed_columns = ", ".join(rows.names_of(asking.columns))
             messages.append(
                 f"The inputs are answered as they stand, prefix and all: {asking.name} makes its own of rows with "
-                f"{wanted}, in a table (--format csv or jsonl). {option} says that this is meant."
+                f"{needed_columns}, in a table (--format csv or jsonl). {option} says that this is meant."
             )
             self.asking = as_they_stand(filters=asking.filters)
         elif not asking.name and first and not self._fits(names, lines=lines):
@@ -285,10 +288,10 @@ class Rows:
 
     def __iter__(self) -> Iterator[Question]:
         for file in self._files:
-            named = "" if unpacked_name(file.name) == STDIN else f"{file.name}:"
+            id_prefix = "" if unpacked_name(file.name) == STDIN else f"{file.name}:"
             for block in self._scan(file):
                 for row in blocks.read(block):
-                    yield self._question(row, place=f"{named}{row.number}")
+                    yield self._question(row, default_id=f"{id_prefix}{row.number}")
 
     def _fits(self, names: Sequence[str], *, lines: bool) -> bool:
         return bool(self.asking.line_column) if lines else not rows.missing(self.asking.columns, names)
@@ -299,12 +302,12 @@ class Rows:
         return rows.missing(columns, names, advice=column_checks.advice(first, columns))
 
     def _scan(self, file: RawFile) -> Iterator[Block]:
-        named = unpacked_name(file.name).lower()
-        of_pair = any(named.endswith(ending) for pair in self.asking.pairs for ending in pair)
-        says = named.endswith(tuple(formats.SUFFIXES))
-        given, trained = self._file_options, self._trained
-        kind = given.format or ("" if says else "text" if of_pair or named == STDIN else self.asking.format)
-        form = formats.detect(file.name, dataclasses.replace(given, format=kind))
+        file_name = unpacked_name(file.name).lower()
+        of_pair = any(file_name.endswith(suffix) for pair in self.asking.pairs for suffix in pair)
+        says = file_name.endswith(tuple(formats.SUFFIXES))
+        file_options, trained = self._file_options, self._trained
+        kind = file_options.format or ("" if says else "text" if of_pair or file_name == STDIN else self.asking.format)
+        form = formats.detect(file.name, dataclasses.replace(file_options, format=kind))
         if self._names and form.headed:
             form = dataclasses.replace(form, columns=tuple(self._names))
         if form.kind == "csv" and trained:
@@ -344,13 +347,13 @@ class Rows:
             'them here: --delimiter ","'
         )
 
-    def _question(self, row: Row, *, place: str) -> Question:
+    def _question(self, row: Row, *, default_id: str) -> Question:
         if row.record is None:
-            return Question(place, None, row.reason or EMPTY)
+            return Question(default_id, None, row.reason or EMPTY)
         record = row.record
         if tuple(record) == (LINE,) and self.columns == (self.asking.line_column,):
             record = {self.asking.line_column: record[LINE]}
-        return self.asking.question(record, place=place)
+        return self.asking.question(record, default_id=default_id)
 
 
 def text_of(example: Example, *, eos: str = " ") -> str:

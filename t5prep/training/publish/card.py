@@ -16,7 +16,7 @@ from t5prep.training.objectives import NUMBERS
 from t5prep.training.predict import rows
 from t5prep.training.run.run import Model
 
-_TOLD = (
+_CARD_SETTINGS = (
     *("model", "lora", "lora_alpha", "batch", "steps", "epochs", "optimizer", "learning_rate", "schedule", "warmup"),
     *("weight_decay", "clip_norm", "dropout", "label_smoothing", "z_loss", "buckets", "seed", "dtype"),
 )
@@ -43,9 +43,9 @@ def model_card(model: Model, *, name: str, licence: str = "") -> str:
     parts += ["## How to ask it", *(_inputs(model, dataset) for dataset in model.manifests)] if model.manifests else []
     parts += ["## Data", *map(_lineage, model.manifests)] if model.manifests else []
     if model.state:
-        shown, split = _metrics(model), model.state.config.get("eval_split", "validation")
-        parts += ["## Metrics", _table(f"{split}, step {model.state.step}", shown)] if shown else []
-        chosen = {key: model.state.config[key] for key in _TOLD if key in model.state.config}
+        metrics, split = _metrics(model), model.state.config.get("eval_split", "validation")
+        parts += ["## Metrics", _table(f"{split}, step {model.state.step}", metrics)] if metrics else []
+        chosen = {key: model.state.config[key] for key in _CARD_SETTINGS if key in model.state.config}
         settings = {
             key: " ".join(map(str, value)) if isinstance(value, list | tuple) else value
             for key, value in chosen.items()
@@ -64,9 +64,9 @@ def _what(model: Model) -> str:
         return _adapter(model)
     base = model.state.config.get("model") if model.state else None
     weights = "random weights" if model.state and model.state.config.get("weights") == "random" else code(str(base))
-    begun = f", trained by t5prep from {weights}" if model.state else ""
+    origin = f", trained by t5prep from {weights}" if model.state else ""
     if isinstance(model.config, EncoderConfig) and model.config.masked:
-        return f"""A {CLASS_NAMES[model.config.model_type]} that fills masks ({model.config.num_layers} layers){begun}.
+        return f"""A {CLASS_NAMES[model.config.model_type]} that fills masks ({model.config.num_layers} layers){origin}.
 
 ```python
 from transformers import pipeline
@@ -80,14 +80,14 @@ print(fill(f"a text with a {{fill.tokenizer.mask_token}}"))
             ", ".join(map(code, model.config.classes)),
         )
         objective = model.config.objective
-        return f"""A {name} with a {objective.title} head ({model.config.num_layers} layers; classes {classes}){begun}.
+        return f"""A {name} with a {objective.title} head ({model.config.num_layers} layers; classes {classes}){origin}.
 
 ```python
 {_LOADED.format(objective.head)}
 ```"""
     if model.config.classes:
         classes = ", ".join(map(code, model.config.classes))
-        return f"""T5's encoder with a classification head ({model.config.num_layers} layers; classes {classes}){begun}.
+        return f"""T5's encoder with a classification head ({model.config.num_layers} layers; classes {classes}){origin}.
 
 ```python
 import torch
@@ -98,7 +98,7 @@ with torch.no_grad():
     logits = (model(**texts).logits * tokens).sum(dim=1) / tokens.sum(dim=1)  # the mean over a text's tokens
 ```"""
     layers = f"{model.config.num_layers} + {model.config.num_decoder_layers} layers"
-    return f"""A {model.config.title} of {layers}{begun}.
+    return f"""A {model.config.title} of {layers}{origin}.
 
 ```python
 {_LOADED.format("Seq2SeqLM")}
@@ -136,8 +136,8 @@ def _inputs(model: Model, dataset: Manifest) -> str:
         sentences.append(
             f"Training texts passed {code(filters)}, so a text that these filters would change is changed first."
         )
-    told = " ".join(sentences)
-    return f"""{told} `t5prep predict` makes such inputs of a table with the same columns:
+    summary = " ".join(sentences)
+    return f"""{summary} `t5prep predict` makes such inputs of a table with the same columns:
 
 ```sh
 t5prep predict rows.csv --model THIS_MODEL
@@ -164,15 +164,15 @@ def _lineage(dataset: Manifest) -> str:
 def _table(first: str, facts: Mapping[str, object]) -> str:
     lines = [f"| {first} | |", "|---|---|"]
     for name, value in facts.items():
-        shown = f"{value:.4f}" if isinstance(value, float) and 1e-3 <= abs(value) < 1e6 else str(value)
+        cell = f"{value:.4f}" if isinstance(value, float) and 1e-3 <= abs(value) < 1e6 else str(value)
         if name.endswith("records") and isinstance(value, float):  # a count, also one of a mixture's: DATASET/records
-            shown = f"{int(value):,}"
-        lines.append(f"| {literal(name)} | {literal(shown)} |")
+            cell = f"{int(value):,}"
+        lines.append(f"| {literal(name)} | {literal(cell)} |")
     return "\n".join(lines)
 
 
 # Names of the Hub's first T5 models, which may be given without their owner.
-OWN = re.compile(r"t5-(small|base|large|3b|11b)")
+OWNERLESS_NAME = re.compile(r"t5-(small|base|large|3b|11b)")
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 # The licence of each publisher's T5 models, from their cards. For other models the user names the licence.
 LICENCES = {"google-t5": "apache-2.0", "google": "apache-2.0"}
@@ -210,15 +210,15 @@ def base_model(model: Model) -> str:
     name = str(settings.get("model", ""))
     if settings.get("weights") == "random" or Path(name).exists():
         return ""
-    if OWN.fullmatch(name):
+    if OWNERLESS_NAME.fullmatch(name):
         return f"google-t5/{name}"
     return name if REPOSITORY.fullmatch(name) else ""
 
 
 def datasets(model: Model) -> list[str]:
     """Return the Hub's names of the datasets that the model was trained on; datasets of other hosts have none."""
-    found = (re.match(r"hf:([\w.-]+/[\w.-]+)", dataset.source.uri) for dataset in model.manifests)
-    return sorted({match[1] for match in found if match})
+    matches = (re.match(r"hf:([\w.-]+/[\w.-]+)", dataset.source.uri) for dataset in model.manifests)
+    return sorted({match[1] for match in matches if match})
 
 
 def _metrics(model: Model) -> dict[str, float]:

@@ -44,19 +44,19 @@ def export_hf(model: str, *, out: str, options: ExportOptions = ExportOptions())
     masks it gives a whole model, because the head is trained, too.
     Raises OutputError, UsageError.
     """
-    opened, merge, dtype = run.open_model(model, which=options.checkpoint), options.merge, options.dtype
+    opened, merge, dtype = run.open_model(model, checkpoint=options.checkpoint), options.merge, options.dtype
     if merge and not opened.adapter:
         raise UsageError(f"{model} was not trained with adapters, so nothing is to be merged: leave --merge out.")
     opened = dataclasses.replace(opened, adapter=None if merge or of_head(opened.config) else opened.adapter)
     if opened.adapter:
         base = _base_for_others(opened)
-    with atomic_files.whole_directory(Path(out)) as place:
+    with atomic_files.whole_directory(Path(out)) as folder:
         shape = opened.config.to_json() | {"dtype": dtype, "torch_dtype": dtype}  # the names in transformers 5 and 4
         if opened.tokenizer:
             if isinstance(opened.tokenizer, EncoderTokenizer):
-                huggingface_files.write_encoders(place, opened.tokenizer, config=shape)
+                huggingface_files.write_encoders(folder, opened.tokenizer, config=shape)
             else:
-                huggingface_files.write(place, opened.tokenizer, config=shape)
+                huggingface_files.write(folder, opened.tokenizer, config=shape)
         if isinstance(opened.config, ModelConfig) and not opened.config.classes:
             generation = {
                 "decoder_start_token_id": opened.config.decoder_start_token_id,
@@ -64,18 +64,18 @@ def export_hf(model: str, *, out: str, options: ExportOptions = ExportOptions())
                 "pad_token_id": opened.config.pad_token_id,
                 "max_new_tokens": answer_length(opened.settings.target_length),
             }
-            _write_json(place / "generation_config.json", generation)
-        for number, made in enumerate(opened.manifests):
-            atomic_files.write_whole(place / f"manifest-{number}.json", made.dumps().encode())
+            _write_json(folder / "generation_config.json", generation)
+        for number, dataset in enumerate(opened.manifests):
+            atomic_files.write_whole(folder / f"manifest-{number}.json", dataset.dumps().encode())
         for copy, content in run.copies_of(opened):
-            atomic_files.write_whole(place / copy, content)
+            atomic_files.write_whole(folder / copy, content)
         readme = card.model_card(opened, name=Path(out).absolute().name, licence=options.license)
-        atomic_files.write_whole(place / "README.md", readme.encode())
+        atomic_files.write_whole(folder / "README.md", readme.encode())
         if opened.adapter:
-            adapters.write(place, opened.adapter, base=base, dtype=dtype)
+            adapters.write(folder, opened.adapter, base=base, dtype=dtype)
         else:
-            _write_json(place / "config.json", shape)
-            save_weights(place, opened.config, opened.weights, dtype=dtype)
+            _write_json(folder / "config.json", shape)
+            save_weights(folder, opened.config, opened.weights, dtype=dtype)
     return opened.name
 
 
@@ -86,7 +86,7 @@ def export_saved_model(model: str, *, out: str, options: ExportOptions = SAVEDMO
     whole inputs, `input` string[any], and gives `prediction` beside `output_ids`; the signature `ids` takes ids. A
     program that loads it imports tensorflow_text first. Raises OutputError, UsageError.
     """
-    opened = run.open_model(model, which=options.checkpoint)
+    opened = run.open_model(model, checkpoint=options.checkpoint)
     config = opened.config
     if not isinstance(config, ModelConfig) or config.classes:
         raise UsageError(f"{model} tells classes apart, and a SavedModel writes texts: export it with --format hf")
@@ -102,11 +102,11 @@ def export_saved_model(model: str, *, out: str, options: ExportOptions = SAVEDMO
         return generate(module.weights, config, ids, mask, max_length=length, beams=options.beams)
 
     def serve(input_ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        given = tf.shape(input_ids)[0]
-        missing = -given % rows  # rows of padding fill up the last batch; their answers are dropped
+        row_count = tf.shape(input_ids)[0]
+        missing = -row_count % rows  # rows of padding fill up the last batch; their answers are dropped
         filled = tf.pad(input_ids, [[0, missing], [0, 0]], constant_values=config.pad_token_id)
         groups = tf.map_fn(group, tf.reshape(filled, [-1, rows, inputs]))
-        return {"output_ids": tf.reshape(groups, [-1, length])[:given]}
+        return {"output_ids": tf.reshape(groups, [-1, length])[:row_count]}
 
     signature = [tf.TensorSpec([None, inputs], tf.int32, name="input_ids")]
     serving = {"serving_default": tf.function(serve, input_signature=signature, autograph=False)}
@@ -127,11 +127,13 @@ def export_saved_model(model: str, *, out: str, options: ExportOptions = SAVEDMO
         signature = [tf.TensorSpec([None], tf.string, name="input")]
         of_texts = tf.function(serve_texts, input_signature=signature, autograph=False)
         serving = {"serving_default": of_texts, "ids": serving["serving_default"]}
-    with atomic_files.whole_directory(Path(out)) as place:
-        tf.saved_model.save(module, str(place), signatures=serving)
+    with atomic_files.whole_directory(Path(out)) as folder:
+        tf.saved_model.save(module, str(folder), signatures=serving)
         if opened.tokenizer:
-            named = "tokenizer.json" if isinstance(opened.tokenizer, EncoderTokenizer) else huggingface_files.MODEL_NAME
-            atomic_files.write_whole(place / "assets" / named, opened.tokenizer.model)
+            file_name = (
+                "tokenizer.json" if isinstance(opened.tokenizer, EncoderTokenizer) else huggingface_files.MODEL_NAME
+            )
+            atomic_files.write_whole(folder / "assets" / file_name, opened.tokenizer.model)
     return opened.name
 
 
@@ -188,16 +190,16 @@ class TextSignature(tf.Module):
     def encode(self, texts: tf.Tensor) -> tf.Tensor:
         """Return the ids of texts, string[rows], with EOS, cut and padded: int32[rows, input_length]."""
         ids = self._pieces.tokenize(texts)
-        spelled = tf.reduce_any(ids.flat_values[:, None] == self._controls[None, :], axis=1)
-        ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(~spelled))  # text never becomes a control token
+        is_control = tf.reduce_any(ids.flat_values[:, None] == self._controls[None, :], axis=1)
+        ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(~is_control))  # text never becomes a control token
         ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self._eos)], axis=1)
         lengths = tf.cast(ids.row_lengths(), tf.int32)[:, None]
-        whole, places = ids.to_tensor(self._pad), tf.range(self._length)[None, :]
+        padded_ids, places = ids.to_tensor(self._pad), tf.range(self._length)[None, :]
         marked = self._marker is not None and self._policy == "head_tail"
         head, _ = featurizer.ends(self._length, policy=self._policy, marked=marked)
         is_cut = lengths > self._length
         sources = tf.where(is_cut & (places >= head), lengths - self._length + places, places)
-        fitted = tf.gather(whole, tf.clip_by_value(sources, 0, tf.shape(whole)[1] - 1), batch_dims=1)
+        fitted = tf.gather(padded_ids, tf.clip_by_value(sources, 0, tf.shape(padded_ids)[1] - 1), batch_dims=1)
         fitted = tf.where(places < lengths, fitted, self._pad)
         return tf.where(is_cut & (places == head), self._marker, fitted) if marked else fitted
 

@@ -25,8 +25,8 @@ def push(directory: str, *, repo: str, private: bool = False, message: str = "Mo
 
     Raises UsageError, OutputError.
     """
-    place = Path(directory)
-    names = {path.name for path in place.iterdir()} if place.is_dir() else set()
+    model_folder = Path(directory)
+    names = {path.name for path in model_folder.iterdir()} if model_folder.is_dir() else set()
     if names.intersection(WEIGHTS):
         return uploads.upload_to_hub(directory, repo=repo, kind="model", private=private, message=message)
     if "config.json" not in names or not names.intersection(TOKENIZERS):
@@ -36,28 +36,28 @@ def push(directory: str, *, repo: str, private: bool = False, message: str = "Mo
         )
     with atomic_files.temporary_folder() as folder:
         for name in names.intersection(UNTRAINED):
-            shutil.copy(place / name, folder)
+            shutil.copy(model_folder / name, folder)
         if "README.md" not in names:
-            Path(folder, "README.md").write_text(_card(place, repo.rpartition("/")[2]))
+            Path(folder, "README.md").write_text(_card(model_folder, repo.rpartition("/")[2]))
         message = "Tokenizer and config, pushed by t5prep"
         return uploads.upload_to_hub(folder, repo=repo, kind="model", private=private, message=message)
 
 
-def _card(place: Path, name: str) -> str:
+def _card(model_folder: Path, name: str) -> str:
     """Return the model card of a tokenizer and a shape that has no weights yet. Raises UsageError."""
     from huggingface_hub import ModelCardData
 
     try:
-        shape = json.loads((place / "config.json").read_bytes())
+        shape = json.loads((model_folder / "config.json").read_bytes())
         kind, size = str(shape["model_type"]), int(shape["vocab_size"])
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         reason = f'it has no "{error.args[0]}"' if isinstance(error, KeyError) else error
         raise UsageError(
-            f"{place}/config.json is not the configuration of a model ({reason}): make it again."
+            f"{model_folder}/config.json is not the configuration of a model ({reason}): make it again."
         ) from error
     header = ModelCardData(library_name="transformers", tags=[kind, "t5prep"]).to_yaml()
-    told = {key: str(value) for key, value in shape.items() if isinstance(value, int | float | str)}
-    rows = "\n".join(f"| {literal(key)} | {literal(value)} |" for key, value in told.items())
+    facts = {key: str(value) for key, value in shape.items() if isinstance(value, int | float | str)}
+    rows = "\n".join(f"| {literal(key)} | {literal(value)} |" for key, value in facts.items())
     return f"""---
 {header}
 ---

@@ -40,11 +40,11 @@ def tensors(model: ModelFiles) -> dict[str, LazyArray]:
 
     Raises UsageError, naming the model as the user did, when there are no weights or they cannot be read.
     """
-    for whole, read in FORMATS.items():
-        if whole in model.names:
-            return _read(model, whole, read)
-        if f"{whole}.index.json" in model.names:
-            parts = _parts(model, f"{whole}.index.json")
+    for file_name, read in FORMATS.items():
+        if file_name in model.names:
+            return _read(model, file_name, read)
+        if f"{file_name}.index.json" in model.names:
+            parts = _parts(model, f"{file_name}.index.json")
             return {
                 name: stored
                 for part in sorted(set(parts.values()))

@@ -46,68 +46,68 @@ def unpack(data: memoryview, offset: int = 0) -> Value:
     return value
 
 
-def _value(data: memoryview, at: int, depth: int) -> tuple[Value, int]:
+def _value(data: memoryview, offset: int, depth: int) -> tuple[Value, int]:
     """Return a value, and the offset of the next one."""
     if depth > MOST_DEPTH:
         raise UnreadableError("it is damaged")
-    tag = data[at]
+    tag = data[offset]
     if tag < 0x80:
-        return tag, at + 1
+        return tag, offset + 1
     if tag >= 0xE0:
-        return tag - 256, at + 1
+        return tag - 256, offset + 1
     if tag in _FIXED:
-        return _FIXED[tag], at + 1
+        return _FIXED[tag], offset + 1
     if tag in _NUMBERS:
-        return struct.unpack_from(_NUMBERS[tag], data, at + 1)[0], at + 1 + struct.calcsize(_NUMBERS[tag])
+        return struct.unpack_from(_NUMBERS[tag], data, offset + 1)[0], offset + 1 + struct.calcsize(_NUMBERS[tag])
     if tag < 0x90 or tag in (0xDE, 0xDF):
-        count, at = (tag & 0x0F, at + 1) if tag < 0x90 else _length(data, at + 1, 2 << (tag - 0xDE))
-        return _map(data, at, count, depth)
+        count, offset = (tag & 0x0F, offset + 1) if tag < 0x90 else _length(data, offset + 1, 2 << (tag - 0xDE))
+        return _map(data, offset, count, depth)
     if tag < 0xA0 or tag in (0xDC, 0xDD):
-        count, at = (tag & 0x0F, at + 1) if tag < 0xA0 else _length(data, at + 1, 2 << (tag - 0xDC))
-        return _list(data, at, count, depth)
+        count, offset = (tag & 0x0F, offset + 1) if tag < 0xA0 else _length(data, offset + 1, 2 << (tag - 0xDC))
+        return _list(data, offset, count, depth)
     if tag < 0xC0 or tag in (0xD9, 0xDA, 0xDB):
-        size, at = (tag & 0x1F, at + 1) if tag < 0xC0 else _length(data, at + 1, 1 << (tag - 0xD9))
-        return str(_slice(data, at, size), "utf-8"), at + size
+        size, offset = (tag & 0x1F, offset + 1) if tag < 0xC0 else _length(data, offset + 1, 1 << (tag - 0xD9))
+        return str(_slice(data, offset, size), "utf-8"), offset + size
     if tag in (0xC4, 0xC5, 0xC6):
-        size, at = _length(data, at + 1, 1 << (tag - 0xC4))
-        return _bytes(data, at, size, None)
+        size, offset = _length(data, offset + 1, 1 << (tag - 0xC4))
+        return _bytes(data, offset, size, None)
     if tag in _FIXEXT:
-        return _bytes(data, at + 2, _FIXEXT[tag], data[at + 1])
+        return _bytes(data, offset + 2, _FIXEXT[tag], data[offset + 1])
     if tag in (0xC7, 0xC8, 0xC9):
-        size, at = _length(data, at + 1, 1 << (tag - 0xC7))
-        return _bytes(data, at + 1, size, data[at])
+        size, offset = _length(data, offset + 1, 1 << (tag - 0xC7))
+        return _bytes(data, offset + 1, size, data[offset])
     raise UnreadableError("it is damaged")
 
 
-def _map(data: memoryview, at: int, count: int, depth: int) -> tuple[dict[Value, Value], int]:
+def _map(data: memoryview, offset: int, count: int, depth: int) -> tuple[dict[Value, Value], int]:
     items = {}
     for _ in range(count):
-        key, at = _value(data, at, depth + 1)
-        items[key], at = _value(data, at, depth + 1)
-    return items, at
+        key, offset = _value(data, offset, depth + 1)
+        items[key], offset = _value(data, offset, depth + 1)
+    return items, offset
 
 
-def _list(data: memoryview, at: int, count: int, depth: int) -> tuple[list[Value], int]:
+def _list(data: memoryview, offset: int, count: int, depth: int) -> tuple[list[Value], int]:
     items = []
     for _ in range(count):
-        value, at = _value(data, at, depth + 1)
+        value, offset = _value(data, offset, depth + 1)
         items.append(value)
-    return items, at
+    return items, offset
 
 
-def _length(data: memoryview, at: int, size: int) -> tuple[int, int]:
-    return int.from_bytes(_slice(data, at, size), "big"), at + size
+def _length(data: memoryview, offset: int, size: int) -> tuple[int, int]:
+    return int.from_bytes(_slice(data, offset, size), "big"), offset + size
 
 
-def _bytes(data: memoryview, at: int, size: int, kind: int | None) -> tuple[Bytes, int]:
-    _slice(data, at, size)
-    return Bytes(at, size, kind), at + size
+def _bytes(data: memoryview, offset: int, size: int, kind: int | None) -> tuple[Bytes, int]:
+    _slice(data, offset, size)
+    return Bytes(offset, size, kind), offset + size
 
 
-def _slice(data: memoryview, at: int, size: int) -> memoryview:
-    if at + size > len(data):
+def _slice(data: memoryview, offset: int, size: int) -> memoryview:
+    if offset + size > len(data):
         raise UnreadableError("it is cut short")
-    return data[at : at + size]
+    return data[offset : offset + size]
 
 
 ARRAY = 1  # flax.serialization's extension type for an ndarray
@@ -130,8 +130,8 @@ def mapped(path: Path) -> memoryview:
 
 def _walk(path: Path, data: memoryview, value: Value, names: tuple[str, ...]) -> Iterator[tuple[str, LazyArray]]:
     if isinstance(value, dict) and CHUNKED not in value:
-        for name, one in value.items():
-            yield from _walk(path, data, one, (*names, str(name)))
+        for name, child in value.items():
+            yield from _walk(path, data, child, (*names, str(name)))
         return
     stored = array_at(path, data, value)
     name, transposed = pytorch_name(names, stored)

@@ -39,24 +39,30 @@ def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]
 
     Raises UsageError if they are of another kind than plain LoRA, damaged, or of another model.
     """
-    said = _config(files)
-    odd = [key for key, plain in PLAIN.items() if said.get(key) not in plain]
-    rank, alpha = said.get("r"), said.get("lora_alpha")
+    adapter_config = _config(files)
+    odd = [key for key, plain in PLAIN.items() if adapter_config.get(key) not in plain]
+    rank, alpha = adapter_config.get("r"), adapter_config.get("lora_alpha")
     if (
-        said.get("peft_type") != "LORA"
+        adapter_config.get("peft_type") != "LORA"
         or odd
         or type(rank) is not int
         or rank < 1
         or not isinstance(alpha, int | float)
     ):
-        what = f"{odd[0]}={said[odd[0]]!r}" if odd else f"peft_type={said.get('peft_type')!r}, r={rank!r}"
-        raise UsageError(f"{files.name} holds adapters with {what}, and only plain LoRA is read: merge them with peft.")
+        problem = (
+            f"{odd[0]}={adapter_config[odd[0]]!r}"
+            if odd
+            else f"peft_type={adapter_config.get('peft_type')!r}, r={rank!r}"
+        )
+        raise UsageError(
+            f"{files.name} holds adapters with {problem}, and only plain LoRA is read: merge them with peft."
+        )
     shape = dataclasses.replace(base, lora_rank=rank, lora_alpha=float(alpha))
     try:
         tensors = safetensors_file.tensors(files.path(WEIGHTS_NAME))
         layouts = adapter_layouts(shape)
-        known = {tensor for layout in layouts.values() for tensor in layout.tensors}
-        if strange := sorted(tensors.keys() - known):
+        adapter_tensors = {tensor for layout in layouts.values() for tensor in layout.tensors}
+        if strange := sorted(tensors.keys() - adapter_tensors):
             raise UsageError(f"{files.name} holds {strange[0]}, which the model {base_of(files)} has no place for.")
         adapters = {}
         for name, layout in layouts.items():
@@ -66,9 +72,9 @@ def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]
                 if tensor not in tensors:
                     continue
                 if tensors[tensor].shape != weight[::-1]:
-                    which = "lora_A" if tensor.endswith(PEFT_A) else "lora_B"
+                    matrix_name = "lora_A" if tensor.endswith(PEFT_A) else "lora_B"
                     raise UsageError(
-                        f"{files.name} has a {which} of shape {tensors[tensor].shape}, and {base_of(files)} needs "
+                        f"{files.name} has a {matrix_name} of shape {tensors[tensor].shape}, and {base_of(files)} needs "
                         f"{weight[::-1]}: they are adapters of another model."
                     )
                 row[...] = tensors[tensor].read().T

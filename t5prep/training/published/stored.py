@@ -36,11 +36,11 @@ class LazyArray:
 
     def __getitem__(self, index: Part) -> np.ndarray:
         """Return one part. Raises IndexError for an index of another kind."""
-        given = index if isinstance(index, tuple) else (index,)
-        if len(given) > len(self.shape):
-            raise IndexError(f"{len(given)} indices for an array of {len(self.shape)} axes")
-        part = self.read(tuple(_span(one) for one in given))
-        return part[tuple(0 if isinstance(one, int | np.integer) else slice(None) for one in given)]
+        indices = index if isinstance(index, tuple) else (index,)
+        if len(indices) > len(self.shape):
+            raise IndexError(f"{len(indices)} indices for an array of {len(self.shape)} axes")
+        part = self.read(tuple(_span(axis_index) for axis_index in indices))
+        return part[tuple(0 if isinstance(axis_index, int | np.integer) else slice(None) for axis_index in indices)]
 
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         """Return all values, for numpy."""
@@ -77,7 +77,7 @@ def full_index(index: Sequence[slice], shape: Sequence[int]) -> Index:
     (slice(2, 8, None), slice(0, 3, None))
     """
     every = [*index, *[slice(None)] * (len(shape) - len(index))]
-    spans = [one.indices(length) for one, length in zip(every, shape, strict=True)]
+    spans = [span.indices(length) for span, length in zip(every, shape, strict=True)]
     if any(step != 1 for _, _, step in spans):
         raise IndexError("a part of a file is taken without steps")
     return tuple(slice(begin, max(begin, end)) for begin, end, _ in spans)
@@ -157,13 +157,13 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
 
     def part(index: Index) -> np.ndarray:
         """Return a part: only the rows of the first axis that it needs are read, and of them one part is kept."""
-        rows, *others = index or (slice(0, 1),)
+        rows, *other_slices = index or (slice(0, 1),)
         row = math.prod(shape[1:])
         values = _values(path, pieces, dtype, first=rows.start * row, count=(rows.stop - rows.start) * row)
         if not index:
             return values.astype(np.float32, copy=False).reshape(())
-        kept = values.reshape(rows.stop - rows.start, *shape[1:])[(slice(None), *others)]
-        return kept.astype(np.float32, copy=False)
+        selection = values.reshape(rows.stop - rows.start, *shape[1:])[(slice(None), *other_slices)]
+        return selection.astype(np.float32, copy=False)
 
     return LazyArray(shape, part, stored_dtype=dtype)
 
@@ -186,10 +186,10 @@ def weight_size(dtype: str, shape: Sequence[int]) -> int:
     return size
 
 
-def read_small(path: Path, most: int) -> bytes:
+def read_small(path: Path, max_bytes: int) -> bytes:
     """Return the content of a file of at most so many bytes. Raises UnreadableError for a larger one, OSError for a pipe."""
     with paths.opened(path) as file:
-        if os.fstat(file.fileno()).st_size > most:
+        if os.fstat(file.fileno()).st_size > max_bytes:
             raise UnreadableError(f"{path.parent.name}/{path.name} is larger than what it can hold")
         return file.read()
 
@@ -198,9 +198,9 @@ def _values(path: Path, pieces: Sequence[tuple[int, int]], dtype: str, *, first:
     """Return `count` values from the `first` on, as the file stores them. Raises UnreadableError."""
     size, parts, begin = DTYPES[dtype].itemsize, [], 0
     for offset, length in pieces:
-        here, end = max(first, begin), min(first + count, begin + length // size)
-        if here < end:
-            parts.append(_bytes_of(path, offset + (here - begin) * size, end - here, dtype))
+        start, end = max(first, begin), min(first + count, begin + length // size)
+        if start < end:
+            parts.append(_bytes_of(path, offset + (start - begin) * size, end - start, dtype))
         begin += length // size
     if len(parts) == 1:
         return parts[0]

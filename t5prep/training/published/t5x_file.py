@@ -59,12 +59,12 @@ def tensors(path: Path) -> dict[str, LazyArray]:
     target = tree.get("target") if isinstance(tree, dict) else None
     if not isinstance(target, dict):
         raise UnreadableError("it has no optimizer/target, so it is no checkpoint of T5X")
-    found = {}
+    weights = {}
     for names, leaf in _leaves(target, ()):
         name, transposed = pytorch_name(names)
         stored = _stored(path, data, leaf)
-        found[name] = stored.transposed if transposed else stored
-    return found
+        weights[name] = stored.transposed if transposed else stored
+    return weights
 
 
 def pytorch_name(names: tuple[str, ...]) -> tuple[str, bool]:
@@ -75,10 +75,10 @@ def pytorch_name(names: tuple[str, ...]) -> tuple[str, bool]:
     >>> pytorch_name(("token_embedder", "embedding"))
     ('shared.weight', False)
     """
-    stack, *rest = names
-    of_layer = re.fullmatch(r"layers_(\d+)", rest[0]) if rest else None
+    stack, *parts = names
+    of_layer = re.fullmatch(r"layers_(\d+)", parts[0]) if parts else None
     block = f"{stack}.block.{of_layer[1] if of_layer else 0}.layer."
-    match rest[1:] if of_layer else rest:
+    match parts[1:] if of_layer else parts:
         case ["embedding"] if stack == "token_embedder":
             return "shared.weight", False
         case ["logits_dense", "kernel"] if stack == "decoder":
@@ -165,7 +165,7 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UnreadableError(f"{name}/.zarray is damaged") from error
     weight_size(dtype, shape)
-    whole = weight_size(dtype, chunk)
+    chunk_bytes = weight_size(dtype, chunk)
     if separator not in (".", "/"):  # any other one could name a file elsewhere
         raise UnreadableError(
             f"the array {name} separates the numbers of its chunks by {separator!r:.20}, and not by . or /"
@@ -173,15 +173,17 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
     if not plain or kind not in (None, "gzip", "zlib") or len(shape) != len(chunk) or not all(chunk):
         raise UnreadableError(f"the array {name} is of a kind that T5X does not write ({kind})")
     # A chunk is unpacked whole: one larger than its array would take memory that the shape does not tell.
-    if any(one > max(length, 1) for one, length in zip(chunk, shape, strict=True)):
+    if any(chunk_length > max(length, 1) for chunk_length, length in zip(chunk, shape, strict=True)):
         raise UnreadableError(f"the array {name} has chunks that are larger than itself")
 
-    def values(place: tuple[int, ...]) -> np.ndarray:
-        file = folder / name / (separator.join(map(str, place)) or "0")
+    def values(chunk_index: tuple[int, ...]) -> np.ndarray:
+        file = folder / name / (separator.join(map(str, chunk_index)) or "0")
         try:
-            raw = read_small(file, whole + whole // 8 + 1024)  # what cannot be compressed becomes a little larger
+            raw = read_small(
+                file, chunk_bytes + chunk_bytes // 8 + 1024
+            )  # what cannot be compressed becomes a little larger
             if kind is not None:  # at most one byte too many: what is larger than its chunk is not unpacked
-                raw = zlib.decompressobj(GZIP_OR_ZLIB).decompress(raw, whole + 1)
+                raw = zlib.decompressobj(GZIP_OR_ZLIB).decompress(raw, chunk_bytes + 1)
             return np.frombuffer(raw, DTYPES[dtype]).reshape(chunk)
         except FileNotFoundError as error:
             raise UnreadableError(f"the array {name} lacks {file.name}") from error
@@ -194,17 +196,19 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
             range(span.start // size, -(-span.stop // size)) if span.stop > span.start else range(0)
             for span, size in zip(index, chunk, strict=True)
         ]
-        for place in itertools.product(*needed):
-            begins = [number * size for number, size in zip(place, chunk, strict=True)]
+        for chunk_index in itertools.product(*needed):
+            begins = [number * size for number, size in zip(chunk_index, chunk, strict=True)]
             spans = [
                 (max(span.start, begin), min(span.stop, begin + size))
                 for span, begin, size in zip(index, begins, chunk, strict=True)
             ]
-            here = tuple(slice(low - begin, high - begin) for (low, high), begin in zip(spans, begins, strict=True))
-            there = tuple(
+            chunk_slices = tuple(
+                slice(low - begin, high - begin) for (low, high), begin in zip(spans, begins, strict=True)
+            )
+            output_slices = tuple(
                 slice(low - span.start, high - span.start) for (low, high), span in zip(spans, index, strict=True)
             )
-            out[there] = values(place)[here]
+            out[output_slices] = values(chunk_index)[chunk_slices]
         return out
 
     return LazyArray(shape, part)

@@ -98,13 +98,13 @@ def load_pickle(file: BinaryIO) -> object:
 def _check_instructions(file: BinaryIO) -> None:
     """Raise UnreadableError if the pickle at the file's position says more, or other things, than tensors need."""
     tuples, repeated, last = 0, 0, ""
-    kept: dict[int, bool] = {}  # whether what has a number is a tuple
+    memo: dict[int, bool] = {}  # whether what has a number is a tuple
     for number, (instruction, argument, _) in enumerate(pickletools.genops(file)):
         name = instruction.name
         tuples += name.startswith("TUPLE")
         if name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            kept[len(kept) if argument is None else argument] = last.startswith("TUPLE")
-        repeated += name.endswith("BINGET") and kept.get(argument or 0, False)
+            memo[len(memo) if argument is None else argument] = last.startswith("TUPLE")
+        repeated += name.endswith("BINGET") and memo.get(argument or 0, False)
         last = name
         if number > MOST_INSTRUCTIONS or tuples > MOST_TUPLES or repeated > MOST_REPEATED:
             raise UnreadableError("it holds far more than tensors")
@@ -121,18 +121,18 @@ class _Unpickler(pickle.Unpickler):
         """Return what stands for a name: the dtype of a storage, or a function of this file. Nothing is imported."""
         if module == "torch" and name in STORAGES:
             return STORAGES[name]
-        named = f"{module}.{name}"
-        if (call := _CALLS.get(named)) is None:
-            kind = "holds other values than floats" if named.startswith("torch.") else "wants to run code"
-            raise UnreadableError(f"it {kind} ({named[:60]}), and only tensors are read; nothing of it was run")
+        full_name = f"{module}.{name}"
+        if (call := _CALLS.get(full_name)) is None:
+            kind = "holds other values than floats" if full_name.startswith("torch.") else "wants to run code"
+            raise UnreadableError(f"it {kind} ({full_name[:60]}), and only tensors are read; nothing of it was run")
         return _Call(call)
 
     def persistent_load(self, pid: Any) -> Storage:
         """Return the storage that a persistent id names: `("storage", type, key, device, size[, view])`."""
         kind, dtype, key, _, size, *view = pid
         if kind != "storage" or dtype not in STORAGES.values() or not isinstance(key, str | int):
-            shown = repr(kind[:40]) if isinstance(kind, str) else type(kind).__name__
-            raise UnreadableError(f"it has a part that is not a storage of tensors ({shown})")
+            description = repr(kind[:40]) if isinstance(kind, str) else type(kind).__name__
+            raise UnreadableError(f"it has a part that is not a storage of tensors ({description})")
         begin = int(view[0][1]) if view and view[0] else 0
         return Storage(str(key), dtype, int(view[0][2] if begin else size), begin)
 
@@ -181,22 +181,22 @@ MOST_BYTEORDER = 16  # bytes that are read of the entry that says "little" or "b
 LOCAL_HEADER = 30  # bytes of a zip entry's local header before its name
 
 # The byte at which a storage's values begin, and the number of its values in the archive.
-Place = Callable[[Storage], tuple[int, int]]
+StorageLocator = Callable[[Storage], tuple[int, int]]
 
 
 def tensors(path: Path) -> dict[str, LazyArray]:
     """Return the tensors of a file by name. Raises UnreadableError; nothing that the file names is called."""
     with path.open("rb") as file:
-        state, place = _zip(file) if file.read(2) == b"PK" else _legacy(file)
+        state, locate = _zip(file) if file.read(2) == b"PK" else _legacy(file)
     if not isinstance(state, dict):
         raise UnreadableError("it holds no dict of tensors")
-    tensors = {name: _tensor(path, cut, place) for name, cut in state.items() if isinstance(cut, Cut)}
+    tensors = {name: _tensor(path, cut, locate) for name, cut in state.items() if isinstance(cut, Cut)}
     if not tensors:
         raise UnreadableError("it holds no tensors by name")
     return tensors
 
 
-def _zip(file: BinaryIO) -> tuple[object, Place]:
+def _zip(file: BinaryIO) -> tuple[object, StorageLocator]:
     """Return the state and the place of each storage: entry `NAME/data/KEY` beside `NAME/data.pkl`."""
     try:
         archive = zipfile.ZipFile(file)
@@ -213,13 +213,13 @@ def _zip(file: BinaryIO) -> tuple[object, Place]:
         raise UnreadableError("it is cut short or no PyTorch archive") from error
     begins = {name: _begin(file, info) for name, info in entries.items() if name.startswith("data/")}
 
-    def place(storage: Storage) -> tuple[int, int]:
+    def locate(storage: Storage) -> tuple[int, int]:
         name = f"data/{storage.key}"
         if name not in begins:
             raise UnreadableError("its archive lacks a storage")
         return begins[name], entries[name].file_size // size_of(storage.dtype, ())
 
-    return state, place
+    return state, locate
 
 
 def _begin(file: BinaryIO, info: zipfile.ZipInfo) -> int:
@@ -234,7 +234,7 @@ def _begin(file: BinaryIO, info: zipfile.ZipInfo) -> int:
     return info.header_offset + LOCAL_HEADER + name + extra
 
 
-def _legacy(file: BinaryIO) -> tuple[object, Place]:
+def _legacy(file: BinaryIO) -> tuple[object, StorageLocator]:
     """Return the state and the place of each storage: after five pickles, each with its number of values before it."""
     file.seek(0)
     if load_pickle(file) != MAGIC or load_pickle(file) != PROTOCOL:
@@ -255,16 +255,16 @@ def _legacy(file: BinaryIO) -> tuple[object, Place]:
         begins[str(key)] = (file.tell(), count)
         file.seek(count * itemsizes[str(key)], 1)
 
-    def place(storage: Storage) -> tuple[int, int]:
+    def locate(storage: Storage) -> tuple[int, int]:
         if storage.key not in begins:
             raise UnreadableError("it lacks a storage")
         return begins[storage.key]
 
-    return state, place
+    return state, locate
 
 
-def _tensor(path: Path, cut: Cut, place: Place) -> LazyArray:
-    begin, count = place(cut.storage)
+def _tensor(path: Path, cut: Cut, locate: StorageLocator) -> LazyArray:
+    begin, count = locate(cut.storage)
     size_of(cut.storage.dtype, cut.shape)
     first = cut.storage.begin + cut.offset
     last = first + sum((length - 1) * stride for length, stride in zip(cut.shape, cut.strides, strict=True))

@@ -71,15 +71,15 @@ def read(path: str, state: State, config: Config, weights: dict[str, Array]) -> 
     return Adapter(str(state.config["model"]), shape, matrices)
 
 
-def write(place: Path, adapter: Adapter, *, base: str, dtype: str) -> None:
+def write(folder: Path, adapter: Adapter, *, base: str, dtype: str) -> None:
     """Write `adapter_config.json` and `adapter_model.safetensors`, as `PeftModel.from_pretrained` loads them.
 
     base: the model's name in the config. Raises OutputError.
     """
     layouts = lora.adapter_layouts(adapter.config)
-    write_layouts(place / WEIGHTS_NAME, layouts, adapter.weights, dtype=dtype)
+    write_layouts(folder / WEIGHTS_NAME, layouts, adapter.weights, dtype=dtype)
     content = json.dumps(peft_config(adapter.config, base=base), indent=2) + "\n"
-    atomic_files.write_whole(place / CONFIG_NAME, content.encode())
+    atomic_files.write_whole(folder / CONFIG_NAME, content.encode())
 
 
 def peft_config(config: Config, *, base: str) -> dict[str, JSON]:
@@ -87,7 +87,7 @@ def peft_config(config: Config, *, base: str) -> dict[str, JSON]:
     tensors = [name for layout in lora.adapter_layouts(config).values() for name in layout.tensors]
     modules = {name.removesuffix(lora.PEFT_A).removesuffix(lora.PEFT_B).rpartition(".")[2] for name in tensors}
     # The vision tower of a T5Gemma 2 has modules of the same names.
-    others = (
+    exclusions = (
         {"exclude_modules": config.traits.left_out}
         if isinstance(config, ModelConfig) and config.traits.left_out
         else {}
@@ -101,6 +101,6 @@ def peft_config(config: Config, *, base: str) -> dict[str, JSON]:
         "lora_dropout": 0.0,
         "bias": "none",
         "target_modules": sorted(modules),
-        **others,
+        **exclusions,
         "inference_mode": True,
     }

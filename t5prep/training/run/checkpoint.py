@@ -149,11 +149,11 @@ def best(run: str) -> tuple[str, State]:
         raise UsageError(
             f"{run} has no checkpoint, so it is not a run, or stopped before its first. Start it again: t5prep train --out {run} ..."
         )
-    asked = _of_scores(every[-1][1].config)
+    score_settings = _of_scores(every[-1][1].config)
     scored = [
         (path, state)
         for path, state in every
-        if state.value is not None and state.value == state.value and _of_scores(state.config) == asked
+        if state.value is not None and state.value == state.value and _of_scores(state.config) == score_settings
     ]
     if not scored:
         return every[-1]
@@ -179,24 +179,24 @@ def judged_anew(state: State, config: configs.TrainConfig) -> str:
     changed = [key for key in configs.OF_SCORES if state.config.get(key) != now[key]]
     if not changed or (state.best is None and not state.metrics):
         return ""
-    said = ", ".join(f"{key} was {state.config.get(key)} and is now {now[key]}" for key in changed)
-    return f"Evaluations are others than before ({said}): the best checkpoint and patience begin anew."
+    changes = ", ".join(f"{key} was {state.config.get(key)} and is now {now[key]}" for key in changed)
+    return f"Evaluations are others than before ({changes}): the best checkpoint and patience begin anew."
 
 
-def choose(run: str, *, which: str = "best") -> tuple[str, State]:
+def choose(run: str, *, checkpoint: str = "best") -> tuple[str, State]:
     """Return the `best` checkpoint, the `last`, or that of a step's number. Raises UsageError that lists the steps."""
-    if which == "best":
+    if checkpoint == "best":
         return best(run)
-    if which == "last" and (newest := last(run)):
+    if checkpoint == "last" and (newest := last(run)):
         return newest
     every = found(run)
-    for path, one in _all(run):
-        if which.isdigit() and int(path.rpartition("/")[2]) == int(which):
-            if isinstance(one, OutputError):
-                raise one
-            return path, one
-    there = ", ".join(str(state.step) for _, state in every) or "none"
-    raise UsageError(f'{run} has no checkpoint "{which}". There are: {there}; also "best" and "last".')
+    for path, candidate in _all(run):
+        if checkpoint.isdigit() and int(path.rpartition("/")[2]) == int(checkpoint):
+            if isinstance(candidate, OutputError):
+                raise candidate
+            return path, candidate
+    steps = ", ".join(str(state.step) for _, state in every) or "none"
+    raise UsageError(f'{run} has no checkpoint "{checkpoint}". There are: {steps}; also "best" and "last".')
 
 
 def save(
@@ -252,29 +252,34 @@ def check(
     path: str, state: State, *, config: configs.TrainConfig, data: list[dict[str, str]], tokenizer: str, base: str = ""
 ) -> None:
     """Raise UsageError or DatasetError unless this checkpoint continues the same run: settings, data, versions."""
-    anew = start_anew(config)
+    advice = start_anew(config)
     different = configs.differing(config, state.config)
     if different:
-        said = "; ".join(f"{key} was {was!r} and is now {now!r}" for key, (was, now) in sorted(different.items()))
-        raise UsageError(f"{path} belongs to a run with another configuration: {said}. Set it back, or {anew}.")
+        differences = "; ".join(
+            f"{key} was {was!r} and is now {now!r}" for key, (was, now) in sorted(different.items())
+        )
+        raise UsageError(
+            f"{path} belongs to a run with another configuration: {differences}. Set it back, or {advice}."
+        )
     if [item["digest"] for item in state.data] != [item["digest"] for item in data]:
         was, now = (
             ", ".join(f"{item['uri']} ({item['digest'][:12]}…)" for item in items) for items in (state.data, data)
         )
-        raise DatasetError(f"{path} was trained on {was}, which is not {now}. Give the same data, or {anew}.")
+        raise DatasetError(f"{path} was trained on {was}, which is not {now}. Give the same data, or {advice}.")
     if state.tokenizer != tokenizer:
         raise DatasetError(
             f"{path} was trained with the tokenizer {state.tokenizer[:12]}…, the data is made with {tokenizer[:12]}…."
         )
     if state.base != base:
         raise UsageError(
-            f"{path} has adapters of other weights than {config.model} holds now. Bring those back, or {anew}."
+            f"{path} has adapters of other weights than {config.model} holds now. Bring those back, or {advice}."
         )
     if state.versions != versions():
         was, now = (
-            ", ".join(f"{name} {number}" for name, number in said.items()) for said in (state.versions, versions())
+            ", ".join(f"{name} {number}" for name, number in packages.items())
+            for packages in (state.versions, versions())
         )
-        raise UsageError(f"{path} was written by {was}; this is {now}. Install those versions, or {anew}.")
+        raise UsageError(f"{path} was written by {was}; this is {now}. Install those versions, or {advice}.")
 
 
 def start_anew(config: configs.TrainConfig) -> str:
@@ -290,22 +295,22 @@ def check_space(run: str, *, size: int, keep: int) -> str:
     best, and the one that is being written.
     """
     need = (keep + 2) * size
-    said = f"Checkpoints take {byte_sizes.text(size)} each, {byte_sizes.text(need)} at most "
-    said += f"(the last {keep}, the best, one being written)"
+    message = f"Checkpoints take {byte_sizes.text(size)} each, {byte_sizes.text(need)} at most "
+    message += f"(the last {keep}, the best, one being written)"
     if "://" in run:
-        return f"{said}, in {run}."
+        return f"{message}, in {run}."
     if hosts.writes():
         remove_incomplete(run)
-    here = Path(run).absolute()
-    here = next(parent for parent in (here, *here.parents) if parent.exists())
-    free = shutil.disk_usage(here).free
-    held = sum(sum(state.files.values()) for _, state in found(run))
-    if need > free + held:
+    existing_path = Path(run).absolute()
+    existing_path = next(parent for parent in (existing_path, *existing_path.parents) if parent.exists())
+    free = shutil.disk_usage(existing_path).free
+    checkpoint_bytes = sum(sum(state.files.values()) for _, state in found(run))
+    if need > free + checkpoint_bytes:
         fewer = ", or keep fewer: --set keep=1" if keep > 1 else ""
         raise OutputError(
-            f"{said}, but {here} has {byte_sizes.text(free)} free. Free some, or choose another --out{fewer}"
+            f"{message}, but {existing_path} has {byte_sizes.text(free)} free. Free some, or choose another --out{fewer}"
         )
-    return f"{said}; {byte_sizes.text(free)} are free."
+    return f"{message}; {byte_sizes.text(free)} are free."
 
 
 def write_text(path: str, text: str) -> None:
@@ -339,14 +344,14 @@ def remove_incomplete(run: str) -> None:
 def prune(run: str, *, keep: int, in_use: Callable[[], Collection[int]] = tuple) -> None:
     """Delete the checkpoints that are neither the best, nor among the last `keep`, nor in use."""
     steps = set(in_use())
-    kept = {path for path, _ in found(run)[-keep:]}
-    kept |= {path for path in _places(run) if int(path.rpartition("/")[2]) in steps}
+    kept_paths = {path for path, _ in found(run)[-keep:]}
+    kept_paths |= {path for path in _places(run) if int(path.rpartition("/")[2]) in steps}
     try:
-        kept.add(best(run)[0])
+        kept_paths.add(best(run)[0])
     except OutputError:  # the best one is damaged: it may be repaired, and is no reason to lose this one
-        kept |= {path for path, _ in _all(run)}
+        kept_paths |= {path for path, _ in _all(run)}
     for old in _places(run):
-        if old not in kept:
+        if old not in kept_paths:
             remove(old)
 
 
@@ -359,9 +364,9 @@ def _state(path: str) -> State:
     except OutputError as error:  # it cannot be reached, which is no damage: nothing is removed for it
         raise OSError(errno.EIO, str(error), f"{path}/{MARKER}") from error
     try:
-        said = dict(json.loads(content))
-        schema = said.get("schema")
-        state = _CONVERTER.structure(said, State) if schema == SCHEMA else None
+        fields = dict(json.loads(content))
+        schema = fields.get("schema")
+        state = _CONVERTER.structure(fields, State) if schema == SCHEMA else None
     except cattrs.BaseValidationError as error:
         problem = manifest_checks.reasons(error)
         raise OutputError(f"{path}/{MARKER} is damaged ({problem}). Delete {path} and start again.") from error
@@ -370,9 +375,11 @@ def _state(path: str) -> State:
     if state is None:
         raise OutputError(f"{path} has schema {schema!r}; this t5prep reads {SCHEMA}: update it (git pull).")
     for name, size in state.files.items():
-        there = tf.io.gfile.stat(f"{path}/{name}").length if tf.io.gfile.exists(f"{path}/{name}") else 0
-        if there != size:
-            raise OutputError(f"{path}/{name} has {there} bytes and should have {size}. Delete {path} and start again.")
+        actual_size = tf.io.gfile.stat(f"{path}/{name}").length if tf.io.gfile.exists(f"{path}/{name}") else 0
+        if actual_size != size:
+            raise OutputError(
+                f"{path}/{name} has {actual_size} bytes and should have {size}. Delete {path} and start again."
+            )
     return state
 
 
@@ -388,7 +395,7 @@ def _to_disk(path: str) -> None:
 
 def reason(error: Exception) -> str:
     """Return an error as the end of a sentence: the first line of its message, without TensorFlow's names of operations."""
-    said = str(getattr(error, "message", None) or error).splitlines()[0]
-    if "No space left on device" in said or getattr(error, "errno", None) == errno.ENOSPC:
+    message = str(getattr(error, "message", None) or error).splitlines()[0]
+    if "No space left on device" in message or getattr(error, "errno", None) == errno.ENOSPC:
         return "the disk is full. Free some of it, and start the same command again."
-    return re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\]", "", said)[:300]
+    return re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:.*?\]", "", message)[:300]

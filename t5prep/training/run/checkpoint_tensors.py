@@ -45,7 +45,7 @@ def write(prefix: str, parts: Sequence[Part]) -> None:
     hosts.wait(f"{prefix} parts")
     if hosts.writes():
         every = [f"{prefix}-{number:05d}" for number in range(hosts.count())]
-        every = [one for one in every if tf.io.gfile.exists(f"{one}.index")]
+        every = [part_prefix for part_prefix in every if tf.io.gfile.exists(f"{part_prefix}.index")]
         tf.raw_ops.MergeV2Checkpoints(
             checkpoint_prefixes=every, destination_prefix=prefix, delete_old_dirs=False, allow_missing_files=False
         )
@@ -78,19 +78,25 @@ def restore_weights(path: str, variables: Variables) -> dict[str, jax.Array]:
 def _check(path: str, variables: Variables) -> None:
     """Raise OutputError unless a checkpoint has exactly these variables."""
     reader = _reader(path)
-    wanted = {name: tuple(array.shape) for name, array in _named(variables)}
-    there = {
+    expected_shapes = {name: tuple(array.shape) for name, array in _named(variables)}
+    stored_shapes = {
         name: tuple(shape)
         for name, shape in reader.get_variable_to_shape_map().items()
         if not name.startswith(("_CHECKPOINTABLE", "save_counter"))
     }
-    if wanted != there:
-        odd = sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))[0]
-        raise OutputError(_other_shape(path, _plain(odd), there.get(odd, "missing"), wanted.get(odd, "missing")))
+    if expected_shapes != stored_shapes:
+        odd = sorted(
+            name
+            for name in expected_shapes.keys() | stored_shapes.keys()
+            if expected_shapes.get(name) != stored_shapes.get(name)
+        )[0]
+        raise OutputError(
+            _other_shape(path, _plain(odd), stored_shapes.get(odd, "missing"), expected_shapes.get(odd, "missing"))
+        )
 
 
-def _other_shape(path: str, name: str, there: object, wanted: object) -> str:
-    return f"The checkpoint {path} does not fit this model: {name} is {there} in it, and should be {wanted}."
+def _other_shape(path: str, name: str, stored_shape: object, expected_shape: object) -> str:
+    return f"The checkpoint {path} does not fit this model: {name} is {stored_shape} in it, and should be {expected_shape}."
 
 
 def read_weights(path: str, layouts: Mapping[str, WeightLayout]) -> dict[str, LazyArray]:

@@ -140,9 +140,9 @@ def files_of(name: str) -> ModelFiles | None:
 
 def check_begin(out: str) -> None:
     """Raise OutputError if the directory for a run holds files that are not a run's."""
-    there = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
+    file_names = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
     ours = (SETTINGS, SHAPE, *TOKENIZERS, *_COPIES, "programs", atomic_files.UNFINISHED)
-    strange = [name for name in there if not name.startswith(ours)]
+    strange = [name for name in file_names if not name.startswith(ours)]
     if strange:  # otherwise the files are the first ones of a run that was killed
         raise OutputError(f"{out} holds something that is not a run ({strange[0]}). Choose another --out.")
 
@@ -183,7 +183,7 @@ def begin(
 def open_model(
     model: str | ModelFiles,
     *,
-    which: str = "best",
+    checkpoint: str = "best",
     encoder: bool = False,
     target: Target | None = None,
     head_seed: int | None = None,
@@ -200,7 +200,7 @@ def open_model(
     files = files_of(model) if isinstance(model, str) else model
     if files:
         manifests = _manifests_of(files)
-        copies = _copies(files.names, files.read, where=name, manifests=manifests)
+        copies = _copies(files.names, files.read, folder=name, manifests=manifests)
         if peft_file.CONFIG_NAME in files.names:
             base = open_model(peft_file.base_of(files))
             shape, matrices = peft_file.load(files, base.config)
@@ -211,23 +211,23 @@ def open_model(
         config, weights = load_weights(
             files,
             encoder=encoder,
-            masked=HiddenTokensTarget() in (target, *(one.target for one in manifests)),
+            masked=HiddenTokensTarget() in (target, *(dataset.target for dataset in manifests)),
             for_classes=bool(target and target.classes),
             head_seed=head_seed,
             say=say,
         )
         return Model(name, config, weights, _tokenizer_in(files), manifests, None, None, *copies)
-    path, state = checkpoints.choose(name, which=which)
+    path, state = checkpoints.choose(name, checkpoint=checkpoint)
     file = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
     vocabulary = f"{name}/{file}"
     tokenizer = loading.of_content(paths.read(vocabulary), name=vocabulary)
     manifests = manifests_of_run(name)
-    place = name.rstrip("/")
+    folder = name.rstrip("/")
     copies = _copies(
-        tf.io.gfile.listdir(name), lambda file: paths.read(f"{place}/{file}"), where=place, manifests=manifests
+        tf.io.gfile.listdir(name), lambda file: paths.read(f"{folder}/{file}"), folder=folder, manifests=manifests
     )
-    config = read_config(paths.read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
-    if HiddenTokensTarget() in [one.target for one in manifests]:
+    config = read_config(paths.read(f"{name}/{SHAPE}"), location=f"{name}/{SHAPE}")
+    if HiddenTokensTarget() in [dataset.target for dataset in manifests]:
         config = with_target(config, HiddenTokensTarget())
     if state.config.get("lora"):
         config, weights = _base_of(name, state, config)
@@ -237,8 +237,8 @@ def open_model(
         # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
         tied = not checkpoint_tensors.has_weight(path, "lm_head")
         config = dataclasses.replace(config, tie_word_embeddings=tied)
-    kept: dict[str, Array] = {**checkpoint_tensors.read_weights(path, weight_layouts(config))}
-    return Model(path, config, kept, tokenizer, manifests, state, None, *copies)
+    checkpoint_weights: dict[str, Array] = {**checkpoint_tensors.read_weights(path, weight_layouts(config))}
+    return Model(path, config, checkpoint_weights, tokenizer, manifests, state, None, *copies)
 
 
 def _base_of(name: str, state: State, shape: Config) -> tuple[Config, dict[str, Array]]:
@@ -292,14 +292,16 @@ def start_from(
         )
     _check_target(config, model.config, target)
     if target.classes:
-        begun = for_classes(model.config, model.weights, target.classes, seed=config.seed, target=target.name, say=say)
-        return *begun, model.tokenizer
+        class_model = for_classes(
+            model.config, model.weights, target.classes, seed=config.seed, target=target.name, say=say
+        )
+        return *class_model, model.tokenizer
     return model.config, model.weights, model.tokenizer
 
 
-def _check_target(asked: TrainConfig, config: Config, target: Target) -> None:
+def _check_target(train_config: TrainConfig, config: Config, target: Target) -> None:
     """Raise UsageError if a model tells classes apart and the data has texts, or is a T5 and the data hides tokens."""
-    name = asked.model
+    name = train_config.model
     if target == HiddenTokensTarget() and not isinstance(config, EncoderConfig):
         raise UsageError(
             f"{name} is a T5, and the data has hidden tokens for an encoder: take an encoder, or prepare span_corruption"
@@ -321,13 +323,13 @@ def _tokenizer_in(files: ModelFiles) -> Tokenizer | None:
 
 def _manifests_of(files: ModelFiles) -> tuple[Manifest, ...]:
     names = sorted((name for name in files.names if _MANIFEST.fullmatch(name)), key=_number_in)
-    return tuple(manifest.loads(files.read(name), where=f"{files.name}/{name}") for name in names)
+    return tuple(manifest.loads(files.read(name), location=f"{files.name}/{name}") for name in names)
 
 
-def manifests_of_run(place: str) -> tuple[Manifest, ...]:
+def manifests_of_run(folder: str) -> tuple[Manifest, ...]:
     """Return the manifests that a run keeps of the datasets it is trained on. Raises DatasetError."""
-    found = sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/manifest-*.json"), key=_number_in)
-    return tuple(manifest.loads(paths.read(path), where=path) for path in found)
+    manifest_paths = sorted(tf.io.gfile.glob(f"{folder.rstrip('/')}/manifest-*.json"), key=_number_in)
+    return tuple(manifest.loads(paths.read(path), location=path) for path in manifest_paths)
 
 
 def _number_in(name: str) -> int:
@@ -371,19 +373,21 @@ def copies_of(model: Model) -> Iterator[tuple[str, bytes]]:
 
 
 def _copies(
-    names: Collection[str], read: Callable[[str], bytes], *, where: str, manifests: Sequence[Manifest]
+    names: Collection[str], read: Callable[[str], bytes], *, folder: str, manifests: Sequence[Manifest]
 ) -> tuple[dict[int, TaskFile], dict[int, dict[str, TaskFile]]]:
     """Return the files of tasks, and those of filters, that a run or an exported model has beside its manifests."""
-    there = set(names)
+    file_names = set(names)
     tasks = {number: f"task-{number}.py" for number, dataset in enumerate(manifests) if dataset.task.file}
     filters = {
         number: {file: _copy_name(number, name) for file, name in dataset.filter_names.items()}
         for number, dataset in enumerate(manifests)
     }
     return (
-        {number: TaskFile(f"{where}/{name}", read(name)) for number, name in tasks.items() if name in there},
+        {number: TaskFile(f"{folder}/{name}", read(name)) for number, name in tasks.items() if name in file_names},
         {
-            number: {file: TaskFile(f"{where}/{name}", read(name)) for file, name in files.items() if name in there}
+            number: {
+                file: TaskFile(f"{folder}/{name}", read(name)) for file, name in files.items() if name in file_names
+            }
             for number, files in filters.items()
             if files
         },

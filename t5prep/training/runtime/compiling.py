@@ -65,41 +65,45 @@ def place_of(out: str = "") -> str:
     return f"{out.rstrip('/')}/programs" if "://" in out else str(store.root() / "programs")
 
 
-def compile_program(program: Program, *, place: str = "", say: Say | None = None) -> jax.stages.Compiled:
+def compile_program(program: Program, *, cache_path: str = "", say: Say | None = None) -> jax.stages.Compiled:
     """Return the program compiled for the devices of its layout: loaded if it is kept, otherwise compiled and kept.
 
     Raises T5prepError if it does not compile, DoesNotFitError if that is for lack of memory.
     """
-    place = place or place_of()
-    programs, name = _programs(place), _name(program)
+    cache_path = cache_path or place_of()
+    programs, name = _programs(cache_path), _name(program)
     if (content := programs.get(name)) is not None and (loaded := _loaded(_parted(content)[1], program)) is not None:
         return loaded
-    earlier = sorted(one for one in programs.names() if one.startswith(program.digest[:32])) if say else []
+    earlier = (
+        sorted(program_name for program_name in programs.names() if program_name.startswith(program.digest[:32]))
+        if say
+        else []
+    )
     if say and name in earlier:
         say(
             f"{program.name} is kept at {programs.path(name)}, and the file is damaged or was not signed with this user's key "
             f"({signed_files.key_path()}): compiling it again."
         )
     elif say and (content := next(filter(None, map(programs.get, earlier)), None)):
-        before, now = _words(_parted(content)[0]), _words(environment(program))
-        say(f"{program.name} was compiled before by {before}; compiling it again by {now}.")
-    compiled = compile_now(program, place=place)
+        old_environment, now = _words(_parted(content)[0]), _words(environment(program))
+        say(f"{program.name} was compiled before by {old_environment}; compiling it again by {now}.")
+    compiled = compile_now(program, cache_path=cache_path)
     if hosts.writes():
-        save(compiled, program, place)
+        save(compiled, program, cache_path)
     return compiled
 
 
-def compile_now(program: Program, *, place: str = "") -> jax.stages.Compiled:
+def compile_now(program: Program, *, cache_path: str = "") -> jax.stages.Compiled:
     """Return the program compiled. Raises T5prepError, or DoesNotFitError.
 
-    What XLA measured to choose a GPU's kernels is kept in the folder of programs, `place`, for other programs.
+    What XLA measured to choose a GPU's kernels is kept in the folder of programs, `cache_path`, for other programs.
     """
     platform = program.layout.platform
     options = dict(OPTIONS.get(platform, {}))
-    if platform == "cuda" and place and "://" not in place:
+    if platform == "cuda" and cache_path and "://" not in cache_path:
         with contextlib.suppress(OSError):
-            Path(place, "autotuning").mkdir(parents=True, exist_ok=True)
-            options["xla_gpu_per_fusion_autotune_cache_dir"] = str(Path(place, "autotuning"))
+            Path(cache_path, "autotuning").mkdir(parents=True, exist_ok=True)
+            options["xla_gpu_per_fusion_autotune_cache_dir"] = str(Path(cache_path, "autotuning"))
     try:
         return program.lowered.compile(compiler_options=options)
     except jax.errors.JaxRuntimeError as error:
@@ -120,14 +124,14 @@ class DoesNotFitError(T5prepError):
         )
 
 
-def save(compiled: jax.stages.Compiled, program: Program, place: str) -> str:
+def save(compiled: jax.stages.Compiled, program: Program, cache_path: str) -> str:
     """Store a compiled program, and return its path; "" if it cannot be kept."""
     try:
         content, _, _ = serialize_executable.serialize(compiled)
     except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
         return ""
     facts = {"program": program.name, "digest": program.digest, **environment(program)}
-    programs, name = _programs(place), _name(program)
+    programs, name = _programs(cache_path), _name(program)
     try:
         stored = programs.put(name, json.dumps(facts).encode() + b"\n" + content)
     except OutputError:
@@ -136,8 +140,8 @@ def save(compiled: jax.stages.Compiled, program: Program, place: str) -> str:
     return programs.path(name) if stored else ""
 
 
-def _programs(place: str) -> store.Store:
-    return store.Store(place, ".executable")
+def _programs(cache_path: str) -> store.Store:
+    return store.Store(cache_path, ".executable")
 
 
 def _name(program: Program) -> str:
@@ -222,8 +226,8 @@ def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator
 
     Raises UsageError if a batch cannot be divided for one.
     """
-    given = 1 if config.shard == "auto" else int(config.shard)
-    layout = open_layout(shard=given)
+    shard = 1 if config.shard == "auto" else int(config.shard)
+    layout = open_layout(shard=shard)
     while True:
         check_batch(config, layout.replicas)
         yield layout
@@ -269,7 +273,7 @@ def compile_step(
     *,
     packed: bool,
     padding: Padding,
-    place: str,
+    cache_path: str,
 ) -> tuple[CompiledStep, Layout]:
     """Return a step for batches of several (input, target) lengths, the longest first, and the first layout that it fits.
 
@@ -289,10 +293,10 @@ def compile_step(
             )
             say(f"Compiling the step for {layout.device_words}, since {time.strftime('%H:%M:%S')}.")
             try:
-                programs[inputs, targets] = compile_program(lowered.program, place=place, say=say)
+                programs[inputs, targets] = compile_program(lowered.program, cache_path=cache_path, say=say)
             except DoesNotFitError as error:
-                held = memory.Held.by(layout, lowered.variables, batch=config.batch)
-                refusal, narrower = memory.sentence(error.reason, config, held), layout
+                device_memory = memory.Held.by(layout, lowered.variables, batch=config.batch)
+                refusal, narrower = memory.sentence(error.reason, config, device_memory), layout
                 break
             say(f"The step is compiled ({duration(time.monotonic() - since)}).")
         else:

@@ -76,7 +76,7 @@ def _cpus(count: int) -> "list[jax.Device]":
     cpus = _devices("cpu", "The CPU cannot be used")
     if processes > 1:
         of_process = {
-            number: [one for one in cpus if one.process_index == number][:count] for number in range(processes)
+            number: [cpu for cpu in cpus if cpu.process_index == number][:count] for number in range(processes)
         }
         return [device for devices in of_process.values() for device in devices]
     if len(cpus) < count:

@@ -25,10 +25,10 @@ def join(platform: str) -> None:
     """
     import jax
 
-    given = "JAX_COORDINATOR_ADDRESS" in os.environ
-    if jax.distributed.is_initialized() or not (given or (platform == "tpu" and _workers() > 1)):
+    has_coordinator = "JAX_COORDINATOR_ADDRESS" in os.environ
+    if jax.distributed.is_initialized() or not (has_coordinator or (platform == "tpu" and _workers() > 1)):
         return
-    names = {"num_processes": "JAX_NUM_PROCESSES", "process_id": "JAX_PROCESS_ID"} if given else {}
+    names = {"num_processes": "JAX_NUM_PROCESSES", "process_id": "JAX_PROCESS_ID"} if has_coordinator else {}
     numbers: dict[str, int] = {argument: _number(name) for argument, name in names.items()}
     try:
         jax.distributed.initialize(**numbers, initialization_timeout=300, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
@@ -121,7 +121,7 @@ def stopping(step: int) -> bool:
 
 def check_places(*places: str) -> None:
     """Raise UsageError if a run on several machines was given a directory of one of them."""
-    local = [place for place in places if place and "://" not in place]
+    local = [path for path in places if path and "://" not in path]
     if local and (machines := _machines()) > 1:
         raise UsageError(
             f"{local[0]} is a directory of one machine, and {machines} machines train together: put it on gs://BUCKET/..."

@@ -99,9 +99,11 @@ class Layout:
 
         Processes that hold parts of the same replica read the same rows.
         """
-        here = jax.process_index()
+        process_index = jax.process_index()
         groups = [
-            number for number, group in enumerate(self.mesh.devices) if any(d.process_index == here for d in group)
+            number
+            for number, group in enumerate(self.mesh.devices)
+            if any(d.process_index == process_index for d in group)
         ]
         if (
             not groups
@@ -170,10 +172,10 @@ def split_axis(name: str, config: Config, shard: int) -> int | None:
     (None, 3)
     """
     matrix = name.removesuffix(A).removesuffix(B)
-    what, axis = SPLIT.get(matrix.rpartition(".")[2], ("", None))
+    dimension, axis = SPLIT.get(matrix.rpartition(".")[2], ("", None))
     if matrix != name and name.endswith(A) != (matrix.rpartition(".")[2] in SPLIT_BY_INPUT):
         return None
-    size = config.split_sizes.get(what, 1)
+    size = config.split_sizes.get(dimension, 1)
     return axis if shard > 1 and size % shard == 0 else None
 
 

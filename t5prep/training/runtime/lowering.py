@@ -84,7 +84,7 @@ def specs(like: Tree) -> Tree:
     >>> specs({"a": np.zeros((2, 3), np.float32)})["a"].shape
     TensorShape([2, 3])
     """
-    return jax.tree.map(lambda one: tf.TensorSpec(one.shape, tf.as_dtype(one.dtype)), like)
+    return jax.tree.map(lambda array: tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)), like)
 
 
 def embed(module: bytes, *, platform: str) -> jax.export.Exported:
@@ -112,8 +112,8 @@ def embed(module: bytes, *, platform: str) -> jax.export.Exported:
         portable = stablehlo.serialize_portable_artifact(parsed, stablehlo.get_current_version())
 
     # jax has no public way to make an Exported of a module: one of the same arguments and results gets the module.
-    with jax.enable_x64(any(np.dtype(one.dtype).itemsize == 8 for one in (*inputs, *outputs))):
-        like_it = jax.jit(lambda *_: [jnp.zeros(one.shape, one.dtype) for one in outputs], keep_unused=True)
+    with jax.enable_x64(any(np.dtype(spec.dtype).itemsize == 8 for spec in (*inputs, *outputs))):
+        like_it = jax.jit(lambda *_: [jnp.zeros(spec.shape, spec.dtype) for spec in outputs], keep_unused=True)
         likeness = jax.export.export(like_it, platforms=[platform])(*inputs)
     return dataclasses.replace(likeness, mlir_module_serialized=portable)
 
@@ -129,11 +129,11 @@ def draw_bits_on_the_chip(module: ir.Module) -> None:
     for philox in _named(module, "stablehlo.rng_bit_generator"):
         with ir.InsertionPoint(philox), philox.location:
             key = stablehlo.slice(philox.operands[0], [0], [2], [1])
-            drawn = stablehlo.RngBitGeneratorOp(key_type, philox.results[1].type, default, key)
-            counter = stablehlo.slice(drawn.results[0], [1], [2], [1])
-            state = stablehlo.concatenate([drawn.results[0], counter], 0)
+            generator = stablehlo.RngBitGeneratorOp(key_type, philox.results[1].type, default, key)
+            counter = stablehlo.slice(generator.results[0], [1], [2], [1])
+            state = stablehlo.concatenate([generator.results[0], counter], 0)
         philox.results[0].replace_all_uses_with(state)
-        philox.results[1].replace_all_uses_with(drawn.results[1])
+        philox.results[1].replace_all_uses_with(generator.results[1])
         philox.erase()
 
 
@@ -163,14 +163,16 @@ def _named(module: ir.Module, name: str) -> list[ir.Operation]:
     def walk(operation: ir.Operation) -> Iterator[ir.Operation]:
         for region in operation.regions:
             for block in region.blocks:
-                for one in block.operations:
-                    if one.operation.name == name:
-                        yield one.operation
-                    yield from walk(one.operation)
+                for child in block.operations:
+                    if child.operation.name == name:
+                        yield child.operation
+                    yield from walk(child.operation)
 
     return list(walk(module.operation))
 
 
 def _shapes(types: Sequence[ir.Type]) -> list[jax.ShapeDtypeStruct]:
-    ranked = [ir.RankedTensorType(one) for one in types]
-    return [jax.ShapeDtypeStruct(tuple(one.shape), _DTYPES[str(one.element_type)]) for one in ranked]
+    ranked = [ir.RankedTensorType(tensor_type) for tensor_type in types]
+    return [
+        jax.ShapeDtypeStruct(tuple(tensor_type.shape), _DTYPES[str(tensor_type.element_type)]) for tensor_type in ranked
+    ]

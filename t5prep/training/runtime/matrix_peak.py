@@ -17,20 +17,22 @@ PRODUCTS = 16  # in one program, so that its start does not count
 ROUNDS = 5
 
 
-def measure(layout: Layout, *, place: str = "", side: int = SIDE) -> float:
-    """Return the FLOP/s of one device of this process in its fastest round. `place`: see `compiling.compile_program`."""
-    one = arrange([device for device in layout.devices if device.process_index == jax.process_index()][:1])
-    matrix = jax.ShapeDtypeStruct((side, side), jnp.bfloat16, sharding=one.everywhere)
-    run = compile_program(Program("matrix_products", one, _products, (matrix,), one.everywhere), place=place)
+def measure(layout: Layout, *, cache_path: str = "", side: int = SIDE) -> float:
+    """Return the FLOP/s of one device of this process in its fastest round. `cache_path`: see `compiling.compile_program`."""
+    device_layout = arrange([device for device in layout.devices if device.process_index == jax.process_index()][:1])
+    matrix = jax.ShapeDtypeStruct((side, side), jnp.bfloat16, sharding=device_layout.everywhere)
+    run = compile_program(
+        Program("matrix_products", device_layout, _products, (matrix,), device_layout.everywhere), cache_path=cache_path
+    )
     # Numbers at random: with zeros a chip needs less power, and is faster than any model.
-    given = jax.device_put(
-        jax.random.normal(jax.random.key(0), (side, side), jnp.bfloat16) * side**-0.5, one.everywhere
+    operand = jax.device_put(
+        jax.random.normal(jax.random.key(0), (side, side), jnp.bfloat16) * side**-0.5, device_layout.everywhere
     )
     seconds = []
     for _ in range(1 + ROUNDS):
-        given.block_until_ready()
+        operand.block_until_ready()
         since = time.perf_counter()
-        run(given).block_until_ready()
+        run(operand).block_until_ready()
         seconds.append(time.perf_counter() - since)
     return 2.0 * side**3 * PRODUCTS / min(seconds[1:])
 

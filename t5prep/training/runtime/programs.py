@@ -86,26 +86,34 @@ def step_program(
     rows = batch_specs(
         config.batch // layout.replicas, input_length=input_length, target_length=target_length, packed=packed
     )
-    whole = {
+    global_batch = {
         name: jax.ShapeDtypeStruct((config.batch, *spec.shape[1:]), np.int32, sharding=layout.by_rows)
         for name, spec in rows.items()
     }
     lower_step = functools.partial(lower, dtype=dtype)
-    given, rate = specs(variables), layout.scalar(np.float32)
-    gradients = lower_step(step.gradients, given.weights, rows, given.step, given.copies)
+    variable_specs, rate = specs(variables), layout.scalar(np.float32)
+    gradients = lower_step(step.gradients, variable_specs.weights, rows, variable_specs.step, variable_specs.copies)
     # The gradients of several replicas are added up in float32; those of one replica keep their own dtype.
     widened = (
         gradients.outputs
         if layout.replicas == 1
-        else ({name: given.weights[name] for name in layouts}, gradients.outputs[1])
+        else ({name: variable_specs.weights[name] for name in layouts}, gradients.outputs[1])
     )
-    update = lower_step(step.update, given.weights, given.slots, *widened, given.step, specs(rate), given.copies)
+    update = lower_step(
+        step.update,
+        variable_specs.weights,
+        variable_specs.slots,
+        *widened,
+        variable_specs.step,
+        specs(rate),
+        variable_specs.copies,
+    )
     function, results = _step(gradients, update, layout), jax.tree.map(lambda spec: spec.sharding, variables)
     program = Program(
         "train_step",
         layout,
         function,
-        (*variables, whole, rate),
+        (*variables, global_batch, rate),
         (*results, layout.everywhere),
         donated=tuple(range(len(variables))),
     )
@@ -135,9 +143,9 @@ def rows_program(
     computed = lower(lambda w, rows: function(merged(w, shape), rows), specs(weights), share, dtype=dtype)
     run = _function(computed, layout)
     if layout.replicas > 1:
-        whole, rows = PartitionSpec(), PartitionSpec(ROWS)
+        replicated_spec, rows = PartitionSpec(), PartitionSpec(ROWS)
         run = jax.shard_map(
-            run, mesh=layout.mesh, in_specs=(whole, rows), out_specs=rows, axis_names={ROWS}, check_vma=False
+            run, mesh=layout.mesh, in_specs=(replicated_spec, rows), out_specs=rows, axis_names={ROWS}, check_vma=False
         )
     placed = {
         name: jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype.as_numpy_dtype, sharding=layout.by_rows)
@@ -156,18 +164,18 @@ def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., 
     ) -> tuple[Tree, ...]:
         of_weights, sums = gradients_of(weights, batch, step * replicas + replica[0], copies)
         if replicas > 1:
-            of_weights = {name: one.astype(jnp.float32) for name, one in of_weights.items()}
+            of_weights = {name: gradient.astype(jnp.float32) for name, gradient in of_weights.items()}
             of_weights, sums = jax.lax.psum((of_weights, sums), ROWS)
         weights, slots, metrics, copies = updated(weights, slots, of_weights, Sums(*sums), step, rate, copies)
         return weights, slots, step + 1, copies, jnp.stack([metrics[name] for name in METRICS])
 
     if replicas > 1:
-        whole, rows = PartitionSpec(), PartitionSpec(ROWS)
+        replicated_spec, rows = PartitionSpec(), PartitionSpec(ROWS)
         run = jax.shard_map(
             run,
             mesh=layout.mesh,
-            in_specs=(whole, whole, whole, whole, rows, whole, rows),
-            out_specs=whole,
+            in_specs=(replicated_spec, replicated_spec, replicated_spec, replicated_spec, rows, replicated_spec, rows),
+            out_specs=replicated_spec,
             axis_names={ROWS},
             check_vma=False,
         )

@@ -25,12 +25,12 @@ def on_rows(
     shape: Config,
     layout: Layout,
     dtype: tf.DType = tf.float32,
-    place: str = "",
+    cache_path: str = "",
 ) -> OnRows:
     """Return `function(weights, batch)` on the devices: a call starts the work, and its results can be read later.
 
     Every result of `function` has the batch's rows first. The batch's rows must be a multiple of the replicas.
-    `dtype`: that of the function's products. `place`: the folder of compiled programs (`compiling.place_of`).
+    `dtype`: that of the function's products. `cache_path`: the folder of compiled programs (`compiling.place_of`).
     """
     compiled: dict[tuple[tuple[str, tuple[int, ...]], ...], jax.stages.Compiled] = {}
     compiling = threading.Lock()
@@ -40,14 +40,14 @@ def on_rows(
         with compiling:  # threads that call at the same time wait for one compilation
             if key not in compiled:
                 specs = {column: tf.TensorSpec(rows.shape, tf.as_dtype(rows.dtype)) for column, rows in batch.items()}
-                given = {
-                    variable: jax.ShapeDtypeStruct(held.shape, held.dtype, sharding=held.sharding)
-                    for variable, held in weights.items()
+                weight_specs = {
+                    variable: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
+                    for variable, array in weights.items()
                 }
                 program = rows_program(
-                    name, function, shape=shape, layout=layout, batch=specs, dtype=dtype, weights=given
+                    name, function, shape=shape, layout=layout, batch=specs, dtype=dtype, weights=weight_specs
                 )
-                compiled[key] = compile_program(program, place=place)
+                compiled[key] = compile_program(program, cache_path=cache_path)
         results: dict[str, jax.Array] = compiled[key](dict(weights), put_whole_rows(batch, layout))
         return results
 
@@ -61,13 +61,13 @@ def each(
 
     The next batch is started before one is yielded.
     """
-    before: tuple[Rows, dict[str, jax.Array]] | None = None
+    pending_batch: tuple[Rows, dict[str, jax.Array]] | None = None
     for batch in batches:
         signals.check()
         chosen = columns if columns is not None else [name for name, rows in batch.items() if rows.dtype == np.int32]
-        begun = (batch, function(weights, {name: batch[name] for name in chosen}))
-        if before:
-            yield before[0], {name: np.asarray(value) for name, value in before[1].items()}
-        before = begun
-    if before:
-        yield before[0], {name: np.asarray(value) for name, value in before[1].items()}
+        started_batch = (batch, function(weights, {name: batch[name] for name in chosen}))
+        if pending_batch:
+            yield pending_batch[0], {name: np.asarray(value) for name, value in pending_batch[1].items()}
+        pending_batch = started_batch
+    if pending_batch:
+        yield pending_batch[0], {name: np.asarray(value) for name, value in pending_batch[1].items()}

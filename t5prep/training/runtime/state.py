@@ -51,8 +51,8 @@ def put_weights(weights: Mapping[str, Array], specs: Mapping[str, jax.ShapeDtype
     `weights`: by name, arrays or objects whose slices are arrays.
     """
 
-    def reader(whole: Array, dtype: np.dtype) -> Read:
-        return lambda index: np.asarray(whole[index], np.float32).astype(dtype, copy=False)
+    def reader(weight: Array, dtype: np.dtype) -> Read:
+        return lambda index: np.asarray(weight[index], np.float32).astype(dtype, copy=False)
 
     return {name: place(reader(weights[name], spec.dtype), spec) for name, spec in specs.items() if name in weights}
 
@@ -70,8 +70,8 @@ def begin(weights: Mapping[str, Array], specs: Variables) -> Variables:
 def with_copies(variables: Variables, specs: Variables) -> Variables:
     """Return variables with the copies that a step takes: weights, rounded."""
 
-    def rounded(whole: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        return {name: array.astype(specs.copies[name].dtype) for name, array in whole.items()}
+    def rounded(matrices: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        return {name: array.astype(specs.copies[name].dtype) for name, array in matrices.items()}
 
     shardings = {name: spec.sharding for name, spec in specs.copies.items()}
     weights = {name: variables.weights[name] for name in specs.copies}

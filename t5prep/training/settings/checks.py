@@ -18,9 +18,11 @@ from t5prep.training.step.step import schedule_of
 def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
     """Raise UsageError for a setting that has no effect with these datasets, or that an evaluation cannot obey."""
     objective = objectives.of(manifests[0].target)
-    if any(one.target != objective.target for one in manifests):
+    if any(manifest.target != objective.target for manifest in manifests):
         raise UsageError("These datasets have different classes, or classes and texts, as targets: train one by one.")
-    if objective.target.is_aligned and any(one != other for one, other in configs.parse_buckets(config.buckets)):
+    if objective.target.is_aligned and any(
+        input_length != target_length for input_length, target_length in configs.parse_buckets(config.buckets)
+    ):
         raise UsageError("A label stands at its token: give buckets of equal sides, as in --set buckets=64x64,128x128")
     if not objective.has_softmax:
         for key in ("label_smoothing", "z_loss"):
@@ -37,7 +39,9 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
             _check_metric(config, dataset)
     if config.generate and all(dataset.settings.is_packed for dataset in manifests):
         raise UsageError("generate does nothing with packed data, whose answers are not apart: --set generate=false")
-    if config.generate and (not objective.target.is_text or all(one.settings.target_length <= 2 for one in manifests)):
+    if config.generate and (
+        not objective.target.is_text or all(manifest.settings.target_length <= 2 for manifest in manifests)
+    ):
         raise UsageError(
             "generate does nothing where targets are one token: each evaluation has the answers already."
             " Leave it out: --set generate=false"
@@ -87,25 +91,27 @@ def steps_of(config: TrainConfig, *, in_epoch: int) -> int:
     return steps
 
 
-def other_length(config: TrainConfig, stored: Mapping[str, Any], *, made: int, in_epoch: int, where: str) -> str:
+def other_length(
+    config: TrainConfig, stored: Mapping[str, Any], *, checkpoint_step: int, in_epoch: int, checkpoint_path: str
+) -> str:
     """Return a sentence about another length than the `stored` settings have, or "" if it is the same.
 
-    `made`: how many steps the checkpoint `where` has. Raises UsageError where one of them had another learning rate than
-    it would have in a run of the new length.
+    `checkpoint_step`: how many steps the checkpoint `checkpoint_path` has. Raises UsageError where one of them had another
+    learning rate than it would have in a run of the new length.
     """
     old_config = dataclasses.replace(config, steps=int(stored["steps"]), epochs=float(stored["epochs"]))
-    before = steps_of(old_config, in_epoch=in_epoch)
+    old_steps = steps_of(old_config, in_epoch=in_epoch)
     now = steps_of(config, in_epoch=in_epoch)
-    if before == now:
+    if old_steps == now:
         return ""
-    old, new = schedule_of(config, steps=before), schedule_of(config, steps=now)
-    differing = next((step for step in range(min(made, now)) if old(step) != new(step)), None)
+    old, new = schedule_of(config, steps=old_steps), schedule_of(config, steps=now)
+    differing = next((step for step in range(min(checkpoint_step, now)) if old(step) != new(step)), None)
     if differing is not None:
         raise UsageError(
-            f"{where} is of a run of {before:,} steps, and now it has {now:,}: schedule={config.schedule} depends on that, so "
-            f"step {differing + 1:,} had a rate of {old(differing):.3g} and should have had {new(differing):.3g}. Set it back, "
-            f"or {start_anew(config)}."
+            f"{checkpoint_path} is of a run of {old_steps:,} steps, and now it has {now:,}: schedule={config.schedule} "
+            f"depends on that, so step {differing + 1:,} had a rate of {old(differing):.3g} and should have had "
+            f"{new(differing):.3g}. Set it back, or {start_anew(config)}."
         )
-    if now <= made:
-        return f"The run has {made:,} steps already, and {now:,} were asked for: it is only scored."
-    return f"The run has {now:,} steps now, instead of {before:,}."
+    if now <= checkpoint_step:
+        return f"The run has {checkpoint_step:,} steps already, and {now:,} were asked for: it is only scored."
+    return f"The run has {now:,} steps now, instead of {old_steps:,}."

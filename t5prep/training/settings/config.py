@@ -39,7 +39,7 @@ def setting(
     most: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    why: str = "",
+    bounds_note: str = "",
     only_with: tuple[str, tuple[JSON, ...]] | None = None,
     names: str | Mapping[str, str] = "",
     values: Mapping[str, str] | None = None,
@@ -50,7 +50,7 @@ def setting(
     """Return a field of the settings.
 
     `help` is half a line of text for `t5prep train --settings`. `choices` are the allowed texts; `least`, `most`, `above`
-    and `below` the bounds of a number, and `why` a note to them. `only_with` names another setting and its values with
+    and `below` the bounds of a number, and `bounds_note` a note to them. `only_with` names another setting and its values with
     which this one has an effect. `names` are those of other trainers, separated by spaces, or each with a note; `values`
     maps their values to ours. A `free` setting may change when a run is resumed: it decides paths, intervals and
     durations, never what is computed. One `of_evaluation` has no effect without an evaluation split, and one `of_scores`
@@ -63,7 +63,7 @@ def setting(
         "most": most,
         "above": above,
         "below": below,
-        "why": why,
+        "why": bounds_note,
         "only_with": only_with,
         "names": dict.fromkeys(names.split(), "") if isinstance(names, str) else dict(names),
         "values": dict(values or {}),
@@ -91,7 +91,7 @@ class TrainConfig:
         1.0,
         "above 1, datasets are drawn more equally: records^(1 / temperature)",
         least=0.05,  # records^(1 / temperature) is still a float
-        why=": 1 is by records, 2 more equal",
+        bounds_note=": 1 is by records, 2 more equal",
     )
     cap: int = setting(  # seqio: maximum
         0, "most records of a dataset that count for how often it is drawn; 0: all", least=0
@@ -143,7 +143,7 @@ class TrainConfig:
         "train adapters of this rank (LoRA), such as 8; 0: all weights",
         least=0,
         most=1024,
-        why="; ranks of 4 to 64 are usual",
+        bounds_note="; ranks of 4 to 64 are usual",
     )
     lora_alpha: float = setting(16.0, "adapters are multiplied by lora_alpha / lora", above=0)
 
@@ -429,19 +429,21 @@ def build(*sources: JSONObject) -> TrainConfig:
     Raises UsageError for an unknown key (with the closest one), a value of another type, or one that cannot work or
     would do nothing.
     """
-    known = typing.get_type_hints(TrainConfig)
+    field_types = typing.get_type_hints(TrainConfig)
     values: dict[str, Any] = {}
     for source in sources:
-        if len(other := _LENGTH - source.keys()) == 1:  # `steps` and `epochs` exclude each other: the later one counts
-            values.pop(other.pop(), None)
+        if (
+            len(superseded_keys := _LENGTH - source.keys()) == 1
+        ):  # `steps` and `epochs` exclude each other: the later one counts
+            values.pop(superseded_keys.pop(), None)
         read: dict[str, object] = {}
         for key, value in source.items():
-            if key not in known:
+            if key not in field_types:
                 raise UsageError(
                     _name_here(key, value)
-                    or f'There is no setting "{key}".{did_you_mean(key, known)} They are listed by: t5prep train --settings'
+                    or f'There is no setting "{key}".{did_you_mean(key, field_types)} They are listed by: t5prep train --settings'
                 )
-            read[key] = _read(key, value, known[key])
+            read[key] = _read(key, value, field_types[key])
         values = _without_ineffective(values, read) | read
     config = TrainConfig(**values)
     _check(config)
@@ -472,8 +474,8 @@ def _read(key: str, value: JSON, kind: type) -> object:
             raise ValueError(value)
         return kind(value)
     except (ValueError, KeyError, TypeError, OverflowError):
-        wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "a list")
-        raise UsageError(f"{key} is {value!r}, and should be {wanted}.") from None
+        type_name = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "a list")
+        raise UsageError(f"{key} is {value!r}, and should be {type_name}.") from None
 
 
 def _check(config: TrainConfig) -> None:
@@ -482,8 +484,8 @@ def _check(config: TrainConfig) -> None:
         value, rules = getattr(config, key), field.metadata
         if rules["choices"] and value not in rules["choices"]:
             ours = _value_here(key, value)
-            meant = f" It is {ours} here: --set {key}={ours}" if ours else did_you_mean(value, rules["choices"])
-            raise UsageError(f'{key} is "{value}".{meant} It can be {", ".join(rules["choices"])}.')
+            suggestion = f" It is {ours} here: --set {key}={ours}" if ours else did_you_mean(value, rules["choices"])
+            raise UsageError(f'{key} is "{value}".{suggestion} It can be {", ".join(rules["choices"])}.')
         if bounds := _outside(value, rules):
             raise UsageError(f"{key} is {value}, and {bounds}{rules['why']}.")
     if config.shard != "auto" and not (config.shard.isdecimal() and int(config.shard) > 0):
@@ -517,20 +519,20 @@ def _outside(value: Any, rules: Mapping[str, Any]) -> str:
         return ""
     if least == 0 and value < 0 and below is None:
         return "cannot be negative"
-    said = (("at least", least), ("above", above), ("at most", most), ("below", below))
-    return f"must be {' and '.join(f'{word} {bound:,}' for word, bound in said if bound is not None)}"
+    bounds = (("at least", least), ("above", above), ("at most", most), ("below", below))
+    return f"must be {' and '.join(f'{word} {bound:,}' for word, bound in bounds if bound is not None)}"
 
 
 def _without_ineffective(values: Mapping[str, Any], changed: Mapping[str, object]) -> dict[str, Any]:
     """Return `values` without those that `changed` makes ineffective: AdamW's settings, when a recipe for AdamW is run
     with Adafactor.
     """
-    kept = {}
+    effective_values = {}
     for key, value in values.items():
         by, counts = FIELDS[key].metadata["only_with"] or ("", ())
         if by not in changed or changed[by] in counts:
-            kept[key] = value
-    return kept
+            effective_values[key] = value
+    return effective_values
 
 
 def _check_effect(config: TrainConfig) -> None:
@@ -540,9 +542,9 @@ def _check_effect(config: TrainConfig) -> None:
         by, counts = FIELDS[key].metadata["only_with"] or ("", ())
         if by and getattr(config, by) not in counts:
             value = str(getattr(config, by)).lower()
-            others = " or ".join(str(one).lower() for one in counts)
+            alternatives = " or ".join(str(choice).lower() for choice in counts)
             raise UsageError(
-                f"{key} is {getattr(config, key)}, and does nothing with {by}={value}. Leave it out, or --set {by}={others}."
+                f"{key} is {getattr(config, key)}, and does nothing with {by}={value}. Leave it out, or --set {by}={alternatives}."
             )
     if "lora_alpha" in chosen and not config.lora:
         raise UsageError(f"lora_alpha is {config.lora_alpha}, and does nothing without adapters: --set lora=8")
@@ -570,7 +572,7 @@ def _name_here(key: str, value: object) -> str:
         return ""
     ours = OTHER_NAMES[key]
     note = FIELDS[ours].metadata["names"][key]
-    said = f'There is no setting "{key}": it is {ours} here' + (f" ({note})" if note else "")
+    message = f'There is no setting "{key}": it is {ours} here' + (f" ({note})" if note else "")
     text = str(value).strip()
     on = text.lower() in ("true", "1", "yes", "on")
     if key in _PRECISION:
@@ -581,7 +583,7 @@ def _name_here(key: str, value: object) -> str:
         moved = "0" if text in ("epoch", "steps") else "N"
     else:
         moved = _value_here(ours, text) or text
-    return f"{said}. Write --set {ours}={moved}"
+    return f"{message}. Write --set {ours}={moved}"
 
 
 def _value_here(key: str, value: str) -> str:
@@ -616,6 +618,10 @@ def differing(ours: TrainConfig, theirs: JSONObject) -> dict[str, tuple[JSON, JS
     A field that the other configuration does not have was added since; it had its default then.
     """
     now = json.loads(dumps(ours))
-    before = json.loads(dumps(TrainConfig())) | dict(theirs)
+    stored_values = json.loads(dumps(TrainConfig())) | dict(theirs)
     free = FREE | _LENGTH  # `checks.other_length` compares the length
-    return {key: (before[key], value) for key, value in now.items() if key not in free and before[key] != value}
+    return {
+        key: (stored_values[key], value)
+        for key, value in now.items()
+        if key not in free and stored_values[key] != value
+    }

@@ -25,8 +25,10 @@ def token_losses(
 
         def gradient(upstream: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
             probabilities = tf.exp(logits - log_z[..., None])
-            wanted = (1.0 - label_smoothing) * tf.cast(is_label, tf.float32) + label_smoothing / vocabulary
-            of_logits = probabilities * (1.0 + 2.0 * z_loss * log_z)[..., None] - wanted
+            target_probabilities = (1.0 - label_smoothing) * tf.cast(
+                is_label, tf.float32
+            ) + label_smoothing / vocabulary
+            of_logits = probabilities * (1.0 + 2.0 * z_loss * log_z)[..., None] - target_probabilities
             return upstream[..., None] * of_logits
 
         return (losses, of_label >= highest[..., 0]), gradient

@@ -23,10 +23,10 @@ REMAT_KEEPS = 0.25  # share of the activations that remat keeps (T5-base, 512 to
 
 _SIZE = r"\(?([\d.]+)\s?([KMGT]?)(?:i?B| ?bytes)?\b"
 _NEEDED = tuple(
-    re.compile(before + _SIZE)
-    for before in (r"temporaries ", r"[Uu]sed ", r"needs ", r"requires ", r"allocat(?:e|ing) ", r"allocation of ")
+    re.compile(prefix + _SIZE)
+    for prefix in (r"temporaries ", r"[Uu]sed ", r"needs ", r"requires ", r"allocat(?:e|ing) ", r"allocation of ")
 )
-_AVAILABLE = tuple(re.compile(before + _SIZE) for before in (r"available HBM ", r" of ", r"limit of "))
+_AVAILABLE = tuple(re.compile(prefix + _SIZE) for prefix in (r"available HBM ", r" of ", r"limit of "))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,25 +57,27 @@ class Held:
         )
 
 
-def sentence(reason: str, config: TrainConfig, held: Held) -> str:
+def sentence(reason: str, config: TrainConfig, device_memory: Held) -> str:
     """Return what is wrong and what would help. `reason`: the runtime's own words, from which sizes are read."""
-    needed, capacity = _first(_NEEDED, reason), held.capacity or _first(_AVAILABLE, reason)
-    state = held.weights + held.slots
+    needed, capacity = _first(_NEEDED, reason), device_memory.capacity or _first(_AVAILABLE, reason)
+    state = device_memory.weights + device_memory.slots
     text = "The step does not fit into the memory of a device"
     if needed > capacity > 0:
         text += f": it needs {_gib(needed)} of {_gib(capacity)}"
     text += f". Weights and optimizer are {_gib(state)} of it"
     if state >= capacity > 0:
         text += ", too much alone"
-    ways = _ways(config, held, activations=max(needed - state, 0) if needed > capacity else None, capacity=capacity)
-    how = "It needs larger devices, more of them (with --set shard=auto), or a smaller model."
+    ways = _ways(
+        config, device_memory, activations=max(needed - state, 0) if needed > capacity else None, capacity=capacity
+    )
+    advice = "It needs larger devices, more of them (with --set shard=auto), or a smaller model."
     if ways:
-        how = f"What should fit: {', or '.join(ways)}."
-    return f"{text}. {how} See which before you pay: t5prep plan ({reason[:160]})"
+        advice = f"What should fit: {', or '.join(ways)}."
+    return f"{text}. {advice} See which before you pay: t5prep plan ({reason[:160]})"
 
 
 @contextlib.contextmanager
-def explained(config: TrainConfig, held: Held) -> Iterator[None]:
+def explained(config: TrainConfig, device_memory: Held) -> Iterator[None]:
     """Raise T5prepError with `sentence` if the devices run out of memory inside the block."""
     try:
         yield
@@ -83,15 +85,15 @@ def explained(config: TrainConfig, held: Held) -> Iterator[None]:
         reason = " ".join(str(error).split("\n")[0].split())
         if EXHAUSTED not in reason:
             raise
-        raise T5prepError(sentence(reason, config, held)) from error
+        raise T5prepError(sentence(reason, config, device_memory)) from error
 
 
-def _ways(config: TrainConfig, held: Held, *, activations: int | None, capacity: int) -> list[str]:
+def _ways(config: TrainConfig, device_memory: Held, *, activations: int | None, capacity: int) -> list[str]:
     """Return the changes that would help, the cheapest first.
 
     `activations`: their bytes, None if they are unknown; `capacity`: that of a device, 0 if it is unknown.
     """
-    state = held.weights + held.slots
+    state = device_memory.weights + device_memory.slots
     room = capacity - state if capacity else math.inf
 
     def fits(share: float, more: int = 0) -> bool:
@@ -99,9 +101,9 @@ def _ways(config: TrainConfig, held: Held, *, activations: int | None, capacity:
 
     ways = []
     parts = config.accumulate
-    while held.rows % (parts * 2) == 0:
+    while device_memory.rows % (parts * 2) == 0:
         parts *= 2
-        if fits(config.accumulate / parts, more=held.weights):  # the sum of the parts' gradients
+        if fits(config.accumulate / parts, more=device_memory.weights):  # the sum of the parts' gradients
             ways.append(f"--set accumulate={parts}")
             break
     if not config.remat and fits(REMAT_KEEPS):
@@ -110,9 +112,9 @@ def _ways(config: TrainConfig, held: Held, *, activations: int | None, capacity:
         ways.append(f"data prepared with an --input-length of 1/{shorter}")
     if config.optimizer == "adamw":
         ways.append("--set optimizer=adafactor")
-    shard = held.shard * 2
-    while shard <= held.devices and held.devices % shard == 0:
-        if room > 0 or state * held.shard / shard < 0.9 * capacity:
+    shard = device_memory.shard * 2
+    while shard <= device_memory.devices and device_memory.devices % shard == 0:
+        if room > 0 or state * device_memory.shard / shard < 0.9 * capacity:
             ways.append(f"--set shard={shard}")
             break
         shard *= 2

@@ -53,15 +53,15 @@ def schedule(
 
     def rate(step: int) -> float:
         rise = min(1.0, (step + 1) / warmup)
-        left = min(max((total_steps - step) / remaining, 0.0), 1.0)
+        remaining_share = min(max((total_steps - step) / remaining, 0.0), 1.0)
         root = math.sqrt(max(step + 1, warmup) / warmup)
         return {
             "constant": learning_rate,
             "warmup_constant": learning_rate * rise,
-            "linear": learning_rate * min(rise, left),
-            "constantlinear": learning_rate * left,
-            "cosine": learning_rate * min(rise, 0.5 - 0.5 * math.cos(math.pi * left)),
-            "polynomial": min(learning_rate * rise, end_rate + (learning_rate - end_rate) * left**power),
+            "linear": learning_rate * min(rise, remaining_share),
+            "constantlinear": learning_rate * remaining_share,
+            "cosine": learning_rate * min(rise, 0.5 - 0.5 * math.cos(math.pi * remaining_share)),
+            "polynomial": min(learning_rate * rise, end_rate + (learning_rate - end_rate) * remaining_share**power),
             "inverse_sqrt": learning_rate / root,
             "warmup_inverse_sqrt": learning_rate * rise / root,
         }[name]

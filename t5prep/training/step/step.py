@@ -84,7 +84,7 @@ class TrainStep:
         batch: int32[rows of this replica, length] each, see `model.forward`; its mask may be left out. index: int32,
         unique by step and replica; copies: those of `copies_of`.
         """
-        parts, whole, weights = self.settings.accumulate, weights, {**weights, **copies}
+        parts, full_weights, weights = self.settings.accumulate, weights, {**weights, **copies}
         rows = batch["labels"].shape[0]
         if rows % parts:
             raise UsageError(
@@ -96,9 +96,11 @@ class TrainStep:
 
         def add_part(part: tf.Tensor, total: tuple[Tensors, Sums]) -> tuple[tf.Tensor, tuple[Tensors, Sums]]:
             gradients = self.part_gradients(weights, {name: x[part] for name, x in cut.items()}, index * parts + part)
-            return part + 1, tf.nest.map_structure(lambda sum_, one: sum_ + tf.cast(one, sum_.dtype), total, gradients)
+            return part + 1, tf.nest.map_structure(
+                lambda sum_, gradient: sum_ + tf.cast(gradient, sum_.dtype), total, gradients
+            )
 
-        zeros = {name: tf.zeros_like(whole[name]) for name in trained_layouts(self.config)}
+        zeros = {name: tf.zeros_like(full_weights[name]) for name in trained_layouts(self.config)}
         begin = (tf.constant(0), (zeros, Sums(*[tf.constant(0.0)] * 3)))
         return tf.while_loop(lambda part, _: part < parts, add_part, begin, maximum_iterations=parts)[1]
 

@@ -33,7 +33,7 @@ def _plain(links: list[tuple[int, int]]) -> list[list[int]]:
 def _found(links: list[tuple[int, int]], *, part: int, held: int = HELD) -> list[list[int]]:
     array = np.array(links, np.uint64).reshape(-1, 2)
     parts = (array[begin : begin + part] for begin in range(0, len(array), part))
-    return [pair for found in components.components(parts, held=held) for pair in found.tolist()]
+    return [pair for found in components.components(parts, max_links=held) for pair in found.tolist()]
 
 
 NODES = st.one_of(st.integers(0, 25), st.integers((1 << 40) - 9, 1 << 40), st.integers((1 << 64) - 3, (1 << 64) - 1))
@@ -60,7 +60,7 @@ def test_a_long_chain_is_one_component(shuffled: bool, monkeypatch: pytest.Monke
     monkeypatch.setattr(components, "_with_smallest", lambda links: rounds.append(1) or of_roots(links))
     order = np.random.default_rng(0).permutation(100_000) if shuffled else np.arange(100_000)
     links = np.stack([order[:-1], order[1:]], axis=1).astype(np.uint64)
-    found = np.concatenate(list(components.components(np.array_split(links, 40), held=10_000)))
+    found = np.concatenate(list(components.components(np.array_split(links, 40), max_links=10_000)))
     assert found.tolist() == [[0, node] for node in range(100_000)]
     assert len(rounds) <= 6
 
@@ -72,7 +72,7 @@ def test_a_star_larger_than_memory_is_one_component(shuffled: bool) -> None:
         np.random.default_rng(0).shuffle(leaves)
         leaves = leaves[leaves != 7_000]
     hub = np.full_like(leaves, 7_000 if shuffled else 0)
-    found = np.concatenate(list(components.components([np.stack([hub, leaves], axis=1)], held=2_000)))
+    found = np.concatenate(list(components.components([np.stack([hub, leaves], axis=1)], max_links=2_000)))
     assert found[:, 1].tolist() == sorted([*leaves.tolist(), int(hub[0])])
     assert set(found[:, 0].tolist()) == {int(shuffled)}
 
@@ -90,7 +90,7 @@ def _peak(count: int, *, held: int, folder: Path) -> tuple[int, int]:
     """The most bytes that were held while so many links were joined, and the nodes."""
     tracemalloc.start()
     try:
-        nodes = sum(len(found) for found in components.components(_many(count), held=held, folder=str(folder)))
+        nodes = sum(len(found) for found in components.components(_many(count), max_links=held, folder=str(folder)))
         return tracemalloc.get_traced_memory()[1], nodes
     finally:
         tracemalloc.stop()
@@ -115,7 +115,7 @@ def test_groups_are_whole_components(sizes: list[int], most: int, parts: int) ->
     roots = np.repeat(np.arange(len(sizes)), sizes)
     found = np.stack([roots, np.arange(len(roots))], axis=1).astype(np.uint64)
     groups: dict[int, list[int]] = {}
-    for number, nodes in components.grouped(np.array_split(found, parts), most=most):
+    for number, nodes in components.grouped(np.array_split(found, parts), max_nodes=most):
         groups.setdefault(number, []).extend(nodes.tolist())
     assert list(groups) == list(range(len(groups)))
     assert [node for nodes in groups.values() for node in nodes] == list(range(len(roots)))

@@ -40,13 +40,13 @@ def _read(data: str, split: str) -> None:
 def test_a_width_that_no_model_has_is_a_sentence(value: float) -> None:
     content = json.dumps({"model_type": "t5", "d_model": value}).encode()
     with pytest.raises(UsageError, match=r"m/config\.json says that d_model is .*, which no model has"):
-        read_config(content, where="m/config.json")
+        read_config(content, location="m/config.json")
 
 
 def test_an_encoder_without_heads_is_a_sentence() -> None:
     content = json.dumps({"model_type": "bert", "num_attention_heads": 0}).encode()
     with pytest.raises(UsageError, match=r"^m/config\.json is not the configuration of a model"):
-        read_config(content, where="m/config.json")
+        read_config(content, location="m/config.json")
 
 
 @pytest.mark.parametrize("config", [ModelConfig(), EncoderConfig()])
@@ -56,4 +56,4 @@ def test_an_epsilon_that_is_no_number_is_named(config: ModelConfig | EncoderConf
     said = config.to_json()
     name = "layer_norm_epsilon" if "layer_norm_epsilon" in said else "layer_norm_eps"
     with pytest.raises(UsageError, match=r"^m/config\.json says that layer_norm_epsilon is .*, which no model has"):
-        read_config(json.dumps({**said, name: value}).encode(), where="m/config.json")
+        read_config(json.dumps({**said, name: value}).encode(), location="m/config.json")

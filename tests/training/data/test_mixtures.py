@@ -19,7 +19,7 @@ def test_rates_are_those_of_seqio():
         ours = device_feed.rates(GLUE, temperature=temperature, cap=cap)
         theirs = [seqio(count, temperature, cap or max(GLUE)) for count in GLUE]
         assert ours == pytest.approx([rate / sum(theirs) for rate in theirs])
-    assert device_feed.rates(GLUE[:2], given=(3, 1)) == [0.75, 0.25]
+    assert device_feed.rates(GLUE[:2], explicit_rates=(3, 1)) == [0.75, 0.25]
 
 
 def test_a_high_temperature_draws_all_equally():

@@ -50,7 +50,7 @@ def write(folder: Path, *modules: tuple[str, dict[str, Any]], length: int = 24, 
     """A tiny BERT, cased, with its modules: the files that SentenceTransformer.save_pretrained writes."""
     encoders.bert(folder, lowercase=False)
     (folder / "config.json").write_text(json.dumps(SHAPE))
-    config = read_config(json.dumps(SHAPE).encode(), where=folder)
+    config = read_config(json.dumps(SHAPE).encode(), location=folder)
     save_weights(folder, config, random_weights(config, seed=2))
     (folder / "sentence_bert_config.json").write_text(
         json.dumps({"max_seq_length": length, "do_lower_case": False, **own})

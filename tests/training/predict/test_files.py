@@ -18,7 +18,7 @@ def test_a_run_that_ends_between_opening_and_locking_keeps_its_answers(
 ) -> None:
     out, lock = tmp_path / "answers.txt", fcntl.flock
     first = AnswerFile(out, identity={"model": 1})
-    first.add("one\n", done=1, counts={})
+    first.add("one\n", answer_count=1, counts={})
 
     def late(file: Any, how: int) -> None:
         first.finish("two\n")

@@ -176,7 +176,7 @@ def test_datasets_are_numbered_as_numbers(tmp_path: Path) -> None:
     text = (run_folder / "manifest-0.json").read_text()
     for number in range(1, 12):
         (run_folder / f"manifest-{number}.json").write_text(text)
-    made = manifest.loads(text, where="")
+    made = manifest.loads(text, location="")
     other = dataclasses.replace(made, warnings=["the tenth"]).sealed()
     (run_folder / "manifest-10.json").write_text(other.dumps())
     assert [one.warnings for one in run.manifests_of_run(str(run_folder))].index(["the tenth"]) == 10

@@ -52,7 +52,7 @@ def copies(manifests: dict[str, Manifest], monkeypatch: pytest.MonkeyPatch) -> N
     named = {name: (one,) for name, one in manifests.items()}
     named |= {"none": (), "both": (manifests["so_quality"], manifests["diacritics_ro"])}
 
-    def opened(name: str, which: str) -> run.Model:
+    def opened(name: str, checkpoint: str) -> run.Model:
         model = answering.model(None)
         return run.Model(name, model.config, {}, model.tokenizer, named[name])
 

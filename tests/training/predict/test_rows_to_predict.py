@@ -59,7 +59,7 @@ def test_the_file_is_kept_and_predicts(dataset: Path, tmp_path: Path, monkeypatc
     assert (dataset / "task.py").read_text() == TASK
     opened = begun(dataset, tmp_path / "run")
     assert opened.own_tasks == {0: run.TaskFile(f"{tmp_path}/run/task-0.py", TASK.encode())}
-    monkeypatch.setattr(run, "open_model", lambda name, which: opened)
+    monkeypatch.setattr(run, "open_model", lambda name, checkpoint: opened)
     monkeypatch.setattr(predictor, "Device", answering.Copies)
     table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}, {"id": "b", "text": "one"}])
     asking = predictions.Predictions("run", str(table), build(PredictOptions, {"max_length": 16, "trust_code": True}))

@@ -142,7 +142,7 @@ def test_each_checkpoint_is_a_commit_with_its_logs_however_slow_the_network(
     assert len({files["model.safetensors"] for files in history}) == 3
     assert all(any(name.startswith("runs/events.out.tfevents") for name in files) for files in history)
     assert all("accuracy" in files["README.md"].decode() for files in history), "its evaluation is in the card"
-    pushed, last = run.open_model("me/model"), run.open_model(str(out), which="last")
+    pushed, last = run.open_model("me/model"), run.open_model(str(out), checkpoint="last")
     assert all(np.array_equal(pushed.weights[name], last.weights[name]) for name in last.weights)
     left = {path.name for path in (out / "checkpoints").iterdir()}
     assert left == {"00000012", Path(checkpoints.best(str(out))[0]).name}

@@ -245,7 +245,7 @@ LAYOUTS = {
 
 
 def config_of(family: str) -> Config:
-    return read_config(json.dumps(CONFIGS[family]).encode(), where=family)
+    return read_config(json.dumps(CONFIGS[family]).encode(), location=family)
 
 
 def whole(folder: Path, family: str) -> tuple[Config, dict[str, Any], Tensors]:
@@ -413,8 +413,8 @@ def test_a_model_that_fills_masks_by_another_matrix_is_refused(tmp_path: Path) -
 def test_a_config_of_2019_has_no_model_type_and_is_known_by_its_class(architecture: str, family: str) -> None:
     """As bert-base-uncased and t5-small had until transformers 2.2."""
     entries = {name: value for name, value in CONFIGS[family].items() if name != "model_type"}
-    assert read_config(json.dumps({**entries, "architectures": [architecture]}).encode(), where="old") == config_of(
+    assert read_config(json.dumps({**entries, "architectures": [architecture]}).encode(), location="old") == config_of(
         family
     )
     with pytest.raises(UsageError, match='it has no "model_type": write one into it'):
-        read_config(json.dumps(entries).encode(), where="old")
+        read_config(json.dumps(entries).encode(), location="old")

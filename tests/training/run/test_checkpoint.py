@@ -52,10 +52,10 @@ def test_last_and_best_are_kept(tmp_path: Path) -> None:
         checkpoints.save(str(tmp_path), _tensors(step), state=_state(step, value=value), keep=2)
     assert [state.step for _, state in checkpoints.found(str(tmp_path))] == [2, 5, 6]
     assert checkpoints.best(str(tmp_path))[1].step == 2
-    assert checkpoints.choose(str(tmp_path), which="last")[1].step == 6
-    assert checkpoints.choose(str(tmp_path), which="5")[1].step == 5
+    assert checkpoints.choose(str(tmp_path), checkpoint="last")[1].step == 6
+    assert checkpoints.choose(str(tmp_path), checkpoint="5")[1].step == 5
     with pytest.raises(UsageError, match=r'no checkpoint "4"\. There are: 2, 5, 6'):
-        checkpoints.choose(str(tmp_path), which="4")
+        checkpoints.choose(str(tmp_path), checkpoint="4")
 
 
 def test_what_a_user_puts_beside_checkpoints_stays(tmp_path: Path) -> None:
@@ -177,10 +177,10 @@ def test_a_damaged_checkpoint_that_nobody_needs_is_passed_over(tmp_path: Path, s
     old = tmp_path / "checkpoints" / "00000001"
     (old / spoilt).write_bytes(b"{")
     assert [state.step for _, state in checkpoints.found(run)] == [2, 3]
-    assert (checkpoints.best(run)[1].step, checkpoints.choose(run, which="3")[1].step) == (2, 3)
-    assert checkpoints.choose(run, which="last")[1].step == 3
+    assert (checkpoints.best(run)[1].step, checkpoints.choose(run, checkpoint="3")[1].step) == (2, 3)
+    assert checkpoints.choose(run, checkpoint="last")[1].step == 3
     with pytest.raises(OutputError, match=r"00000001/.* Delete .*00000001 and start again"):
-        checkpoints.choose(run, which="1")
+        checkpoints.choose(run, checkpoint="1")
     checkpoints.save(run, _tensors(4), state=_state(4, value=0.3, best=0.9), keep=2)
     assert [state.step for _, state in checkpoints.found(run)] == [2, 3, 4]
     assert not old.exists()

@@ -32,10 +32,10 @@ def results(compiled, made: Program) -> dict[str, np.ndarray]:
 
 def test_a_program_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, said = program(), []
-    first = results(compiling.compile_program(made, place=str(tmp_path)), made)
+    first = results(compiling.compile_program(made, cache_path=str(tmp_path)), made)
     assert np.array_equal(first["ids"], ROWS["input_ids"] * 2)
     monkeypatch.setattr(compiling, "compile_now", lambda _, **__: pytest.fail("it was kept"))
-    again = results(compiling.compile_program(program(), place=str(tmp_path), say=said.append), made)
+    again = results(compiling.compile_program(program(), cache_path=str(tmp_path), say=said.append), made)
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not said
 
@@ -44,7 +44,7 @@ def test_of_150_damaged_files_none_is_loaded_and_each_is_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, said, loaded = program(1), [], []
-    compiled = compiling.compile_program(made, place=str(tmp_path))
+    compiled = compiling.compile_program(made, cache_path=str(tmp_path))
     (file,) = tmp_path.iterdir()
     whole, rng = file.read_bytes(), np.random.default_rng(0)
     monkeypatch.setattr(compiling, "compile_now", lambda _, **__: compiled)
@@ -65,13 +65,13 @@ def test_of_150_damaged_files_none_is_loaded_and_each_is_compiled_again(
         if bytes(damaged) == whole:  # zeros were written over zeros
             damaged += b"\0"
         file.write_bytes(damaged)
-        assert compiling.compile_program(made, place=str(tmp_path), say=said.append) is compiled
+        assert compiling.compile_program(made, cache_path=str(tmp_path), say=said.append) is compiled
     assert not loaded
     assert len(said) == 150
     assert all("is damaged or was not signed with this user's key" in one for one in said)
     monkeypatch.undo()
     assert np.array_equal(
-        results(compiling.compile_program(made, place=str(tmp_path)), made)["ids"], ROWS["input_ids"] * 2
+        results(compiling.compile_program(made, cache_path=str(tmp_path)), made)["ids"], ROWS["input_ids"] * 2
     )
 
 
@@ -97,7 +97,7 @@ def test_what_a_stranger_wrote_is_never_unpickled(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own"))
     for content in (attack, b"{}\n" + attack, signed):
         path.write_bytes(content)
-        found = results(compiling.compile_program(made, place=str(place), say=said.append), made)
+        found = results(compiling.compile_program(made, cache_path=str(place), say=said.append), made)
         assert np.array_equal(found["ids"], ROWS["input_ids"] * 2)
     assert not trace.exists()
     assert len(said) == 3
@@ -105,10 +105,10 @@ def test_what_a_stranger_wrote_is_never_unpickled(tmp_path: Path, monkeypatch: p
 
 def test_what_other_versions_made_is_named_and_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, said = program(1), []
-    compiling.compile_program(made, place=str(tmp_path))
+    compiling.compile_program(made, cache_path=str(tmp_path))
     here = compiling.environment(made)
     monkeypatch.setattr(compiling, "environment", lambda _: here | {"jax": "99.0"})
-    compiling.compile_program(made, place=str(tmp_path), say=said.append)
+    compiling.compile_program(made, cache_path=str(tmp_path), say=said.append)
     assert len(said) == 1
     assert f"jax {here['jax']}" in said[0]
     assert "99.0" in said[0]
@@ -120,7 +120,7 @@ def test_a_program_that_another_process_has_just_deleted_is_compiled(
 ) -> None:
     made = program(1)
     monkeypatch.setattr(compiling.store.Store, "names", lambda _: {compiling._name(made)})
-    found = results(compiling.compile_program(made, place=str(tmp_path)), made)
+    found = results(compiling.compile_program(made, cache_path=str(tmp_path)), made)
     assert np.array_equal(found["ids"], ROWS["input_ids"] * 2)
 
 

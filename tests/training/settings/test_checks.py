@@ -15,7 +15,7 @@ from t5prep.training.settings import config as configs
 def check(settings: dict, *, now: dict, made: int) -> str:
     stored = dataclasses.asdict(configs.build({"steps": 2000, **settings}))
     config = configs.build({"steps": 2000, **settings}, now)
-    return checks.other_length(config, stored, made=made, in_epoch=100, where="RUN/checkpoints/2")
+    return checks.other_length(config, stored, checkpoint_step=made, in_epoch=100, checkpoint_path="RUN/checkpoints/2")
 
 
 @pytest.mark.parametrize(
