@@ -156,7 +156,7 @@ def forecast(
     work = dataclasses.replace(work, kept="", spool="")
     settings, task = work.job.settings, steps.staged_of(work.job).task
     unlimited = dataclasses.replace(settings, limit=None)
-    groups = _alike(list(row_limit.limited_files(source.files, unlimited, task)), settings)
+    groups = _group_files(list(row_limit.limited_files(source.files, unlimited, task)), settings)
     sample, sampled, timed = BlockTotals(), 0, 0.0
     rows, total, spilled, sketched, seconds = 0.0, 0.0, 0.0, 0.0, 0.0
     records, record_bytes = collections.Counter[str](), collections.Counter[str]()
@@ -173,7 +173,9 @@ def forecast(
             times = min(times, settings.limit / max(1, sum(block.rows for block in sampled_blocks)))
         total += min(stored, times * share * _size(file))
         for block in sampled_blocks:
-            work.sort(_before(block))  # what loads the tokenizer, and decodes a file up to there, is not timed
+            work.sort(
+                _select_previous_row(block)
+            )  # what loads the tokenizer, and decodes a file up to there, is not timed
             began = time.process_time()  # as other work on the machine would be counted by the clock
             sorted_block = work.sort(block)
             took = time.process_time() - began
@@ -261,14 +263,14 @@ def _of_lines(file: LimitedFile, first: Block, *, size: int) -> Block:
     return dataclasses.replace(first, rows=rows, size=end, data=data)
 
 
-def _before(block: Block) -> Block:
+def _select_previous_row(block: Block) -> Block:
     """Return the row before a block, or its own first one where its row group, or its file, begins."""
     if not block.skip:
         return block.head(1)
     return dataclasses.replace(block, first_row=block.first_row - 1, skip=block.skip - 1, rows=1)
 
 
-def _alike(files: list[LimitedFile], settings: Settings) -> list[list[LimitedFile]]:
+def _group_files(files: list[LimitedFile], settings: Settings) -> list[list[LimitedFile]]:
     """Return the files in groups: those of a split, where files are splits themselves, else some that follow each other."""
     groups: dict[Any, list[LimitedFile]] = {}
     for number, file in enumerate(files):

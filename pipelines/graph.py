@@ -13,7 +13,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from pipelines import flow, pieces
-from pipelines.kept import FOUND, MADE, Kept
+from pipelines.kept import FOUND, MADE, JobResults
 from pipelines.pieces import Stored
 from t5prep.errors import OutputError
 
@@ -21,7 +21,7 @@ from t5prep.errors import OutputError
 class Graph:
     """The executor of engines: each stage adds steps to a pipeline. What workers made is `kept` for the same job again."""
 
-    def __init__(self, pipeline: beam.Pipeline, results: Kept) -> None:
+    def __init__(self, pipeline: beam.Pipeline, results: JobResults) -> None:
         self._pipeline, self._kept = pipeline, results
 
     def run(self, stages: Sequence[flow.Stage[Any]]) -> beam.PCollection:
@@ -96,7 +96,7 @@ def is_of(element: Any, *, type: type) -> bool:
 class Once:
     """Do the step of a stage for an element, unless an earlier run of the job has done it, and store the bytes of its results."""
 
-    kept: Kept
+    kept: JobResults
     stage: str
     step: Callable[..., Iterable[Any]]
     cache_name: Callable[[Any], str] | None

@@ -28,7 +28,7 @@ _ROWS = ".rows"
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
+class JobResults:
     """The results of one job, in a folder that every worker can reach; `key` signs them. Without a key nothing is kept."""
 
     folder: str = ""
@@ -48,7 +48,7 @@ class Kept:
 
     def rows_of(self, name: str) -> str:
         """Return where the rows are stored that go with what is kept under a name."""
-        return paths.at(self.folder, f"{name}{_ROWS}")
+        return paths.join(self.folder, f"{name}{_ROWS}")
 
     def keep(self, name: str, outputs: Iterable[Any], *, file: str = "") -> None:
         """Keep results, and which version of a `file` goes with them. Raises OutputError."""
@@ -57,7 +57,7 @@ class Kept:
             Store(self.folder, key=self.key).put(name, content)
 
     @classmethod
-    def of(cls, job: Job, out: str, *, earlier: Iterable[str], fresh: bool) -> "Kept":
+    def of(cls, job: Job, out: str, *, earlier: Iterable[str], fresh: bool) -> "JobResults":
         """Return what is kept of a job beside its shards; results of any other one, or all if it is `fresh`, are removed there.
 
         `earlier` are the digests of the datasets that rows are compared with.
@@ -71,14 +71,14 @@ class Kept:
             hasher.update(f"{dependency}\0".encode())
         for path in sorted(Path(__file__).parent.glob("*.py")):
             hasher.update(path.read_bytes() + b"\0")
-        folder = paths.at(out, f"{output_folder.CACHE_PREFIX}{hasher.hexdigest()}")
+        folder = paths.join(out, f"{output_folder.CACHE_PREFIX}{hasher.hexdigest()}")
         if not gcs.is_gs(out):
             for results_folder in Path(out).glob(f"{output_folder.CACHE_PREFIX}*"):
                 if fresh or results_folder != Path(folder):
                     shutil.rmtree(results_folder, ignore_errors=True)
         elif fresh:
-            gcs.delete_all(paths.at(out, output_folder.CACHE_PREFIX))
+            gcs.delete_all(paths.join(out, output_folder.CACHE_PREFIX))
         return cls(folder, key)
 
 
-NOTHING = Kept()
+NOTHING = JobResults()

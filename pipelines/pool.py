@@ -54,17 +54,17 @@ _trim: Callable[[int], int] | None = None
 _POOLS: dict[str, "Pool"] = {}
 
 
-def named(name: str) -> "Pool":
+def find_pool(name: str) -> "Pool":
     """Return the pool of that name in this process."""
     return _POOLS[name]
 
 
-def window(name: str) -> "Window | Here":
+def window(name: str) -> "Window | InlineWindow":
     """Return a window on the pool of that name, or one that works in this process where there is no name."""
-    return Window(name) if name else Here()
+    return Window(name) if name else InlineWindow()
 
 
-def each(name: str, work: Callable[[Any], Any], elements: Iterable[Any]) -> Iterator[Any]:
+def map_ordered(name: str, work: Callable[[Any], Any], elements: Iterable[Any]) -> Iterator[Any]:
     """Yield the result of each element, in order, by the pool of that name, or in this process where there is no name."""
     pool_window = window(name)
     for element in elements:
@@ -72,7 +72,7 @@ def each(name: str, work: Callable[[Any], Any], elements: Iterable[Any]) -> Iter
     yield from pool_window.drain()
 
 
-class Here:
+class InlineWindow:
     """Do the work of each element in this process, at once."""
 
     def put(self, work: Callable[[Any], Any], element: Any) -> Iterator[Any]:
@@ -100,7 +100,7 @@ class Window:
     """
 
     def __init__(self, pool: str) -> None:
-        self._pool = named(pool)
+        self._pool = find_pool(pool)
         self._pending: collections.deque[_Pending] = collections.deque()
         # Elements that were lost with a worker; they are given out again when the first element is done.
         self._to_resubmit: list[_Pending] = []

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pipelines import engines, estimates, pool, stages, steps
 from pipelines.estimates import Price
-from pipelines.kept import FOUND, MADE, NOTHING, Kept
+from pipelines.kept import FOUND, MADE, NOTHING, JobResults
 from pipelines.local import Local, LocalProgress
 from pipelines.run_options import RunOptions
 from pipelines.stages import Finish, OneDisk, Shuffle
@@ -69,7 +69,7 @@ def prepare_resolved(request: PrepareRequest) -> Manifest:
     with output_folder.claimed(
         request.out, new_identity=decided.same, overwrite=run.overwrite, goes_on=run.runner != "local"
     ) as out:
-        folder = paths.at(out, output_folder.SPOOL)
+        folder = paths.join(out, output_folder.SPOOL)
         if run.runner == "dataflow":
             source = steps.shared(source, folder=folder)
         job = _staged(decided._replace(source=source), request.definition, folder=folder)
@@ -80,7 +80,7 @@ def prepare_resolved(request: PrepareRequest) -> Manifest:
         if price or run.runner != "prism":
             estimate = estimates.forecast(work, source=source)
             print(estimate.text(out=out, settings=decided.settings, runner=run.runner, price=price), file=sys.stderr)
-        results = Kept.of(job, out, earlier=decided.digests.values(), fresh=run.fresh)
+        results = JobResults.of(job, out, earlier=decided.digests.values(), fresh=run.fresh)
         _run(request, work=work, finish=finish, results=results, source_bytes=sum(file.bytes for file in source.files))
         return load(out)
 
@@ -173,7 +173,7 @@ def _run(
     *,
     work: PrepareBlock,
     finish: Finish,
-    results: Kept,
+    results: JobResults,
     source_bytes: int,
     shared: Budget = memory_budget.LARGEST,
 ) -> None:
@@ -205,7 +205,7 @@ def wired(
     *,
     work: PrepareBlock,
     finish: Finish,
-    results: Kept = NOTHING,
+    results: JobResults = NOTHING,
     shared: Budget = memory_budget.LARGEST,
     source_bytes: int = 0,
 ) -> Any:

@@ -62,14 +62,14 @@ class Finish:
             sources.check_unchanged(hashed_file.file)
         reasons = sum((collections.Counter(part.reasons) for part in parts), collections.Counter[str]())
         if not any(blocks.records.values()):
-            raise SourceError(no_example(blocks, reasons, rejected_path=paths.at(self.out, parts[0].file.name)))
+            raise SourceError(no_example(blocks, reasons, rejected_path=paths.join(self.out, parts[0].file.name)))
         staged = steps.staged_of(self.job)
         staged.bring_filter_files()
         results = build_manifest.Results(
             source_files(hashed),
             written,
             blocks,
-            rejected_rows.together([part.file for part in parts]),
+            rejected_rows.merge_parts([part.file for part in parts]),
             rejected_for=reasons,
             repeats=repeats,
             index=write_index(written, self.out),
@@ -87,10 +87,10 @@ class Finish:
             earlier=self.earlier,
         )
         if dataset.task.file:
-            paths.write(paths.at(self.out, manifest.TASK_FILE), staged.definition.code)
+            paths.write(paths.join(self.out, manifest.TASK_FILE), staged.definition.code)
         for path, name in dataset.filter_names.items():
-            paths.write(paths.at(self.out, name), rules.read(path))
-        paths.write_pieces(paths.at(self.out, manifest.NAME), dataset.pieces())
+            paths.write(paths.join(self.out, name), rules.read(path))
+        paths.write_pieces(paths.join(self.out, manifest.NAME), dataset.pieces())
         return dataset
 
 

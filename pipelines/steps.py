@@ -97,7 +97,7 @@ def stage(
     job_files = {name: content for name, content in contents.items() if content}
     digest = hashlib.sha256(task.code)
     for name, content in job_files.items():
-        paths.write(paths.at(folder, name), content)
+        paths.write(paths.join(folder, name), content)
         digest.update(content)
     return Job(settings, folder, tokenizer.name, task.file, digest.hexdigest(), tuple(job_files))
 
@@ -110,7 +110,7 @@ class Staged:
 
     def _read(self, name: str) -> bytes:
         """Return a file of the folder; nothing if the job has no such file."""
-        return paths.read(paths.at(self.job.folder, name)) if name in self.job.files else b""
+        return paths.read(paths.join(self.job.folder, name)) if name in self.job.files else b""
 
     def source_files(self) -> Iterator[RawFile]:
         """Yield the files of the source, in order of their names."""
@@ -143,7 +143,7 @@ class Staged:
         if self.job.task_file:
             return registry.from_code(self._read(TASK), file=self.job.task_file)
         try:
-            return registry.named(self.job.settings.task)
+            return registry.get_installed(self.job.settings.task)
         except UsageError as error:
             raise TaskError(
                 f"a worker has no task {self.job.settings.task}: the package that offers it is not installed there. Hand it over "
@@ -171,7 +171,7 @@ class Staged:
         """Let filters read the user's files on this machine, wherever it is."""
         if content := self._read(FILTERS):
             encoded_files = json.loads(content)
-            rules.bring({path: base64.b64decode(encoded) for path, encoded in encoded_files.items()})
+            rules.install({path: base64.b64decode(encoded) for path, encoded in encoded_files.items()})
 
 
 # What this process has loaded, of the last job: a worker serves one preparation, a test many.
@@ -203,7 +203,7 @@ def shared(source: Resolved, *, folder: str) -> Resolved:
             moved.append(file)
             continue
         if file.path not in shared_paths:
-            shared_paths[file.path] = paths.copy(file.path, paths.at(folder, f"source-{len(shared_paths):06d}"))
+            shared_paths[file.path] = paths.copy(file.path, paths.join(folder, f"source-{len(shared_paths):06d}"))
         sha256 = file.sha256 or sources.sha256(file)
         sources.check_unchanged(file)
         moved.append(dataclasses.replace(file, path=shared_paths[file.path], sha256=sha256, modified=0))
@@ -426,7 +426,7 @@ class WriteShard:
 
     def cache_file(self, group: tuple[str, Iterable[Any]]) -> str:
         """Return the path of the shard of a group."""
-        return paths.at(self.out, group[0])
+        return paths.join(self.out, group[0])
 
     def write(self, spec: ShardSpec, spilled: Sequence[Spill], repeats: Sequence[Repeats]) -> WrittenShard:
         """Return the written shard. Raises OutputError if the place cannot be written."""
@@ -608,6 +608,6 @@ def write_rejected(group: tuple[int, Iterable[Piece | None]], *, size: int, out:
     name = rejected_rows.numbered(number, parts)
     different = rejected_rows.DIFFERENT_REASONS if parts == 1 else rejected_rows.DIFFERENT_REASONS // 16
     lines = itertools.chain.from_iterable(piece.lines() for piece in ordered)
-    with paths.whole(paths.at(out, name)) as file:
+    with paths.open_atomic(paths.join(out, name)) as file:
         written = rejected_rows.write_rejected(file, lines, name=name, different=different)
     yield RejectedPart(number, *written)

@@ -51,7 +51,7 @@ class TrainingSettings:
     files: FileOptions = FileOptions()  # noqa: RUF009 - frozen
 
 
-class Drawn(NamedTuple):
+class LineSample(NamedTuple):
     """Distinct lines drawn by hash of those that were `seen`, in `rows` of the source, of which `broken` could not be read."""
 
     lines: list[str]
@@ -64,7 +64,7 @@ class Trained(NamedTuple):
     """A trained tokenizer, and the lines that it was trained on."""
 
     tokenizer: Tokenizer
-    drawn: Drawn
+    drawn: LineSample
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class DrawBlock:
     most: int
     seed: int
 
-    def __call__(self, block: Block) -> Drawn:
+    def __call__(self, block: Block) -> LineSample:
         """Return the sample of a block; rows without such a column are passed over."""
         sample = Drawing(self.most, seed=self.seed)
         total_lines = broken = 0
@@ -87,7 +87,7 @@ class DrawBlock:
                 lines = list(training.lines_of(text))
                 total_lines += len(lines)
                 sample.add(lines)
-        return Drawn(sample.lines(), block.rows, total_lines, broken)
+        return LineSample(sample.lines(), block.rows, total_lines, broken)
 
 
 def train(
@@ -160,7 +160,9 @@ def _training_record(source: Resolved, settings: TrainingSettings, config: Mappi
     }
 
 
-def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local", workers: int | None = None) -> Drawn:
+def draw(
+    source: Resolved, settings: TrainingSettings, *, runner: str = "local", workers: int | None = None
+) -> LineSample:
     """Return at most `settings.lines` distinct lines of the source's texts, chosen by stable hash. Raises T5prepError."""
     columns = settings.columns
     if runner not in RUNNERS:
@@ -181,10 +183,10 @@ def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local",
     scanned = (block for file in source.files for block in blocks.scan_element(file, files))
     try:
         with engines.explained(runner, out="the sample of lines"):
-            for block_sample in pool.each(cores.name, work, scanned):
+            for block_sample in pool.map_ordered(cores.name, work, scanned):
                 drawing.add(block_sample.lines)
                 totals.update(rows=block_sample.rows, seen=block_sample.seen, broken=block_sample.broken)
-        return Drawn(drawing.lines(), **{name: totals[name] for name in ("rows", "seen", "broken")})
+        return LineSample(drawing.lines(), **{name: totals[name] for name in ("rows", "seen", "broken")})
     finally:
         cores.close()
         progress.close()

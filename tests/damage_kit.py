@@ -233,7 +233,7 @@ def alone(folder: Path) -> Iterator[None]:
         patch.setattr(gcs, "retry", lambda uri: None)  # Google's client would try again until a time is over
         patch.setattr(prepare, "_pool", nobody)
         patch.setattr(compiled, "_run", stop)
-        patch.setattr(_checks, "asked", lambda *_: {"error": "not asked here"})
+        patch.setattr(_checks, "run_python", lambda *_: {"error": "not asked here"})
         patch.setenv("HOME", str(folder))
         patch.setenv("T5PREP_CACHE", str(folder / "cache"))
         patch.chdir(folder)

@@ -52,6 +52,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")  # of a terminal; pytest's processes have others
     monkeypatch.setattr(prepare, "prepare_resolved", functools.partial(_in_this_process, prepare.prepare_resolved))
     rows = [
         {"question": f"Why does part {i} fail?", "context": "It is broken. " * 60, "label": ["low", "high"][i % 2]}

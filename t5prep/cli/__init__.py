@@ -119,7 +119,11 @@ class _Commands(click.Group):
         # Only where this process is the command, and not for `export --text`, whose tensorflow_text needs Keras.
         if args is None and "--text" not in arguments:
             os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-        with _terminal.dropped_at_end(), _terminal.shown(data="predict" in arguments[:1]), _terminal.stoppable():
+        with (
+            _terminal.dropped_at_end(),
+            _terminal.escape_output(data="predict" in arguments[:1]),
+            _terminal.stoppable(),
+        ):
             try:
                 return super().main(args, **extra)
             except OSError as error:  # what `--help` writes is written before any command is invoked

@@ -194,7 +194,7 @@ def tensorflow() -> Iterator[Finding]:
             f"pip uninstall -y {' '.join(versions)}; {reinstall_command}",
         )
         return
-    answer = asked(_TENSORFLOW_CODE)
+    answer = run_python(_TENSORFLOW_CODE)
     if "error" in answer:
         yield Finding(
             "TensorFlow", "wrong", str(answer["error"]), install_command("train", options="--force-reinstall")
@@ -220,7 +220,7 @@ def tpus(name: str | None) -> Iterator[Finding]:
     if not version("libtpu"):
         yield Finding("libtpu", "wrong", "not installed", install_command("tpu"))
         return
-    answer = asked(TPU_CODE)
+    answer = run_python(TPU_CODE)
     if "error" in answer:
         yield Finding("TPU", "wrong", str(answer["error"]), "sudo lsof /dev/accel* /dev/vfio/*")
         return
@@ -237,7 +237,7 @@ def gpus() -> Iterator[Finding]:
         yield Finding("GPU", "absent", "no driver of NVIDIA on this machine", "nvidia-smi")
     elif not _cuda():
         yield Finding("GPU", "absent", "NVIDIA's driver is here, and jax is without CUDA", install_command("gpu"))
-    elif "error" in (answer := asked(GPU_CODE)):
+    elif "error" in (answer := run_python(GPU_CODE)):
         reason = str(answer["error"])
         if "does not compile" in reason:  # the driver works
             yield Finding("GPU", "wrong", f"{reason} Please report it, with what this prints", "t5prep --version")
@@ -255,7 +255,7 @@ def _cuda() -> str | None:
     return version("jax-cuda12-plugin") or version("jax-cuda13-plugin")
 
 
-def asked(code: str, *arguments: str) -> dict:
+def run_python(code: str, *arguments: str) -> dict:
     """Run Python code in a separate process; return the JSON object that it prints, or {"error": the reason}."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:

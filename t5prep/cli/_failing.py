@@ -46,7 +46,7 @@ class EndsAtOnceError(click.ClickException):
                 os._exit(1)
 
 
-def ending(message: str) -> click.ClickException:
+def make_exception(message: str) -> click.ClickException:
     """Return an error with this message; where jax is loaded, one that ends the process at once.
 
     XLA's threads may still compute what was begun, and would use memory that the end of Python frees. What exit handlers would
@@ -64,7 +64,7 @@ def sentence(error: Exception) -> click.ClickException | None:
 
 def _sentence(error: Exception) -> click.ClickException | None:
     if isinstance(error, T5prepError):
-        return ending(addresses.public_text(str(error)))
+        return make_exception(addresses.public_text(str(error)))
     if isinstance(error, ModuleNotFoundError):
         return _missing(error)
     if _of_memory(error):

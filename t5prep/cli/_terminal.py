@@ -13,7 +13,7 @@ from typing import TextIO
 
 import click
 
-from t5prep.cli._failing import ending
+from t5prep.cli._failing import make_exception
 from t5prep.io import signals
 
 # Characters that a terminal acts on or hides: control characters, marks of direction, tags. Newlines and tabs stay.
@@ -67,7 +67,7 @@ class _Visible:
 
 
 @contextlib.contextmanager
-def shown(*, data: bool) -> Iterator[None]:
+def escape_output(*, data: bool) -> Iterator[None]:
     """Let only visible text reach stdout and stderr; with `data`, a stdout that is not a terminal is left as it is."""
     previous_streams = sys.stdout, sys.stderr
     for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
@@ -123,4 +123,4 @@ def dropped_at_end() -> Iterator[None]:
 def stopped(command: str | None) -> click.ClickException:
     """Return the message for a command that was interrupted."""
     resume_note = "goes on: what was done is kept" if command in _GOES_ON else "begins again"
-    return ending(f"Stopped. The same command {resume_note}.")
+    return make_exception(f"Stopped. The same command {resume_note}.")

@@ -205,13 +205,13 @@ def why_command(
       t5prep why mine.csv:12 --data data/sample --run runs/sample
     """
     import t5prep
-    from t5prep.report.why import formatted
+    from t5prep.report.why import format_trace
 
     trace = t5prep.why(id, data, run=run, source=source, tokenizer=tokenizer, trust_code=trust_code)
     if as_json:
         _output.print_json(trace)
         return
-    for title, lines in formatted(trace):
+    for title, lines in format_trace(trace):
         for number, line in enumerate(lines):
             label = _output.colour(f"{title:<10}" if not number else " " * 10, bold=True)
             click.echo(label + _wrapped(line))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from t5prep.dataset.manifest import Manifest
-from t5prep.options.fields import spelled
+from t5prep.options.fields import as_cli_option
 
 NAME = "README.md"
 # A README with this line was written by `push`, and is written again; any other belongs to the user and stays.
@@ -145,11 +145,13 @@ def _body(manifest: Manifest) -> Iterator[str]:
         yield f"\nClasses: {', '.join(map(code, manifest.task.classes))}"
     yield "\n## How it was made\n"
     chosen = [
-        spelled(field.name, value)
+        as_cli_option(field.name, value)
         for field in dataclasses.fields(settings)
         if field.name not in ("task", "options") and (value := getattr(settings, field.name)) != field.default
     ]
-    options = [spelled(name, value) for name, value in settings.options.items() if value not in ("", [], None, False)]
+    options = [
+        as_cli_option(name, value) for name, value in settings.options.items() if value not in ("", [], None, False)
+    ]
     words = ["t5prep prepare", settings.task, *(text for text in [*options, *chosen] if not text.startswith("no "))]
     yield f"{code(' '.join(words))}\n"
     yield f"* Tokenizer: {code(Path(manifest.tokenizer.name).name)}, SHA-256 `{literal(manifest.tokenizer.sha256)}`"

@@ -102,7 +102,7 @@ class TaskFacts:
             raise DatasetError(f"{problem}, or remove this one: rows are then inputs as they stand.")
 
 
-class Lost(TypedDict):
+class TruncatedRow(TypedDict):
     """Name a row of a split that lost tokens of its `tokens`."""
 
     id: str
@@ -116,7 +116,7 @@ class Cut(TypedDict):
 
     rows_cut: int
     tokens_lost: int
-    worst: list[Lost]
+    worst: list[TruncatedRow]
     tokens_before: NotRequired[dict[str, int]]
 
 
@@ -470,9 +470,9 @@ def load(data: str | Path) -> Manifest:
         print(t5prep.load("data/sample").splits["train"].records)
     """
     folder = folder_of(data)
-    manifest_path = paths.at(folder or ".", NAME)
+    manifest_path = paths.join(folder or ".", NAME)
     try:
-        return loads(paths.read(paths.at(folder or ".", NAME)), location=manifest_path)
+        return loads(paths.read(paths.join(folder or ".", NAME)), location=manifest_path)
     except FileNotFoundError:
         advice = (
             f"Upload it (again): t5prep upload DATA {folder}"

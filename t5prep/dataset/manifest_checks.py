@@ -68,7 +68,9 @@ def _elements(converter: "cattrs.Converter", kind: type) -> Callable[[object, ty
     element = typing.get_args(kind)[0]
 
     def structure(value: object, _: type) -> object:
-        members = (_at(converter, index, member, element) for index, member in enumerate(_of_kind(value, list)))
+        members = (
+            _structure_element(converter, index, member, element) for index, member in enumerate(_of_kind(value, list))
+        )
         return tuple(members) if typing.get_origin(kind) is tuple else list(members)
 
     return structure
@@ -81,7 +83,9 @@ def _fixed_elements(converter: "cattrs.Converter", kind: type) -> Callable[[obje
         values = _of_kind(value, list)
         if len(values) != len(elements):
             raise ValueError(f"it has {len(values)} values and not {len(elements)}")
-        return tuple(_at(converter, index, member, elements[index]) for index, member in enumerate(values))
+        return tuple(
+            _structure_element(converter, index, member, elements[index]) for index, member in enumerate(values)
+        )
 
     return structure
 
@@ -91,7 +95,7 @@ def _items(converter: "cattrs.Converter", kind: type) -> Callable[[object, type]
 
     def structure(value: object, _: type) -> object:
         return {
-            converter.structure(name, str): _at(converter, name, member, element)
+            converter.structure(name, str): _structure_element(converter, name, member, element)
             for name, member in _of_kind(value, dict).items()
         }
 
@@ -104,7 +108,7 @@ def _of_kind(value: Any, kind: type) -> Any:
     return value
 
 
-def _at(converter: "cattrs.Converter", key: int | str, value: Any, kind: Any) -> Any:
+def _structure_element(converter: "cattrs.Converter", key: int | str, value: Any, kind: Any) -> Any:
     """Return an element as its kind; an error names its place. Raises cattrs.BaseValidationError."""
     import cattrs
     from cattrs.errors import IterableValidationNote

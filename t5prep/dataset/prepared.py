@@ -110,7 +110,7 @@ class Dataset:
 
     def at(self, name: str) -> str:
         """Return the path of a file of the dataset."""
-        return paths.at(self.folder, name)
+        return paths.join(self.folder, name)
 
     def records(self, *shards: str) -> Iterator[bytes]:
         """Yield the records of shards, undecoded. Raises DatasetError."""
@@ -147,11 +147,11 @@ class Dataset:
 
     def decoding(self, record: str) -> contextlib.AbstractContextManager[None]:
         """Raise DatasetError, which names a record, for what decoding it raises."""
-        return _said(f"{record} is none that t5prep wrote", self.folder)
+        return _explain_errors(f"{record} is none that t5prep wrote", self.folder)
 
     def reading(self, subject: str) -> contextlib.AbstractContextManager[None]:
         """Raise DatasetError, which names what is read, for what reading it raises."""
-        return _said(f"{subject} cannot be read", self.folder)
+        return _explain_errors(f"{subject} cannot be read", self.folder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,13 +204,13 @@ class DatasetSplit:
 
 def read(folder: str | Path, *shards: str) -> Iterator[bytes]:
     """Yield the records of shards in the folder or prefix of a dataset, undecoded. Raises DatasetError."""
-    for path in (paths.at(folder, name) for name in shards):
-        with _said(f"{path} cannot be read", folder), paths.opened(path) as file:
+    for path in (paths.join(folder, name) for name in shards):
+        with _explain_errors(f"{path} cannot be read", folder), paths.opened(path) as file:
             yield from tfrecord.read(file)
 
 
 @contextlib.contextmanager
-def _said(wrong: str, folder: str | Path) -> Iterator[None]:
+def _explain_errors(wrong: str, folder: str | Path) -> Iterator[None]:
     """Raise DatasetError, which says what is wrong with a dataset, for an error of the system or of what is read."""
     try:
         yield

@@ -204,7 +204,7 @@ def part_of(line: bytes, *, parts: int) -> int:
     return int.from_bytes(hashlib.blake2b(row_key, digest_size=8).digest(), "big") % parts
 
 
-def together(parts: Sequence[RejectedFile]) -> RejectedFile:
+def merge_parts(parts: Sequence[RejectedFile]) -> RejectedFile:
     """Return what the manifest says of all parts, given in order."""
     if len(parts) == 1:
         return parts[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 from t5prep.errors import UsageError
 from t5prep.io.addresses import Address
-from t5prep.options.fields import check, flag, option, spelled
+from t5prep.options.fields import as_cli_option, check, flag, option
 from t5prep.options.files import FileOptions, parse_columns, parse_delimiter, parse_escape
 from t5prep.sources.split_names import is_split_name
 
@@ -384,9 +384,9 @@ def differences(existing_settings: Settings, current_settings: Settings) -> Iter
         elif field.name == "options":
             names = dict.fromkeys([*existing_value, *current_value])
             yield from (
-                spelled(name, existing_value.get(name))
+                as_cli_option(name, existing_value.get(name))
                 for name in names
                 if existing_value.get(name) != current_value.get(name)
             )
         else:
-            yield spelled(field.name, existing_value)
+            yield as_cli_option(field.name, existing_value)

@@ -48,7 +48,7 @@ class Shard:
 
 
 @dataclasses.dataclass(frozen=True)
-class Beside:
+class SideFile:
     """Describe a file beside the shards: its name, how many bytes it has, and their SHA-256 (hex)."""
 
     name: str
@@ -57,14 +57,14 @@ class Beside:
 
 
 @dataclasses.dataclass(frozen=True)
-class Index(Beside):
+class Index(SideFile):
     """Describe the file of an index, and the number of records in a page of each split: the last one of a shard may have fewer."""
 
     every: dict[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
-class Lengths(Beside):
+class Lengths(SideFile):
     """Describe the file of lengths, and the records of each split that is in it."""
 
     records: dict[str, int]
@@ -143,15 +143,15 @@ def write_index(out: str, shards: Iterable[bytes], *, every: Mapping[str, int]) 
     return Index(**vars(_written(out, INDEX, shards)), every=dict(sorted(every.items())))
 
 
-def _written(out: str, name: str, pieces: Iterable[bytes]) -> Beside:
+def _written(out: str, name: str, pieces: Iterable[bytes]) -> SideFile:
     """Write a file of some pieces, whole, and return its description."""
     size, sha256 = 0, hashlib.sha256()
-    with paths.whole(paths.at(out, name)) as file:
+    with paths.open_atomic(paths.join(out, name)) as file:
         for piece in pieces:
             file.write(piece)
             sha256.update(piece)
             size += len(piece)
-    return Beside(name, size, sha256.hexdigest())
+    return SideFile(name, size, sha256.hexdigest())
 
 
 def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[Shard]]) -> dict[str, list[np.ndarray]]:
@@ -159,7 +159,7 @@ def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[Sha
 
     Raises DatasetError if the file is missing, altered, or not the index of these shards; OutputError.
     """
-    content, path = read_checked(data, index), paths.at(data, index.name)
+    content, path = read_checked(data, index), paths.join(data, index.name)
     ordered = [(split, shard) for split in sorted(splits) for shard in splits[split]]
     counts = [-(-shard.records // index.every[split]) for split, shard in ordered]
     sizes, ends = np.frombuffer(content, "<u4", len(content) // 4), list(itertools.accumulate(counts, initial=0))
@@ -233,7 +233,7 @@ def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
 
     Each is an array of the fields of ORIGIN that have bytes. Raises DatasetError if the file is missing or altered; OutputError.
     """
-    content, path = read_checked(data, origins), paths.at(data, origins.name)
+    content, path = read_checked(data, origins), paths.join(data, origins.name)
     entry = _origin(origins.widths) if set(origins.widths) <= set(_WIDTHS) else np.dtype([])
     is_complete = bool(entry.itemsize) and len(content) == sum(origins.records.values()) * entry.itemsize
     if not is_complete or len(origins.widths) != len(ORIGIN):
@@ -262,7 +262,7 @@ def read_lengths(data: str | Path, lengths: Lengths, *, records: Mapping[str, in
 
     `records` are those of some splits. Raises DatasetError if the file is missing, altered, or has others; OutputError.
     """
-    content, path = read_checked(data, lengths), paths.at(data, lengths.name)
+    content, path = read_checked(data, lengths), paths.join(data, lengths.name)
     total = sum(lengths.records.values())
     wrong = [split for split, count in records.items() if count != lengths.records[split]]
     if wrong or total == 0 or len(content) not in (2 * total, 4 * total, 8 * total):
@@ -271,9 +271,9 @@ def read_lengths(data: str | Path, lengths: Lengths, *, records: Mapping[str, in
     return _by_split(entries.reshape(-1, 2), lengths.records)
 
 
-def read_checked(data: str | Path, file: Beside) -> bytes:
+def read_checked(data: str | Path, file: SideFile) -> bytes:
     """Return the bytes of a file beside the manifest. Raises DatasetError if it is missing or altered; OutputError."""
-    path = paths.at(data, file.name)
+    path = paths.join(data, file.name)
     try:
         content = paths.read(path)
     except OSError as error:

@@ -359,7 +359,7 @@ def write(reader: pa.RecordBatchReader, out: str | Path, *, compression: str = "
     if end not in _WRITERS:
         raise UsageError(f"{out} does not say its format. End its name in {', '.join(_WRITERS)}.")
     rows, writer_options = 0, {"compression": compression} if end == ".parquet" else {}
-    with paths.whole(str(out), option="", sweep=True) as file:
+    with paths.open_atomic(str(out), option="", sweep=True) as file:
         for batch in _WRITERS[end](file, reader, **writer_options):
             rows += len(batch)
     return rows

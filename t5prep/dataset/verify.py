@@ -149,7 +149,7 @@ def check_rows(opened: Dataset) -> None:
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         names = rejected_rows.names_of(dataset.rejected_file.name)
         read = list(pool.map(functools.partial(_read_rejected, opened), names))
-    rejected_file = rejected_rows.together([part for part, _ in read])
+    rejected_file = rejected_rows.merge_parts([part for part, _ in read])
     lines = sum((counts for _, counts in read), collections.Counter[str]())
     if rejected_file != dataset.rejected_file:
         raise DatasetError(

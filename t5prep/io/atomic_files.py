@@ -19,7 +19,7 @@ UNFINISHED = ".unfinished-"
 
 
 @contextlib.contextmanager
-def whole(path: Path, *, option: str = "--out", sweep: bool = True) -> Iterator[BinaryIO]:
+def open_atomic(path: Path, *, option: str = "--out", sweep: bool = True) -> Iterator[BinaryIO]:
     """Open a file to write; it takes its name only when all of it is on disk, and on any error nothing is left.
 
     `option` is the command-line option that named the place. `sweep` removes what killed processes left of this file; who
@@ -67,7 +67,7 @@ def lock(handle: int, *, busy: str) -> None:
 
 def write_whole(path: Path, data: bytes, *, option: str = "--out") -> None:
     """Write `data` as a file that appears whole. Raises OutputError."""
-    with whole(path, option=option) as file:
+    with open_atomic(path, option=option) as file:
         file.write(data)
 
 

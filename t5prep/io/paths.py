@@ -20,7 +20,7 @@ _BUFFERED = 32 << 20
 _READ_AHEAD_BYTES = 4 << 20
 
 
-def at(folder: str | Path, name: str) -> str:
+def join(folder: str | Path, name: str) -> str:
     """Return the path of a name inside a place.
 
     >>> at("gs://bucket/data/", "manifest.json"), at("data", "manifest.json")
@@ -35,7 +35,7 @@ def names(folder: str | Path) -> set[str]:
 
 
 @contextlib.contextmanager
-def whole(path: str, *, option: str = "--out", sweep: bool = False) -> Iterator[BinaryIO]:
+def open_atomic(path: str, *, option: str = "--out", sweep: bool = False) -> Iterator[BinaryIO]:
     """Open a file or object to write; it takes its name only when all of it is written. Raises OutputError.
 
     option, sweep: as in `atomic_files.whole`; who claims the folder of a dataset sweeps that
@@ -45,7 +45,7 @@ def whole(path: str, *, option: str = "--out", sweep: bool = False) -> Iterator[
             yield cast(BinaryIO, spooled)
             _send(path, cast(BinaryIO, spooled))
     else:
-        with atomic_files.whole(Path(path), option=option, sweep=sweep) as file:
+        with atomic_files.open_atomic(Path(path), option=option, sweep=sweep) as file:
             yield file
 
 
@@ -53,7 +53,7 @@ def whole(path: str, *, option: str = "--out", sweep: bool = False) -> Iterator[
 def scratch(path: str) -> Iterator[BinaryIO]:
     """Open a file or object as `whole` does; one on this machine may be lost in a power cut. Raises OutputError."""
     if gcs.is_gs(path):
-        with whole(path) as file:
+        with open_atomic(path) as file:
             yield file
     else:
         with atomic_files.scratch(Path(path)) as temporary, open(temporary, "wb") as file:
@@ -67,7 +67,7 @@ def write(path: str, data: bytes) -> None:
 
 def write_pieces(path: str, pieces: Iterable[bytes]) -> None:
     """Write some pieces, one after the other, as a file or object that appears whole. Raises OutputError."""
-    with whole(path) as file:
+    with open_atomic(path) as file:
         file.writelines(pieces)
 
 
@@ -146,7 +146,7 @@ def _send(uri: str, file: BinaryIO) -> int:
 
 def nearby(path: Path) -> str:
     """Return a suggestion as the rest of a sentence: the closest name in the folder, else the first names there."""
-    siblings = _beside(path)
+    siblings = _list_siblings(path)
     listing = f" {path.parent} has {', '.join(siblings[:5])}{', …' if len(siblings) > 5 else ''}." if siblings else ""
     return did_you_mean(path.name, siblings) or listing
 
@@ -154,11 +154,11 @@ def nearby(path: Path) -> str:
 def mistyped(name: str | Path) -> str:
     """Return ` Did you mean "runs/one"?` where the path is missing and another of nearly that name exists, else ""."""
     path = Path(name)
-    close = difflib.get_close_matches(path.name, _beside(path), n=1) if path.name else []
+    close = difflib.get_close_matches(path.name, _list_siblings(path), n=1) if path.name else []
     return f' Did you mean "{path.parent / close[0]}"?' if close and not path.exists() else ""
 
 
-def _beside(path: Path) -> list[str]:
+def _list_siblings(path: Path) -> list[str]:
     try:
         return sorted(name for name in os.listdir(path.parent) if not name.startswith("."))
     except OSError:

@@ -22,7 +22,7 @@ _HEAD, _SIZE = b"t5prep-signed ", 32
 
 def key_path() -> Path:
     """Return the path of the key. Raises RuntimeError if this user has no home."""
-    return state_folder.at("key")
+    return state_folder.path_of("key")
 
 
 def derived_key(use: str) -> bytes | None:

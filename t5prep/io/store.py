@@ -27,7 +27,7 @@ KINDS = {
 _LEFTOVER_SECONDS = 600  # an unfinished file of this age belongs to a process that was killed
 
 
-class Kept(NamedTuple):
+class CacheUsage(NamedTuple):
     """Describe one kind of cached files: how many files, how many bytes, and the folder."""
 
     kind: str
@@ -50,7 +50,7 @@ class Store:
 
     def path(self, name: str) -> str:
         """Return the path of the file of a name."""
-        return paths.at(self.folder, name + self.suffix)
+        return paths.join(self.folder, name + self.suffix)
 
     def names(self) -> set[str]:
         """Return the names of the files directly in the folder, damaged ones too."""
@@ -131,13 +131,13 @@ def limit() -> int:
     return byte_sizes.parse(os.environ.get("T5PREP_CACHE_LIMIT") or DEFAULT_LIMIT, name="T5PREP_CACHE_LIMIT")
 
 
-def show() -> list[Kept]:
+def show() -> list[CacheUsage]:
     """Return what the cache holds now, kind by kind."""
     usages = []
     for kind, description in KINDS.items():
         folder = root() / kind
         sizes = [status.st_size for _, status in _files(folder)]
-        usages.append(Kept(kind, description, len(sizes), sum(sizes), folder))
+        usages.append(CacheUsage(kind, description, len(sizes), sum(sizes), folder))
     return usages
 
 
@@ -162,7 +162,7 @@ def _remove(path: str) -> bool:
     return False
 
 
-def clear(kinds: list[str]) -> list[Kept]:
+def clear(kinds: list[str]) -> list[CacheUsage]:
     """Remove all files of these kinds; return what was removed. Raises UsageError for an unknown kind."""
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise UsageError(f'"{unknown[0]}" is not kept; there are {", ".join(KINDS)}')

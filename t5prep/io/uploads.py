@@ -93,7 +93,7 @@ class Upload:
             with gcs.speaking(self._uri, need="storage.objects.create"):
                 self._begin()
         try:
-            response = self._put() if self._known else self._ask()
+            response = self._send_chunk() if self._known else self._ask()
         except requests.RequestException as error:
             self._known = False
             return f"{type(error).__name__}: {error}"
@@ -101,7 +101,7 @@ class Upload:
             return self._finish(response.json())
         if response.status_code == 308:
             self._known = True
-            self._at(_received(response))
+            self._advance_to(_received(response))
             return ""
         self._known = False
         if response.status_code in _RETRYABLE_STATUSES:
@@ -126,7 +126,7 @@ class Upload:
             timeout=gcs.TIMEOUT_SECONDS,
         )
         self._known = True
-        self._at(0)
+        self._advance_to(0)
         # Half an address would be asked again and again after a kill, so it appears whole; where it cannot be kept, the upload
         # goes on all the same. Anyone who knows it may write the object, so only the owner may read the file.
         with (
@@ -145,7 +145,7 @@ class Upload:
         headers = {"Content-Range": f"bytes */{self._size}"}
         return self._http.put(self._session, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
 
-    def _put(self) -> "requests.Response":
+    def _send_chunk(self) -> "requests.Response":
         with open(self._path, "rb") as file:
             chunk = os.pread(file.fileno(), CHUNK_BYTES, self._offset)
         if not chunk and self._size:
@@ -154,7 +154,7 @@ class Upload:
         headers = {"Content-Range": f"bytes {byte_range}/{self._size}"}
         return self._http.put(self._session, data=chunk, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
 
-    def _at(self, offset: int) -> None:
+    def _advance_to(self, offset: int) -> None:
         self._sent(offset - self._offset)
         self._offset = offset
 
@@ -166,9 +166,9 @@ class Upload:
             if self._begun >= _SESSIONS:
                 raise OutputError(f"{self._uri} arrived damaged and was removed again. Run the upload once more.")
             self._known = False
-            self._at(0)
+            self._advance_to(0)
             return "it arrived damaged"
-        self._at(self._size)
+        self._advance_to(self._size)
         return None
 
     def _refuse(self, response: "requests.Response") -> NoReturn:

@@ -98,7 +98,7 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def spelled(name: str, value: object) -> str:
+def as_cli_option(name: str, value: object) -> str:
     """Return a field and its value as the user would type them.
 
     >>> spelled("masks", True), spelled("limit", None), spelled("protect", ["question", "choices"])
@@ -127,7 +127,9 @@ def changed(chosen: "DataclassInstance", *names: str) -> list[str]:
         if "group" not in field.metadata and getattr(chosen, field.name) != field.default
     ]
     return [
-        spelled(field.name, getattr(chosen, field.name)) for field in differing if field.name in (names or field.name)
+        as_cli_option(field.name, getattr(chosen, field.name))
+        for field in differing
+        if field.name in (names or field.name)
     ]
 
 

@@ -91,13 +91,15 @@ class BlockExamples:
                     [pc.binary_length(column).to_numpy() == 0 for column in text.values()]
                 )
                 if empty.sum() > 1:  # the task says the same of all rows with nothing in any column
-                    tables.append(self._alike(read._replace(others=[]).rows(_first(empty)), read.numbers[empty], block))
+                    tables.append(
+                        self._repeat_first(read._replace(others=[]).rows(_first(empty)), read.numbers[empty], block)
+                    )
                     is_remaining &= ~empty
         if not tables or is_remaining.any() or read.others:
             tables.append(self._by_task(read.rows(is_remaining), block))
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
 
-    def _alike(self, first: list[Row], numbers: np.ndarray, block: Block) -> pa.Table:
+    def _repeat_first(self, first: list[Row], numbers: np.ndarray, block: Block) -> pa.Table:
         """Return the table of rows that are all alike, given the first and the numbers of all."""
         table = self._by_task(first, block).take(pa.array(np.zeros(len(numbers), np.int64)))
         return table.set_column(0, SCHEMA.field("row"), pa.array(numbers - block.first_row))
@@ -144,7 +146,7 @@ class BlockExamples:
         of, number = block.places(np.array([row.number]))
         name = block.files[int(of[0])][0]
         return TaskError(
-            f"the task {self._task.name} fails at {name}, row {number[0]}: {registry.said(error)}"
+            f"the task {self._task.name} fails at {name}, row {number[0]}: {registry.describe_error(error)}"
             f"{f' ({code_line})' if code_line else ''}. Fix its to_example, or let it raise Reject for such rows.{unread}"
         )
 

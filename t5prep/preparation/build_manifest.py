@@ -166,7 +166,7 @@ def _ledger(
 ) -> manifest.Ledger:
     """Return what truncation cost, with the rows that lost most, the worst first; `split_counts` are the counts of each split."""
 
-    def list_worst(side: str) -> list[manifest.Lost]:
+    def list_worst(side: str) -> list[manifest.TruncatedRow]:
         split_of = {row.place: name for name, counts in split_counts.items() for row in getattr(counts, side)}
         return [
             {"id": row.id, "tokens": row.tokens, "lost": row.lost, "split": split_of[row.place]}

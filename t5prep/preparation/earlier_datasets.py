@@ -13,7 +13,7 @@ from t5prep.dataset import prepared, tfrecord
 from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
-from t5prep.options.fields import spelled
+from t5prep.options.fields import as_cli_option
 from t5prep.tasks.html import folded
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -40,7 +40,7 @@ def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Dataset
     if dataset.tokenizer.sha256 != tokenizer.sha256:
         reason = f"it has the tokenizer {dataset.tokenizer.name}, and this one has {tokenizer.name}"
     elif different := [name for name in _CUT if getattr(earlier_settings, name) != getattr(settings, name)]:
-        reason = f"it was prepared with {spelled(different[0], getattr(earlier_settings, different[0]))}"
+        reason = f"it was prepared with {as_cli_option(different[0], getattr(earlier_settings, different[0]))}"
     elif dataset.task.hides_spans or earlier_settings.layout == "packed":
         reason = "its records are not rows: spans are hidden in them, or several rows are packed into one"
     if reason:

@@ -16,7 +16,7 @@ MOST_LABELS = 64
 WORST = 10
 
 
-class Lost(NamedTuple):
+class TruncatedRow(NamedTuple):
     """The tokens that cutting took from one row, and how many it had.
 
     `place` is the row's position: of rows that lost as much, the first are named, however shards were read in parts.
@@ -52,8 +52,8 @@ class Counts:
     before: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     longest: int = 0
     labels: dict[tuple[int, ...], tuple[int, int]] | None = dataclasses.field(default_factory=dict)
-    worst: tuple[Lost, ...] = ()
-    targets_worst: tuple[Lost, ...] = ()
+    worst: tuple[TruncatedRow, ...] = ()
+    targets_worst: tuple[TruncatedRow, ...] = ()
 
     def __add__(self, other: "Counts") -> "Counts":
         plain = {
@@ -74,12 +74,12 @@ class Counts:
             joint=self.joint + other.joint,
             before=self.before + other.before,
             labels=labels,
-            worst=_most(self.worst + other.worst),
-            targets_worst=_most(self.targets_worst + other.targets_worst),
+            worst=_select_worst(self.worst + other.worst),
+            targets_worst=_select_worst(self.targets_worst + other.targets_worst),
         )
 
 
-def _most(rows: Iterable[Lost]) -> tuple[Lost, ...]:
+def _select_worst(rows: Iterable[TruncatedRow]) -> tuple[TruncatedRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.lost, row.place))[:WORST])
 
 
@@ -134,13 +134,15 @@ def tokens_lost(entries: np.ndarray | Mapping[str, np.ndarray], *, marked: bool)
 
 def _worst(
     lost_tokens: np.ndarray, tokens: str, entries: np.ndarray, name: Callable[[int], str] | None
-) -> tuple[Lost, ...]:
+) -> tuple[TruncatedRow, ...]:
     """Return the entries that lost most; `tokens` is the column of their tokens before cutting."""
     if name is None:
         return ()
     first = np.lexsort((entries["low"], entries["high"], -lost_tokens))[:WORST]
     return tuple(
-        Lost(int(lost_tokens[i]), int(entries[tokens][i]), name(i), (int(entries["high"][i]), int(entries["low"][i])))
+        TruncatedRow(
+            int(lost_tokens[i]), int(entries[tokens][i]), name(i), (int(entries["high"][i]), int(entries["low"][i]))
+        )
         for i in first.tolist()
         if lost_tokens[i]
     )

@@ -113,14 +113,14 @@ class RowTracer:
         Raises DatasetError for an id that is nowhere.
         """
         trace = RowTrace(id, self.dataset.folder)
-        found_records, rejected, location = list(self.records(id)), list(self._rejected(id)), self._place(id)
+        found_records, rejected, location = list(self.records(id)), list(self._rejected(id)), self._parse_location(id)
         if found_records:
             location = location if location and not _has_own_id(found_records[0].id, location) else None
         elif rejected and location is None:
             location = rejected[0]["file"], rejected[0]["row"]
         made_row = None
         try:
-            if made_row := self._made(id, location, found_records[0] if found_records else None):
+            if made_row := self._remake_row(id, location, found_records[0] if found_records else None):
                 trace = made_row.trace
         except T5prepError as error:
             trace.notes.append(
@@ -203,7 +203,7 @@ class RowTracer:
 
     def _rejected(self, id: str) -> Iterator[Facts]:
         """Yield the rejected rows of an id, or of a place."""
-        location, shape = self._place(id), re.compile(re.escape(id) + _SUFFIX, re.DOTALL)
+        location, shape = self._parse_location(id), re.compile(re.escape(id) + _SUFFIX, re.DOTALL)
         at_place = [f"{_json(location[0])}, {_json('row')}: {location[1]},".encode()] if location else []
         for line in self._lines(_inside(id), *at_place):
             if (line["id"] is not None and shape.fullmatch(line["id"])) or (line["file"], line["row"]) == location:
@@ -225,7 +225,7 @@ class RowTracer:
         scanned_records = self._scan({split: [shard]}, re.compile(r".*@\d+", re.DOTALL), b"")
         return [entry for entry in scanned_records if position(entry.id.rpartition("@")[0]) < start][-1:]
 
-    def _place(self, id: str) -> Location | None:
+    def _parse_location(self, id: str) -> Location | None:
         """Return the file and row that an id names as `file:row`, if the source has such a row."""
         match = _LOCATION.fullmatch(id)
         rows = self._manifest.rows.get(match[1]) if match else None
@@ -334,7 +334,7 @@ class RowTracer:
 
     # What the steps make of the row once more.
 
-    def _made(self, id: str, location: Location | None, found_record: FoundRecord | None) -> MadeRow | None:
+    def _remake_row(self, id: str, location: Location | None, found_record: FoundRecord | None) -> MadeRow | None:
         """Return what the steps make of the row of a place, or of the first row that makes a record; None if there is none."""
         if location is None and found_record is None and not self._hides_spans:
             return None  # every row with this id would be a record or a rejected row
@@ -344,7 +344,7 @@ class RowTracer:
             origin = self._origin(found_record)
             places = (
                 candidate
-                for candidate in map(self._place, ids)
+                for candidate in map(self._parse_location, ids)
                 if candidate and not _has_own_id(found_record.id, candidate)
             )
             location = (origin["file"], origin["row"]) if origin else next(places, None)
@@ -396,7 +396,7 @@ class _Steps:
             return made_row._replace(left="filters")
         accepted_rows = table.filter(table["reason"].is_null()).combine_chunks()
         if not len(accepted_rows):
-            trace.tokens = _counted(table, 0)
+            trace.tokens = _count_tokens(table, 0)
             return made_row._replace(left="tokens")
         placed = self._sort.places(accepted_rows, block)
         index = placed.record_ids.index(record_id) if record_id in placed.record_ids else 0
@@ -404,11 +404,11 @@ class _Steps:
         sizes = {"inputs": np.array([len(inputs)]), "targets": np.array([len(labels)])}
         sizes |= {name: accepted_rows[name].to_numpy()[index : index + 1] for name in ("tokens", "target_tokens")}
         lost_tokens = record_counts.tokens_lost(sizes, marked=self._settings.marked)
-        trace.tokens = _counted(accepted_rows, index) | {"input_ids": inputs, "labels": labels}
+        trace.tokens = _count_tokens(accepted_rows, index) | {"input_ids": inputs, "labels": labels}
         trace.tokens |= {name: int(tokens) for name, (tokens,) in zip(_CUT, lost_tokens, strict=True)}
         trace.tokens |= {"cut_input": self._texts(steps.inputs), "cut_target": self._texts(steps.targets)}
         split = placed.names[placed.of[index]]
-        trace.split = self._drawn(accepted_rows, placed.drawn_by, index, split=split, file=block.file.name)
+        trace.split = self._explain_split(accepted_rows, placed.drawn_by, index, split=split, file=block.file.name)
         id = placed.record_ids[index]
         is_wanted = record_id is None or record_id == id or record_id.startswith(f"{id}@")
         return made_row._replace(id=placed.ids[index], record_id=(record_id or id) if is_wanted else None)
@@ -426,7 +426,9 @@ class _Steps:
         )
         return [self._tokenizer.decode(part) for part in parts]
 
-    def _drawn(self, accepted_rows: pa.Table, digests: np.ndarray, index: int, *, split: str, file: str) -> Facts:
+    def _explain_split(
+        self, accepted_rows: pa.Table, digests: np.ndarray, index: int, *, split: str, file: str
+    ) -> Facts:
         """Return how the split of a row was decided."""
         if accepted_rows["split"][index].as_py():
             return {"name": split, "by": "task"}
@@ -455,7 +457,7 @@ def _inside(text: str) -> bytes:
     return _json(text)[1:-1].encode("utf-8", "surrogatepass")
 
 
-def _counted(table: pa.Table, index: int) -> Facts:
+def _count_tokens(table: pa.Table, index: int) -> Facts:
     """Return the tokens of a row before it was cut, and its part if it is one of several."""
     counts = {"inputs": table["tokens"][index].as_py(), "targets": table["target_tokens"][index].as_py()}
     return counts | ({"part": part, "parts": len(table)} if (part := table["part"][index].as_py()) else {})

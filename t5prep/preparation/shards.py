@@ -159,7 +159,7 @@ def write(
     total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
     sizes, lengths, origins = [np.zeros(0, np.uint32)], [np.zeros((0, 2), np.uint32)], list[np.ndarray]()
     ranges = _ranges(spec, sources, exclusions, several=several, repeats=repeats, range_bytes=range_bytes)
-    with paths.whole(paths.at(out, spec.name)) as file:
+    with paths.open_atomic(paths.join(out, spec.name)) as file:
         for records, part_counts, lengths_of, origins_of in layout(ranges):
             file.write(records.data)
             sha256.update(records.data)
@@ -173,7 +173,7 @@ def write(
     pages = shard_files.page_sizes(np.concatenate(sizes), every=spec.every).tobytes()
     measured = shard_files.compressed(np.concatenate(lengths)) if len(lengths) > 1 else b""
     origin = shard_files.compressed(np.concatenate(origins).T) if origins else b""
-    summaries = {spec.number: Kept(counts.records, total, sha256.digest(), pages, measured, origin)}
+    summaries = {spec.number: ShardSummary(counts.records, total, sha256.digest(), pages, measured, origin)}
     split = SplitTotals(spec.split, spec.shards, spec.every, counts, summaries, exclusions.reasons, exclusions.merged)
     return WrittenShard(shard, ShardTotals({spec.split: split}, exclusions.duplicates), exclusions.lines())
 
@@ -242,7 +242,7 @@ def _different(
         rows = rows.take(np.lexsort([rows.entries[key] for key in ("row", "file", *keys)]))
         if repeats:
             rows = exclusions.repeats(
-                rows, near_duplicates.together(part.slice(spec.split, start, stop) for part in repeats)
+                rows, near_duplicates.concatenate(part.slice(spec.split, start, stop) for part in repeats)
             )
         yield exclusions.duplicates_of(rows, keys)
 
@@ -280,7 +280,7 @@ class _LeftOut:
         repeated = {(row["file"], row["row"]): row for row in repeats.dropped.to_pylist()}
         keep = np.ones(len(rows.entries), bool)
         for i in np.flatnonzero(np.isin(rows.entries["high"], repeats.dropped["high"].to_numpy())).tolist():
-            if dropped_row := repeated.get(self._place(rows, i)):
+            if dropped_row := repeated.get(self._locate_row(rows, i)):
                 keep[i] = False
                 reason = rejected_rows.near_duplicate(
                     dropped_row["kept_file"], dropped_row["kept_row"], dropped_row["kept_id"], dropped_row["similarity"]
@@ -306,7 +306,7 @@ class _LeftOut:
                 ).ravel()
                 continue
             records = self._frame(rows.take(np.arange(begin, end)).columns()).apart()
-            rivals = [(record, *self._place(rows, i), i) for i, record in enumerate(records, begin)]
+            rivals = [(record, *self._locate_row(rows, i), i) for i, record in enumerate(records, begin)]
             (_, file, row, _), *duplicates = sorted(rivals)
             for *_, i in duplicates:
                 keep[i] = False
@@ -326,7 +326,7 @@ class _LeftOut:
                     (
                         low,
                         record,
-                        *self._place(rows, i),
+                        *self._locate_row(rows, i),
                         ids[i],
                         rows.entries[i : i + 1].tobytes(),
                         rows.data[a:b].tobytes(),
@@ -367,11 +367,11 @@ class _LeftOut:
             self._drop(rows, i, kind, f"{kind}: the split {split} has it", step=step)
         return rows.take(keep)
 
-    def _place(self, rows: Rows, i: int) -> tuple[str, int]:
+    def _locate_row(self, rows: Rows, i: int) -> tuple[str, int]:
         return self._files[int(rows.entries["file"][i])], int(rows.entries["row"][i])
 
     def _drop(self, rows: Rows, i: int, kind: str, reason: str, *, step: int) -> None:
-        self._note(*self._place(rows, i), rows.id(i), kind, reason, step=step)
+        self._note(*self._locate_row(rows, i), rows.id(i), kind, reason, step=step)
 
     def _note(self, file: str, row: int, id: str, kind: str, reason: str, *, step: int) -> None:
         line = json.dumps({"file": file, "row": row, "id": id, "reason": reason}, ensure_ascii=False)
@@ -412,7 +412,7 @@ def _with_references_of_all(rows: Rows) -> Rows:
     return spills.join(columns, first.entries, np.arange(len(starts)))
 
 
-class Kept(NamedTuple):
+class ShardSummary(NamedTuple):
     """A written shard in few bytes, for there may be 100,000: its SHA-256, its part of the index, its records' lengths and origins."""
 
     records: int
@@ -435,11 +435,11 @@ class SplitTotals:
     count: int
     every: int
     counts: record_counts.Counts = dataclasses.field(default_factory=record_counts.Counts)
-    written: dict[int, Kept] = dataclasses.field(default_factory=dict)
+    written: dict[int, ShardSummary] = dataclasses.field(default_factory=dict)
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     merged: int = 0
 
-    def in_order(self) -> list[Kept]:
+    def in_order(self) -> list[ShardSummary]:
         """Return the shards in the order of their numbers."""
         return [self.written[number] for number in sorted(self.written)]
 

@@ -34,20 +34,20 @@ class SortedPairs:
         self._waiting.append(pairs)
         self._count += len(pairs)
         if self._count >= self._held:
-            self._write(0, self._taken())
+            self._write(0, self._take_sorted())
 
     def all(self) -> Iterator[np.ndarray]:
         """Yield all pairs, some at a time. No more are taken. Raises OutputError if a file is gone or cannot be written."""
         if any(self._levels):
             if self._count:
-                self._write(0, self._taken())
+                self._write(0, self._take_sorted())
             yield from _merged([path for level in self._levels for path in level], self._held)
         elif self._count:
-            self._waiting = list(self._taken())
+            self._waiting = list(self._take_sorted())
             self._count = len(self._waiting[0])
             yield self._waiting[0]
 
-    def _taken(self) -> Iterator[np.ndarray]:
+    def _take_sorted(self) -> Iterator[np.ndarray]:
         pairs = _ordered(np.concatenate(self._waiting))
         self._waiting, self._count = [], 0
         yield pairs

@@ -62,7 +62,7 @@ class SourceRows:
     def _definition(self) -> Definition:
         facts = self.dataset.manifest.task
         if not facts.file:  # a manifest's name of a file is never executed
-            return registry.named(self._settings.task)
+            return registry.get_installed(self._settings.task)
         path = self.dataset.at(manifest.TASK_FILE)
         try:
             code = paths.read(path)

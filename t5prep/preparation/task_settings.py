@@ -374,7 +374,7 @@ def with_card_options(source: Resolved, requested: Settings) -> Settings:
     of_card = {name: value for name, value in completed.items() if value != getattr(options, name)}
     for name, value in of_card.items():
         shown_value = "tab" if value == "\t" else value
-        print(f"as the card says: {task_options.spelled(name, shown_value)}", file=sys.stderr)
+        print(f"as the card says: {task_options.as_cli_option(name, shown_value)}", file=sys.stderr)
     return dataclasses.replace(requested, **of_card)
 
 
@@ -419,7 +419,7 @@ def with_labelled_files(source: Resolved, task: ChosenTask, requested: Settings)
     if unlabelled:
         name, lacks = next(iter(unlabelled.items()))
         print(
-            f"not read, because without a target there is nothing to evaluate: {source_files.shown(list(unlabelled))} "
+            f"not read, because without a target there is nothing to evaluate: {source_files.format_names(list(unlabelled))} "
             f"({name} has no column {lacks.partition(';')[0]})",
             file=sys.stderr,
         )

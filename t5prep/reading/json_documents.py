@@ -119,7 +119,7 @@ def lines(reader: Readable, path: str, *, encoding: str, name: str) -> Iterator[
             yield element.encode(encoding, "surrogateescape") + b"\n"
         return
     count = 0
-    for record in _walk(_whole(reader, encoding=encoding, name=name), path.split("."), []):
+    for record in _walk(_parse_document(reader, encoding=encoding, name=name), path.split("."), []):
         count += 1
         yield json.dumps(record).encode(encoding) + b"\n"
     if not count:
@@ -186,7 +186,7 @@ def _is_plain(field: JSON) -> bool:
     )
 
 
-def _whole(reader: Readable, *, encoding: str, name: str) -> JSON:
+def _parse_document(reader: Readable, *, encoding: str, name: str) -> JSON:
     """Return the value of a whole document. Raises SourceError."""
     values = _values(reader, encoding=encoding, name=name)
     if len(values) != 1:

@@ -211,7 +211,7 @@ def text(record: Record, *names: str) -> str:
     for name in names:
         value = record.get(name)
         if isinstance(value, list | tuple | Mapping):
-            raise Reject(f"not text: {name} holds {_named(value)}")
+            raise Reject(f"not text: {name} holds {_describe_type(value)}")
         if value is not None and value != "":
             return as_text(value)
     return ""
@@ -246,10 +246,10 @@ def _without_text(value: Value) -> str:
     if isinstance(value, datetime.date | datetime.time):
         # Arrow gives such a time only where pandas is installed, and the same rows must come of every installation.
         return "a time with nanoseconds" if getattr(value, "nanosecond", 0) else ""
-    return _named(value)
+    return _describe_type(value)
 
 
-def _named(value: Value) -> str:
+def _describe_type(value: Value) -> str:
     """Return the name of a value's type, for use in a sentence."""
     for types, name in ((Mapping, "an object"), ((list, tuple), "a list"), (bytes, "bytes")):
         if isinstance(value, types):

@@ -147,7 +147,7 @@ def _without_skipped(source: Resolved, patterns: Sequence[str]) -> list[RawFile]
         matches = _matcher(pattern)
         if not any(matches(file.name) for file in source.files):
             names = [file.name for file in source.files]
-            raise UsageError(f"--skip-files {pattern}: {source.uri} has no such file. It has {shown(names)}.")
+            raise UsageError(f"--skip-files {pattern}: {source.uri} has no such file. It has {format_names(names)}.")
         remaining_files = [file for file in remaining_files if not matches(file.name)]
     if not remaining_files:
         raise UsageError(f"--skip-files {' --skip-files '.join(patterns)}: {source.uri} has no other file.")
@@ -158,7 +158,7 @@ def _without_documents(files: Sequence[RawFile], messages: list[str], *, kind: s
     """Return the files that are not about the data; kind: the format of every file, "" where names tell it."""
     names, documents = formats.without_documents([file.name for file in files], kind=kind)
     if documents:
-        messages.append(f"not read, because they are about the data: {shown(documents)}")
+        messages.append(f"not read, because they are about the data: {format_names(documents)}")
     selected_names = set(names)
     return [file for file in files if file.name in selected_names]
 
@@ -175,13 +175,13 @@ def _as_given(
             if not matched_names:
                 names = [file.name for file in files]
                 raise UsageError(
-                    f"--split-files {split}={pattern}: {source.uri} has no such file. It has {shown(names)}."
+                    f"--split-files {split}={pattern}: {source.uri} has no such file. It has {format_names(names)}."
                 )
             for name in matched_names:
                 if splits.setdefault(name, split) != split:
                     raise UsageError(f"--split-files: {name} is of {splits[name]} and of {split}. Give it one split.")
     if skipped_names := [file.name for file in files if file.name not in splits]:
-        messages.append(f"not read, because --split-files names no split for them: {shown(skipped_names)}")
+        messages.append(f"not read, because --split-files names no split for them: {format_names(skipped_names)}")
     return [dataclasses.replace(file, split=splits[file.name]) for file in files if file.name in splits]
 
 
@@ -199,7 +199,7 @@ def _by_name(
     if not splits.of:
         if len(files) > 1 and (hints := split_names.hints([file.name for file in files])):
             messages.append(
-                f"the names of files tell no split ({shown(hints)}), so rows of all are drawn into splits. "
+                f"the names of files tell no split ({format_names(hints)}), so rows of all are drawn into splits. "
                 f"{split_names.ADVICE}"
             )
         return list(files)
@@ -207,7 +207,7 @@ def _by_name(
         return [dataclasses.replace(file, split=splits.of.get(file.name, "")) for file in files]
     if splits.others:
         messages.append(
-            f"not read, because their names tell no split, as those of other files do: {shown(splits.others)}. "
+            f"not read, because their names tell no split, as those of other files do: {format_names(splits.others)}. "
             f"{split_names.ADVICE}"
         )
     return [dataclasses.replace(file, split=splits.of[file.name]) for file in files if file.name in splits.of]
@@ -251,7 +251,7 @@ def _of_one_format(files: Sequence[RawFile], messages: list[str], *, origins: Ma
         if skipped_names:
             messages.append(
                 f"not read, because {f'the split {split}' if split else 'a split'} is read in one format, and "
-                f"{_reason(families, main_family)}: {shown(skipped_names)}. With prepare, to read these: --skip-files "
+                f"{_reason(families, main_family)}: {format_names(skipped_names)}. With prepare, to read these: --skip-files "
                 f"'{_example([file.name for file in group], skipped_names)}'"
             )
         selected_files += [file for file in group if file.name not in set(skipped_names)]
@@ -307,7 +307,7 @@ def _matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
         raise UsageError(str(error)) from None
 
 
-def shown(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Return some names as a list in a sentence."""
     return ", ".join(names[:MAX_LISTED_NAMES]) + (
         f" and {len(names) - MAX_LISTED_NAMES:,} more" if len(names) > MAX_LISTED_NAMES else ""

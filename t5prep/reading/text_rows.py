@@ -142,12 +142,12 @@ def csv_rows(text: str, columns: Sequence[str], delimiter: str = ",", escape: st
         if isinstance(fields, str):
             yield fields
             continue
-        row = named(fields, columns)
+        row = build_record(fields, columns)
         is_escaped = isinstance(row, str) and not escape and any(field.endswith("\\") for field in fields[:-1])
         yield f"{row}{ESCAPED}" if is_escaped else row
 
 
-def named(fields: list[str], columns: Sequence[str]) -> Record | str:
+def build_record(fields: list[str], columns: Sequence[str]) -> Record | str:
     """Return the record of some fields, {} if there are none, or the reason why they make none."""
     if fields and len(fields) != len(columns):
         return f"wrong number of fields: {len(fields)} where there are {len(columns)} columns"
@@ -466,7 +466,7 @@ def read(
 def tsv_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
     """Yield the record of each line, {} for an empty one, or the reason why a line holds none."""
     for line in lines(text):
-        yield named(line.split("\t") if line else [], columns)
+        yield build_record(line.split("\t") if line else [], columns)
 
 
 def text_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:

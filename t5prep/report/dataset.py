@@ -38,7 +38,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         raise DatasetError(f"{opened.folder} has no split, so there is nothing to show. Prepare it again.")
     first = "train" if "train" in dataset_manifest.splits else next(iter(dataset_manifest.splits))
     order = [first, *(split for split in dataset_manifest.splits if split != first)]
-    samples: list[Drawn] = []
+    samples: list[SplitSample] = []
     characters, tokenizer_error = None, ""
     try:
         samples = [draw(opened, split=split) for split in order[:3]]
@@ -140,7 +140,7 @@ _MARKUP = re.compile(r"[<⁇]\s*/?\s*[a-zA-Z][^<>⁇]*>")
 
 
 @dataclasses.dataclass
-class Drawn:
+class SplitSample:
     """A sample of a split: its first records, those that lost most tokens, and how targets and markup go together.
 
     `markup` maps each target to its records (with markup, without); it is None if there are too many different
@@ -166,9 +166,9 @@ class Drawn:
         return record_counts.association(counts)
 
 
-def draw(opened: Dataset, *, split: str) -> Drawn:
+def draw(opened: Dataset, *, split: str) -> SplitSample:
     """Return a sample of the first records of a split. Raises DatasetError and TokenizerError."""
-    sample, tokenizer, ledger = Drawn(split), opened.tokenizer, opened.manifest.ledger["inputs"]
+    sample, tokenizer, ledger = SplitSample(split), opened.tokenizer, opened.manifest.ledger["inputs"]
     marker = tokenizer.sentinel(1) if opened.manifest.marked else None
     lost_tokens = {entry["id"]: entry["lost"] for entry in ledger["worst"] if entry["split"] == split}
     middle = ledger.get("tokens_before", {}).get("p50", 0)
@@ -222,7 +222,7 @@ class Characters:
 
     file: str
     rows: int
-    lost: list[audit.Lost]
+    lost: list[audit.LostCharacter]
     more: int = 0
 
 

@@ -27,7 +27,7 @@ from t5prep.io import atomic_files, paths, store, web_server
 from t5prep.preparation.row_trace import RowTracer
 from t5prep.report import pages, tokens
 from t5prep.report.table import rejected_with_texts
-from t5prep.report.why import formatted
+from t5prep.report.why import format_trace
 
 ANSWERS = "eval.json"  # what `t5prep eval --predictions RUN/eval.json` writes
 ROWS = 50  # of a page
@@ -47,7 +47,7 @@ _SEARCHED = ("id", "input", "target", "prediction", "file", "reason")
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class RowQuery:
     """Describe the rows that a page shows; the fields are those of its address. "" and 0 are no condition."""
 
     view: str = "records"  # or rejected
@@ -63,7 +63,7 @@ class Wanted:
     page: int = dataclasses.field(default=1, compare=False)  # all pages are of the same rows
 
     @classmethod
-    def read(cls, address: Mapping[str, str]) -> "Wanted":
+    def read(cls, address: Mapping[str, str]) -> "RowQuery":
         """Return what an address asks for; a value that none can be is no condition."""
         fields: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
@@ -111,7 +111,7 @@ class Explorer:
         self.dataset, self.data = self.opened.manifest, self.opened.folder
         _ = self.opened.tokenizer  # one that cannot be found is said at once
         self._one_at_a_time = threading.Lock()
-        load_table = functools.partial(_kept, self.dataset.digest)
+        load_table = functools.partial(_load_table, self.dataset.digest)
         # A table is kept under the digest of the manifest, so it is made only of files that are those of the manifest.
         records = load_table("records", self._checked_records, made=on_progress)
         if predictions is not None:
@@ -138,7 +138,7 @@ class Explorer:
         with self._one_at_a_time:
             return self._rejected()
 
-    def _rows(self, query: Wanted) -> np.ndarray:
+    def _rows(self, query: RowQuery) -> np.ndarray:
         """Return the numbers of the rows that are wanted, in their order."""
         rows = self.table(query.view)
         masks = list(_masks(rows, query))
@@ -152,7 +152,7 @@ class Explorer:
             numbers = numbers[order]
         return numbers
 
-    def shown(self, query: Wanted) -> list[dict[str, Any]]:
+    def shown(self, query: RowQuery) -> list[dict[str, Any]]:
         """Return the rows of one page, each with its `number` in the table."""
         begin = (query.page - 1) * ROWS
         return [self.row(query.view, int(number)) for number in self.rows(query)[begin : begin + ROWS]]
@@ -178,7 +178,7 @@ class Explorer:
         try:
             with self._one_at_a_time:
                 trace = self.tracer.trace(id)
-            return list(formatted(vars(trace))), trace.notes
+            return list(format_trace(vars(trace))), trace.notes
         except T5prepError as error:
             return [], [str(error)]
 
@@ -188,7 +188,7 @@ def _has_texts(rejected: pa.Table) -> bool:
     return not len(rejected) or rejected["input"].null_count < len(rejected)
 
 
-def _kept(
+def _load_table(
     digest: str,
     name: str,
     make: Callable[[], pa.RecordBatchReader],
@@ -202,7 +202,10 @@ def _kept(
     path = store.root() / "tables" / f"{digest[:32]}-{__version__}-{_COLUMNS}-{name}.arrows"
     if not path.exists() or not whole(_mapped(path)):
         reader = make()
-        with atomic_files.whole(path, option="$T5PREP_CACHE") as file, pa.ipc.new_stream(file, reader.schema) as writer:
+        with (
+            atomic_files.open_atomic(path, option="$T5PREP_CACHE") as file,
+            pa.ipc.new_stream(file, reader.schema) as writer,
+        ):
             while batches := list(itertools.islice(reader, _CHUNK)):
                 writer.write_table(pa.Table.from_batches(batches).unify_dictionaries().combine_chunks())
                 made(sum(map(len, batches)))
@@ -217,7 +220,7 @@ def _mapped(path: Path) -> pa.Table:
         raise UsageError(f"{path} cannot be read ({error}). Remove it: t5prep cache clear tables") from error
 
 
-def _masks(rows: pa.Table, query: Wanted) -> Iterator[np.ndarray]:
+def _masks(rows: pa.Table, query: RowQuery) -> Iterator[np.ndarray]:
     """Yield bool[rows] for each condition on a table's rows that it has a column for."""
     column_names = set(rows.column_names)
 
@@ -272,7 +275,7 @@ class _Handler(web_server.Handler):
         address = {name: values[-1] for name, values in urllib.parse.parse_qs(query_string, errors="replace").items()}
         explorer = self.server.explorer
         try:
-            query = Wanted.read(address)
+            query = RowQuery.read(address)
             number = address.get("number", "")
             if query.view not in explorer.counts or path not in ("/", "/row"):
                 self.send(HTTPStatus.NOT_FOUND, b"There is / and /row.", kind="text/plain")
@@ -297,7 +300,7 @@ class _Handler(web_server.Handler):
         for piece in itertools.chain([first], pieces):
             self.wfile.write(piece.encode("utf-8", "replace"))
 
-    def _table(self, query: Wanted) -> Iterator[str]:
+    def _table(self, query: RowQuery) -> Iterator[str]:
         explorer = self.server.explorer
         columns = explorer.table(query.view).column_names
         total = len(explorer.rows(query))
@@ -315,13 +318,13 @@ class _Handler(web_server.Handler):
         }
         return self._rendered("explore.html", facts)
 
-    def _row(self, query: Wanted, number: int, *, id: str) -> Iterator[str]:
+    def _row(self, query: RowQuery, number: int, *, id: str) -> Iterator[str]:
         explorer = self.server.explorer
         row = explorer.row(query.view, number)
         rejected = query.view == "rejected"
         rows = explorer.rows(query)
         if not len(positions := np.flatnonzero(rows == number)):  # the address was typed
-            query = Wanted(view=query.view)
+            query = RowQuery(view=query.view)
             rows, positions = explorer.rows(query), np.array([number])
         position = int(positions[0])
         ids = [f"{row['file']}:{row['row']}"] if rejected else row["id"] if isinstance(row["id"], list) else [row["id"]]
@@ -363,6 +366,6 @@ def answers_of(run: str, predictions: str | None) -> str | None:
         raise UsageError(f"{run} cannot be read ({error.strerror or error}). Name a training run.") from error
     if ANSWERS not in names:
         raise UsageError(
-            f"{run} keeps no answers. Write them: t5prep eval --model {run} --predictions {paths.at(run, ANSWERS)}"
+            f"{run} keeps no answers. Write them: t5prep eval --model {run} --predictions {paths.join(run, ANSWERS)}"
         )
-    return paths.at(run, ANSWERS)
+    return paths.join(run, ANSWERS)

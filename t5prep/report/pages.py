@@ -36,14 +36,14 @@ def _environment() -> jinja2.Environment:
         number=lambda value: f"{value:,}",
         percent=lambda value: f"{value:.1%}" if 0 < value < 0.1 else f"{value:.0%}",
         size=byte_sizes.text,
-        seen=seen,
+        seen=escape_invisible,
         shell=shlex.quote,
         drawing=markupsafe.Markup,  # charts are made here and contain no text of the user
     )
     return environment
 
 
-def seen(text: object, length: int = 300) -> str:
+def escape_invisible(text: object, length: int = 300) -> str:
     """Return a value as text on one line, of bounded length, with invisible characters escaped.
 
     >>> seen("a\\n\\u202eb"), seen("x" * 20, 8)

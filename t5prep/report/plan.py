@@ -7,7 +7,7 @@ from t5prep.planning import report
 from t5prep.planning.chips import GIB
 from t5prep.planning.interface import Plan
 from t5prep.report import write_page
-from t5prep.report.pages import render, seen
+from t5prep.report.pages import escape_invisible, render
 
 # Kinds of operations that are listed; the rest is summed.
 LISTED = 12
@@ -21,7 +21,7 @@ def write(plans: Sequence[Plan], *, out: str | Path) -> None:
     compiled = plans[0].answer.compiled
     page = render(
         "plan.html",
-        title=f"{seen(plans[0].answer.question.settings.model, 60)} on {plans[0].answer.question.tpu.name}",
+        title=f"{escape_invisible(plans[0].answer.question.settings.model, 60)} on {plans[0].answer.question.tpu.name}",
         plans=[_facts(plan) for plan in plans],
         table=report.table([(plan.answer, plan.epoch) for plan in plans]) if len(plans) > 1 else [],
         versions=", ".join(f"{name} {version}" for name, version in compiled.versions.items()),

@@ -39,14 +39,14 @@ def inputs(ids: Sequence[int], tokenizer: Tokenizer, *, marker: int | None) -> l
             pieces.append(Piece("✂", "marker", f"{tokenizer.piece(token)} · {token}: here the middle was cut out"))
         else:
             pieces.append(_piece(token, tokenizer, plain="tail" if tail else "text"))
-    return [*_bounded(pieces), *_rest(len(ids) - len(pieces), "padding", tokenizer.pad_id)]
+    return [*_bounded(pieces), *_summarize_run(len(ids) - len(pieces), "padding", tokenizer.pad_id)]
 
 
 def labels(ids: Sequence[int], tokenizer: Tokenizer) -> list[Piece]:
     """Return the pieces of a target; positions that the loss ignores are one piece at its end."""
     visible = [token for token in _filled(ids, IGNORED_LABEL) if token != IGNORED_LABEL]
     pieces = [_piece(token, tokenizer, plain="text") for token in visible]
-    return [*_bounded(pieces), *_rest(len(ids) - len(pieces), "ignored", IGNORED_LABEL)]
+    return [*_bounded(pieces), *_summarize_run(len(ids) - len(pieces), "ignored", IGNORED_LABEL)]
 
 
 def _filled(ids: Sequence[int], pad: int) -> Sequence[int]:
@@ -79,5 +79,5 @@ def _bounded(pieces: list[Piece]) -> Iterable[Piece]:
     ]
 
 
-def _rest(count: int, kind: str, token: int) -> list[Piece]:
+def _summarize_run(count: int, kind: str, token: int) -> list[Piece]:
     return [Piece(f"{kind} × {count:,}", kind, str(token))] if count > 0 else []

@@ -53,14 +53,14 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
     Raises DatasetError if the run, UsageError if the answers cannot be read.
     """
     try:
-        settings = dict(json.loads(paths.read(paths.at(run, SETTINGS))))
+        settings = dict(json.loads(paths.read(paths.join(run, SETTINGS))))
         lines = sorted(_lines(run), key=lambda line: line.step)
         names = paths.names(run)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DatasetError(f"{run} is a run that cannot be read ({error}).") from error
     evaluation = _answers(answers) if answers else {}
     if not answers and ANSWERS in names:
-        evaluation = _answers(paths.at(run, ANSWERS), content=paths.read(paths.at(run, ANSWERS)))
+        evaluation = _answers(paths.join(run, ANSWERS), content=paths.read(paths.join(run, ANSWERS)))
     fast = [line for line in lines if all(_is_number(line.numbers.get(name)) for name in (_SPEED, _WAITING))]
     lines = [line for line in lines if _SPEED not in line.numbers]
     data = list(_data(run, sorted(name for name in names if re.fullmatch(r"manifest-\d+\.json", name))))
@@ -78,9 +78,11 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         run=str(run),
         settings=settings,
         steps=max((line.step for line in lines), default=0),
-        charts=[(_called(name, curve), _drawn(name, curve)) for name, curve in chart_curves.items()],
+        charts=[(_called(name, curve), _render_chart(name, curve)) for name, curve in chart_curves.items()],
         best=best,
-        others=_others([name for name in curves if name not in chart_curves], lines, split=split, best=best),
+        others=_list_uncharted_metrics(
+            [name for name in curves if name not in chart_curves], lines, split=split, best=best
+        ),
         last=_last(lines),
         throughput=_throughput(fast),
         device=next((line.device for line in reversed(fast) if line.device), ""),
@@ -114,7 +116,7 @@ class _Line(NamedTuple):
 def _lines(run: str | Path) -> Iterator[_Line]:
     """Yield the lines of metrics.jsonl; a line that the end of a run cut short is left out."""
     try:
-        content = paths.read(paths.at(run, "metrics.jsonl")).decode("utf-8", "replace")
+        content = paths.read(paths.join(run, "metrics.jsonl")).decode("utf-8", "replace")
     except FileNotFoundError:
         return
     for line in content.splitlines():
@@ -173,7 +175,7 @@ def _best(lines: list[_Line], *, split: str, metric: str) -> _Best | None:
     return _Best(metric, value, step, split)
 
 
-def _others(
+def _list_uncharted_metrics(
     names: list[str], lines: list[_Line], *, split: str, best: _Best | None
 ) -> list[tuple[str, float | None, float | None]]:
     """Return the metrics of evaluation without a chart: name, value at the best checkpoint, and last value."""
@@ -187,7 +189,7 @@ def _called(name: str, curve: dict[str, tuple[list[float], list[float]]]) -> str
     return name if len(curve) > 1 or "training" in curve else f"{name}, of evaluation"
 
 
-def _drawn(name: str, curve: dict[str, tuple[list[float], list[float]]]) -> str:
+def _render_chart(name: str, curve: dict[str, tuple[list[float], list[float]]]) -> str:
     """Return a chart. A loss that fell far has a logarithmic scale, so that its end can be read too."""
     values = [value for _, line in curve.values() for value in line]
     return charts.curves(curve, quantity=name, log=name == "loss" and 0 < _FAR * min(values) < max(values))
@@ -266,7 +268,7 @@ def _classes(metrics: JSON) -> list[tuple[str, dict[str, float]]]:
 def _parameters(run: str | Path) -> int:
     """Return how many weights the model has, by the run's config.json; 0 if that cannot be read."""
     try:
-        shape = read_config(paths.read(paths.at(run, "config.json")), location="config.json")
+        shape = read_config(paths.read(paths.join(run, "config.json")), location="config.json")
     except (OSError, T5prepError):
         return 0
     return sum(math.prod(layout.shape) for layout in weight_layouts(shape).values())
@@ -306,7 +308,7 @@ def _list(value: JSON) -> list[JSON]:
 def _data(run: str | Path, names: list[str]) -> Iterator[tuple[str, manifest.Manifest | None]]:
     for name in names:
         try:
-            yield "", manifest.loads(paths.read(paths.at(run, name)), location=paths.at(run, name))
+            yield "", manifest.loads(paths.read(paths.join(run, name)), location=paths.join(run, name))
         except DatasetError as error:
             yield str(error), None
 

@@ -64,13 +64,13 @@ def _in_run(record: dict[str, Any] | None, dataset: Dataset, *, run: str) -> dic
     return record_in_run(run, dataset, size=record["bytes"], **record_location)
 
 
-def formatted(trace: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def format_trace(trace: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield the name of each step in the trace of a row, and its lines, for people."""
     if source := trace["source"]:
         byte = "" if source["byte"] is None else f", byte {source['byte']:,} ({source['bytes']:,} bytes)"
         yield "source", [f"{source['file']}, row {source['row']:,}{byte}", *_values(source)]
     if example := trace["example"]:
-        yield "task", list(_made(example))
+        yield "task", list(_describe_example(example))
     if trace["filters"]:
         yield "filters", [line for entry in trace["filters"] for line in _filtered(entry)]
     if trace["tokens"]:
@@ -90,7 +90,7 @@ def formatted(trace: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     if trace["duplicates"]:
         yield "repeated", [f"{entry['file']}, row {entry['row']:,}: {entry['reason']}" for entry in trace["duplicates"]]
     if trace["also"]:
-        yield "also", [_other(entry) for entry in trace["also"]]
+        yield "also", [_describe_related(entry) for entry in trace["also"]]
 
 
 def _values(source: dict[str, Any]) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _values(source: dict[str, Any]) -> Iterator[str]:
         yield _one_line(source["text"])
 
 
-def _made(example: dict[str, Any]) -> Iterator[str]:
+def _describe_example(example: dict[str, Any]) -> Iterator[str]:
     if example.get("blank"):
         yield "the row is blank, and makes nothing"
         return
@@ -162,7 +162,7 @@ def _ran(run_facts: dict[str, Any]) -> Iterator[str]:
         yield f"its answer, {'right' if run_facts['right'] else 'wrong'}{file_note}: {_one_line(run_facts['prediction'])}"
 
 
-def _other(related_row: dict[str, Any]) -> str:
+def _describe_related(related_row: dict[str, Any]) -> str:
     if "shard" in related_row:
         return f"{related_row['id']}: {related_row['shard']}, record {related_row['number']:,}"
     return f"{related_row['file']}, row {related_row['row']:,}: {_one_line(related_row['reason'])}"

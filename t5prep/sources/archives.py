@@ -23,7 +23,7 @@ from typing import BinaryIO, cast
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.io.ranges import RangedFile
-from t5prep.sources.raw import RawFile, is_set_aside, wanted
+from t5prep.sources.raw import RawFile, is_requested, is_set_aside
 
 MAX_BYTES = "T5PREP_MAX_UNPACKED_BYTES"
 MAX_RATIO = "T5PREP_MAX_UNPACKED_RATIO"
@@ -130,16 +130,16 @@ def members(
                 f"{name} holds two members named {file.member}. Unpack it, keep the one you mean, and name the directory."
             )
         files_by_name[full] = dataclasses.replace(file, name=full, checksum=checksum)
-        if wanted(full, include) or is_archive(full):
+        if is_requested(full, include) or is_archive(full):
             _check_content(f"{file.member} in {name}", packed, file.bytes, is_encrypted=is_encrypted)
-    return [file for full, file in files_by_name.items() if wanted(full, include) or is_archive(full)], list(
+    return [file for full, file in files_by_name.items() if is_requested(full, include) or is_archive(full)], list(
         files_by_name
     )
 
 
 def _in_zip(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, int, bool]]:
     """Yield each file in a zip, how many bytes it has packed, and whether it is encrypted."""
-    with _whole(name, "zip"), zipfile.ZipFile(archive) as opened:
+    with _translate_errors(name, "zip"), zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             _check_name(info, name)
             if not info.is_dir():
@@ -150,7 +150,7 @@ def _in_zip(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, 
 
 def open_member(archive: BinaryIO, member: str, name: str) -> tuple[BinaryIO, int]:
     """Return a stream of one member's unpacked bytes, and the number of its packed bytes. Raises SourceError."""
-    with _whole(name, "zip"):
+    with _translate_errors(name, "zip"):
         opened = zipfile.ZipFile(archive)
     try:
         info = opened.getinfo(member)
@@ -159,7 +159,7 @@ def open_member(archive: BinaryIO, member: str, name: str) -> tuple[BinaryIO, in
     _check_name(info, name)
     encrypted = bool(info.flag_bits & ENCRYPTED)
     _check_content(f"{member} in {name}", info.compress_size, info.file_size, is_encrypted=encrypted)
-    with _whole(name, "zip"):
+    with _translate_errors(name, "zip"):
         return opened.open(info), info.compress_size  # type: ignore[return-value]
 
 
@@ -171,7 +171,7 @@ def copy_member(archive: BinaryIO, file: RawFile, copy: BinaryIO) -> None:
         else open_member(archive, file.member, file.archive or file.path)
     )
     count, bounds = 0, limits()
-    with _whole(file.name, "zip"), opened:
+    with _translate_errors(file.name, "zip"), opened:
         while chunk := opened.read(1 << 20):
             count += len(chunk)
             bounds.check(file.name, packed=packed, unpacked=count)
@@ -179,7 +179,7 @@ def copy_member(archive: BinaryIO, file: RawFile, copy: BinaryIO) -> None:
 
 
 @contextmanager
-def _whole(name: str, kind: str) -> Iterator[None]:
+def _translate_errors(name: str, kind: str) -> Iterator[None]:
     """Raise SourceError for what reading a damaged zip or tar raises."""
     try:
         yield
@@ -223,7 +223,7 @@ _UNPACKING = threading.Lock()
 
 def _in_tar(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, int, bool]]:
     """Yield what `_in_zip` yields, of a tar archive."""
-    with _whole(name, "tar"):
+    with _translate_errors(name, "tar"):
         content = _content_of_tar(archive, path=path, name=name)
         content.seek(0)
         with tarfile.open(fileobj=content, mode="r:") as opened:
@@ -249,7 +249,7 @@ def _no_file(info: tarfile.TarInfo) -> str:
 def open_member_of_tar(archive: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
     """Return a stream of one member's bytes, and their number. Raises SourceError."""
     name = file.archive or file.path
-    with _whole(name, "tar"):
+    with _translate_errors(name, "tar"):
         content = _content_of_tar(archive, path=file.path, name=name)
     return cast(BinaryIO, io.BufferedReader(_Slice(content, file.offset, file.bytes), 1 << 20)), file.bytes
 

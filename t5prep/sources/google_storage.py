@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from t5prep.errors import OutputError, SourceError
 from t5prep.io import gcs
 from t5prep.sources import archives, local
-from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
+from t5prep.sources.raw import RawFile, Resolved, SourceLocation, checked, glob_pattern, is_requested
 
 if TYPE_CHECKING:
     from google.cloud.storage import Blob
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _READ_AHEAD_BYTES = 4 << 20  # one request
 
 
-def resolve(location: Place, *, include: Sequence[str]) -> Resolved:
+def resolve(location: SourceLocation, *, include: Sequence[str]) -> Resolved:
     """Return the object of this name, or every object below it, or every object that matches the glob.
 
     Raises SourceError.
@@ -57,7 +57,7 @@ def resolve(location: Place, *, include: Sequence[str]) -> Resolved:
             offered += names
             continue
         offered.append(name)
-        if wanted(name, include):
+        if is_requested(name, include):
             files.append(RawFile(name, url, int(blob.size), checksum=checksum))
     return Resolved(
         location.uri,

@@ -325,7 +325,7 @@ class Download:
         response = get(self.address(), display_name=self.name, headers=headers, stream=True, retries=retries)
         with response:
             if response.status_code == 416:  # the part is as long as the whole file, or longer
-                total_bytes = _whole(response)
+                total_bytes = _parse_total_bytes(response)
                 if total_bytes != start:
                     self._discard()
                     raise Broken("the host has fewer bytes than were fetched before")
@@ -338,7 +338,7 @@ class Download:
                 raise SourceError(
                     f"{self.name}: the host sends it compressed although asked not to. Download it yourself."
                 )
-            total_bytes = _whole(response)
+            total_bytes = _parse_total_bytes(response)
             self._remember(response)
             missing = (total_bytes or self.size or 0) - (start if continues else 0)
             if missing > (free := shutil.disk_usage(self._part.parent).free):
@@ -413,7 +413,7 @@ def _first(response: requests.Response) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _whole(response: requests.Response) -> int | None:
+def _parse_total_bytes(response: requests.Response) -> int | None:
     """Return the length of the whole file from Content-Range or Content-Length, None if neither gives it."""
     match = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
     if match:
@@ -445,7 +445,7 @@ def fetch(key: str, download: Download) -> Blob:
         for folder in ("blobs", "refs", "parts", "locks"):
             (cache_folder / folder).mkdir(parents=True, exist_ok=True)
         with _locked(cache_folder / "locks" / f"{name}.lock", cache_folder):
-            if cached_blob := _known(cache_folder, name):
+            if cached_blob := _find_cached(cache_folder, name):
                 return cached_blob
             part = cache_folder / "parts" / f"{name}.part"
             return _keep(cache_folder, name, part, download.run(part))
@@ -465,7 +465,7 @@ def _locked(path: Path, cache_folder: Path) -> AcquireReturnProxy:
         return lock.acquire(timeout=-1)
 
 
-def _known(cache_folder: Path, name: str) -> Blob | None:
+def _find_cached(cache_folder: Path, name: str) -> Blob | None:
     try:
         entry = json.loads((cache_folder / "refs" / f"{name}.json").read_text())
         blob = Blob(cache_folder / "blobs" / entry["sha256"], entry["bytes"], entry["sha256"])

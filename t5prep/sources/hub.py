@@ -20,7 +20,7 @@ from t5prep.io.ranges import RangedFile
 from t5prep.json_values import JSONObject
 from t5prep.sources import archives, card, local, split_names
 from t5prep.sources.http import STATUSES, Broken, Download, Refused, Retries, connection_errors, digests, fetch, get
-from t5prep.sources.raw import METADATA, Place, RawFile, Resolved, checked, is_set_aside, wanted
+from t5prep.sources.raw import METADATA, RawFile, Resolved, SourceLocation, checked, is_requested, is_set_aside
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import DatasetInfo, RepoSibling
@@ -67,7 +67,9 @@ class Listed:
         return "" if wrong_checksum else sha256
 
 
-def resolve(location: Place, *, include: Sequence[str], progress: bool | None, ignore_card: bool = False) -> Resolved:
+def resolve(
+    location: SourceLocation, *, include: Sequence[str], progress: bool | None, ignore_card: bool = False
+) -> Resolved:
     """Return the data files of a dataset (of its `#config`) at one commit. Raises SourceError.
 
     ignore_card: read no configs of the card, unless the place names one: the user says what is which split
@@ -92,7 +94,7 @@ def resolve(location: Place, *, include: Sequence[str], progress: bool | None, i
     chosen = choose(
         commit.files, of_main, location=location, converted=converted, has_name_filter=bool(include) or ignore_card
     )
-    wanted_files = [file for file in chosen.files if archives.is_archive(file.name) or wanted(file.name, include)]
+    wanted_files = [file for file in chosen.files if archives.is_archive(file.name) or is_requested(file.name, include)]
     far = sum(file.bytes for file in wanted_files) > STREAM_BYTES or len(wanted_files) > STREAM_FILES
     files: list[RawFile] = []
     offered = [file.name for file in chosen.files]
@@ -132,7 +134,7 @@ class _Commit(NamedTuple):
     card: JSONObject
 
 
-def _commit(place: Place, revision: str | None, *, absent: _Commit | None = None) -> _Commit:
+def _commit(place: SourceLocation, revision: str | None, *, absent: _Commit | None = None) -> _Commit:
     """Return the Hub's entry of a dataset at a revision, with sizes and checksums of its files; `absent` if none."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RevisionNotFoundError
@@ -152,7 +154,7 @@ def _commit(place: Place, revision: str | None, *, absent: _Commit | None = None
     return _Commit(info, info.sha, [Listed.of(file) for file in info.siblings], facts)
 
 
-def _fetch(location: Place, file: Listed, revision: str, *, progress: bool | None) -> tuple[Path, str]:
+def _fetch(location: SourceLocation, file: Listed, revision: str, *, progress: bool | None) -> tuple[Path, str]:
     """Return one file and its SHA-256: from the Hub's own cache if it is sound there, else downloaded."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
@@ -169,7 +171,7 @@ def _fetch(location: Place, file: Listed, revision: str, *, progress: bool | Non
     return blob.path, blob.sha256
 
 
-def _call(ask: Callable[[], T], location: Place) -> T:
+def _call(ask: Callable[[], T], location: SourceLocation) -> T:
     """Call the Hub's API, with retries. Raises SourceError, or RevisionNotFoundError."""
     from huggingface_hub import errors
 
@@ -239,7 +241,7 @@ def choose(
     files: Sequence[Listed],
     facts: JSONObject,
     *,
-    location: Place,
+    location: SourceLocation,
     converted: bool = False,
     has_name_filter: bool = False,
 ) -> Chosen:

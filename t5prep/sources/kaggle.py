@@ -17,7 +17,7 @@ import requests
 from t5prep.errors import SourceError
 from t5prep.sources import archives, local
 from t5prep.sources.http import STATUSES, Blob, Broken, Download, Refused, Retries, connection_errors, fetch
-from t5prep.sources.raw import Place, RawFile, Resolved, checked
+from t5prep.sources.raw import RawFile, Resolved, SourceLocation, checked
 
 if TYPE_CHECKING:
     from kagglesdk.datasets.services.dataset_api_service import DatasetApiClient
@@ -30,7 +30,7 @@ _TOKEN_ADVICE = (
 )
 
 
-def resolve(location: Place, *, include: Sequence[str], progress: bool | None) -> Resolved:
+def resolve(location: SourceLocation, *, include: Sequence[str], progress: bool | None) -> Resolved:
     """Fetch a dataset (or with `#file` one file of it) at its latest or the given version. Raises SourceError."""
     with _client() as client:
         from kagglesdk.datasets.types.dataset_api_service import ApiGetDatasetRequest
@@ -71,7 +71,7 @@ def _with_version(dataset: "ApiDataset") -> tuple["ApiDataset", int]:
 
 
 def _fetch(
-    client: "DatasetApiClient", location: Place, version: int, *, progress: bool | None
+    client: "DatasetApiClient", location: SourceLocation, version: int, *, progress: bool | None
 ) -> tuple[Blob, str, str]:
     """Return the cached bytes, the name they came under (`data.csv` or `data.csv.zip`), and the published MD5."""
     from kagglesdk.datasets.types.dataset_api_service import ApiDownloadDatasetRequest
@@ -118,7 +118,7 @@ def _client() -> Iterator["DatasetApiClient"]:
             yield client.datasets.dataset_api_client
 
 
-def _call(ask: Callable[[], T], location: Place) -> T:
+def _call(ask: Callable[[], T], location: SourceLocation) -> T:
     """Call the API, with retries. Raises SourceError that says what to do."""
     retries = Retries(location.uri)
     while True:
@@ -145,7 +145,7 @@ def _call(ask: Callable[[], T], location: Place) -> T:
         retries.wait(f"Kaggle answers {answer.status_code}", headers=answer.headers)
 
 
-def _advice(status: int, location: Place) -> str:
+def _advice(status: int, location: SourceLocation) -> str:
     from kagglehub.config import get_kaggle_credentials
 
     has_credentials = get_kaggle_credentials() is not None

@@ -13,10 +13,10 @@ from t5prep.errors import OutputError, SourceError
 from t5prep.io import atomic_files, paths, store
 from t5prep.json_values import JSONObject
 from t5prep.sources import archives, card
-from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, is_set_aside, wanted
+from t5prep.sources.raw import RawFile, Resolved, SourceLocation, checked, glob_pattern, is_requested, is_set_aside
 
 
-def resolve(location: Place, *, include: Sequence[str], ignore_card: bool = False) -> Resolved:
+def resolve(location: SourceLocation, *, include: Sequence[str], ignore_card: bool = False) -> Resolved:
     """Return every file below the place. A file is named by its path from the directory, or from the glob's fixed part.
 
     Of a directory whose README.md is a dataset's card with configs, those of the `#config` or of the default one.
@@ -32,7 +32,7 @@ def resolve(location: Place, *, include: Sequence[str], ignore_card: bool = Fals
         config = card.choose(facts, part, source=str(folder)) if part or not ignore_card else None
         if part not in ("", "default") and config is None:
             raise card.several(location.name, part, [])
-        named_paths = list(_named(location.name.removesuffix(f"#{part}") if part else location.name))
+        named_paths = list(_list_files(location.name.removesuffix(f"#{part}") if part else location.name))
         splits = config.files([name for _, name in named_paths], source=str(folder)) if config else {}
         for path, name in named_paths:
             if config and name not in splits:
@@ -101,7 +101,7 @@ def expand(
     except OSError as error:
         raise SourceError(f"{path} cannot be read ({error.strerror}).") from error
     file = RawFile(name, str(path), status.st_size, sha256=sha256, checksum=checksum, modified=status.st_mtime_ns)
-    return ([file] if wanted(name, include) else []), [name]
+    return ([file] if is_requested(name, include) else []), [name]
 
 
 # So many archives may be inside of each other: one that holds itself has no end.
@@ -149,7 +149,7 @@ def _unpacked(archive: BinaryIO, member: RawFile) -> Path:
     try:
         if not (path.is_file() and path.stat().st_size == member.bytes):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_files.whole(path) as copy:
+            with atomic_files.open_atomic(path) as copy:
                 archives.copy_member(archive, member, copy)
     except (OSError, OutputError) as error:
         raise SourceError(
@@ -159,7 +159,7 @@ def _unpacked(archive: BinaryIO, member: RawFile) -> Path:
     return path
 
 
-def _named(source: str) -> Iterator[tuple[Path | str, str]]:
+def _list_files(source: str) -> Iterator[tuple[Path | str, str]]:
     path = Path(source).expanduser()
     if path.is_file():
         yield path, path.name

@@ -80,7 +80,7 @@ _SHAPES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class SourceLocation:
     """A source as the user wrote it: `scheme` "" is a path. `revision` and `part` are "" if none is given."""
 
     scheme: str
@@ -90,7 +90,7 @@ class Place:
     uri: str = ""
 
 
-def parse(uri: str) -> Place:
+def parse(uri: str) -> SourceLocation:
     """Parse the name of a source. Raises SourceError, with an example, for an unknown scheme or a malformed address.
 
     >>> parse("hf:wmt/wmt16@main#ro-en")
@@ -104,7 +104,7 @@ def parse(uri: str) -> Place:
     if not uri.strip():
         raise SourceError(f"The source is empty. Name a file, or a corpus such as {EXAMPLES['hf']}.")
     if not scheme_match or Path(request).exists():
-        return Place("", uri, uri=uri)
+        return SourceLocation("", uri, uri=uri)
     scheme = scheme_match.group(1).lower()
     if scheme not in _SHAPES:
         raise SourceError(
@@ -118,7 +118,7 @@ def parse(uri: str) -> Place:
     groups = {key: value or "" for key, value in shape.groupdict().items()}
     if scheme in ("http", "https"):
         groups["name"] = uri[scheme_match.end() :]  # what is sent to the host is the address's request
-    return Place(scheme, uri=uri, **groups)
+    return SourceLocation(scheme, uri=uri, **groups)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Resolved:
     origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-def wanted(name: str, include: Sequence[str]) -> bool:
+def is_requested(name: str, include: Sequence[str]) -> bool:
     """Check whether a file of this name was asked for: by its whole name or by the last parts of it.
 
     >>> wanted("a.zip/input/squad2_train.csv", ["squad2_*.csv"])

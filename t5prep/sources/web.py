@@ -14,7 +14,7 @@ import requests
 from t5prep.errors import SourceError
 from t5prep.sources import archives, http, local
 from t5prep.sources.http import Blob, Download, fetch
-from t5prep.sources.raw import Place, RawFile, Resolved, checked, wanted
+from t5prep.sources.raw import RawFile, Resolved, SourceLocation, checked, is_requested
 
 # Web pages about a corpus, and the scheme of the corpus on each.
 _PAGES = {
@@ -24,7 +24,7 @@ _PAGES = {
 }
 
 
-def resolve(location: Place, *, url: str, include: Sequence[str], progress: bool | None) -> Resolved:
+def resolve(location: SourceLocation, *, url: str, include: Sequence[str], progress: bool | None) -> Resolved:
     """Download the file, or take it from the cache while its host says (ETag, Last-Modified) that it is unchanged.
 
     `url` may hold credentials: it is sent to its host and written nowhere. Raises SourceError.
@@ -73,7 +73,7 @@ def _advice(status: int) -> str:
 API = "https://zenodo.org/api/records"
 
 
-def resolve_zenodo(location: Place, *, include: Sequence[str], progress: bool | None) -> Resolved:
+def resolve_zenodo(location: SourceLocation, *, include: Sequence[str], progress: bool | None) -> Resolved:
     """Fetch the files of a record that are asked for, and every zip that may hold one. Raises SourceError."""
     record = _record(location)
     entries = [entry for entry in record.get("files") or [] if not location.part or _key(entry) == location.part]
@@ -87,7 +87,7 @@ def resolve_zenodo(location: Place, *, include: Sequence[str], progress: bool | 
     files: list[RawFile] = []
     for entry in entries:
         key = _key(entry)
-        if archives.is_archive(key) or wanted(key, include):
+        if archives.is_archive(key) or is_requested(key, include):
             blob, checksum = _fetch(location, entry, progress=progress)
             expanded_files, names = local.expand(
                 blob.path, name=key, include=include, sha256=blob.sha256, checksum=checksum
@@ -135,7 +135,7 @@ class _Record(TypedDict, total=False):
     files: list[_Entry]
 
 
-def _record(location: Place) -> _Record:
+def _record(location: SourceLocation) -> _Record:
     try:
         record: _Record = http.get_json(
             f"{API}/{location.name}", display_name=f"zenodo:{location.name}", headers=_token()
@@ -153,7 +153,7 @@ def _record(location: Place) -> _Record:
         raise SourceError(str(refused)) from None
 
 
-def _fetch(location: Place, entry: _Entry, *, progress: bool | None) -> tuple[Blob, str]:
+def _fetch(location: SourceLocation, entry: _Entry, *, progress: bool | None) -> tuple[Blob, str]:
     key, checksum = _key(entry), str(entry.get("checksum") or "")
     link = (entry.get("links") or {}).get("self") or f"{API}/{location.name}/files/{quote(key)}/content"
     size = entry.get("size", entry.get("filesize"))

@@ -58,7 +58,7 @@ def run(code: bytes, *, file: str) -> types.ModuleType:
     except SyntaxError as error:
         raise TaskError(f"{file}, line {error.lineno}: {error.msg}.") from error
     except (Exception, SystemExit) as error:
-        raise TaskError(f"{line_of(error, file) or file}: {said(error)}.") from error
+        raise TaskError(f"{line_of(error, file) or file}: {describe_error(error)}.") from error
     check(module, location=file)
     return module
 
@@ -79,7 +79,7 @@ def line_of(error: BaseException, file: str) -> str:
     return f"{Path(file).name}, line {lines[-1]}" if lines else ""
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the type and text of an error in one line.
 
     >>> said(KeyError("title"))
@@ -135,10 +135,10 @@ def get(name: str) -> Definition:
     """
     if name.endswith(".py"):
         return from_code(read(name), file=name)
-    return named(name)
+    return get_installed(name)
 
 
-def named(name: str) -> Definition:
+def get_installed(name: str) -> Definition:
     """Return the installed task of a name, and no file's: a manifest may be a stranger's. Raises UsageError, TaskError."""
     if name not in _built_in() and name not in _offered():
         raise UsageError(
@@ -163,7 +163,7 @@ def _installed(name: str) -> Definition:
     except (Exception, SystemExit) as error:
         package = module_name.partition(".")[0]
         raise TaskError(
-            f"the task {name}, which the package {package} offers, cannot be loaded: {said(error)}."
+            f"the task {name}, which the package {package} offers, cannot be loaded: {describe_error(error)}."
         ) from error
     check(module, location=module_name)
     return Definition(name, module.TASK, code, _summary(module))

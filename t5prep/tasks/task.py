@@ -388,7 +388,7 @@ class ChosenTask:
         """Return the option that removes HTML tags from the texts, as the user types it; "" if there is none."""
         for field in dataclasses.fields(self.options):
             if value := field.metadata["removes_markup"]:
-                return task_options.spelled(field.name, value)
+                return task_options.as_cli_option(field.name, value)
         return ""
 
 

@@ -28,7 +28,7 @@ _SPECIAL = re.compile(r"</?s>|<pad>|<unk>|<mask>|<extra_id_\d+>|<0x[0-9A-F]{2}>|
 
 
 @dataclasses.dataclass
-class Lost:
+class LostCharacter:
     """Describe a character that is lost: how often it occurs, and what it becomes (`<unk>`, a space, other text)."""
 
     character: str
@@ -78,7 +78,7 @@ class Report:
     unknown: int = 0
     returned: int = 0
     changed: int = 0
-    lost: list[Lost] = dataclasses.field(default_factory=list)
+    lost: list[LostCharacter] = dataclasses.field(default_factory=list)
     agreements: dict[str, Agreement] = dataclasses.field(default_factory=dict)
 
     @property
@@ -136,10 +136,10 @@ def examine(
     spaces = characters.pop("  ", 0)
     report.characters = characters.total()
     if spaces and _normalized("a  b", tokenizer) == _normalized("a b", tokenizer):
-        report.lost.append(Lost("  ", spaces, "one space", _excerpt(first_texts["  "], "  ")))
+        report.lost.append(LostCharacter("  ", spaces, "one space", _excerpt(first_texts["  "], "  ")))
     for character, count in characters.items():
         if (becomes := _becomes(character, tokenizer)) != character:
-            report.lost.append(Lost(character, count, becomes, _excerpt(first_texts[character], character)))
+            report.lost.append(LostCharacter(character, count, becomes, _excerpt(first_texts[character], character)))
     report.lost.sort(key=lambda loss: (-loss.count, loss.character))
     return report
 

@@ -297,7 +297,7 @@ class Featurizer:
             lengths = np.diff(rows)[row_indices]
             edges = ragged.begins(lengths)
             fields = np.arange(edges[-1]) + np.repeat(rows[row_indices] - edges[:-1], lengths)
-            texts = ragged.taken(encoded.ids, fields)
+            texts = ragged.take(encoded.ids, fields)
             nothing, field_edges = np.zeros(len(fields), bool), np.arange(len(fields) + 1)
             cut, _ = self._cut.apart(texts, protected=nothing, fields=field_edges, rows=edges, frame=self._frame)
             fitted_rows = ragged.replaced(fitted_rows, row_indices, cut)
@@ -334,7 +334,7 @@ class Featurizer:
         spellings = pc.binary_join_element_wise(
             pa.scalar("", pa.large_string()), spellings, pa.scalar(" ", pa.large_string())
         )
-        encoded_words = ragged.taken(self._tokenizer.encode_block(spellings), coded.indices.to_numpy().astype(np.int64))
+        encoded_words = ragged.take(self._tokenizer.encode_block(spellings), coded.indices.to_numpy().astype(np.int64))
         of_words, wrong = target.labels_of_words(targets, edges, rows)
         labels = np.full(len(encoded_words.ids), IGNORED, np.int32)
         has_pieces = encoded_words.lengths > 0
@@ -370,7 +370,7 @@ class Featurizer:
         encoded = self._encode(coded.dictionary)
         labels = ragged.framed(encoded.ids, np.arange(len(coded.dictionary) + 1), self._tokenizer.frame_of_targets)
         empty = np.flatnonzero((encoded.words == 0)[codes])
-        cut = ragged.taken(self._cut_target.whole(labels), codes)
+        cut = ragged.take(self._cut_target.whole(labels), codes)
         return cut, labels.lengths[codes], dict.fromkeys(empty.tolist(), "empty target")
 
 

@@ -123,7 +123,7 @@ def framed(texts: Ragged, rows: np.ndarray, frame: Frame) -> Ragged:
     return Ragged(ids, edges[rows])
 
 
-def taken(lists: Ragged, rows: np.ndarray) -> Ragged:
+def take(lists: Ragged, rows: np.ndarray) -> Ragged:
     """Return the lists of these rows, int64[rows], in this order.
 
     >>> taken(of([np.array([5, 6], np.int32), np.array([7], np.int32)]), np.array([1, 0, 1])).ids.tolist()
@@ -151,7 +151,7 @@ def replaced(lists: Ragged, rows: np.ndarray, replacements: Ragged) -> Ragged:
     )
     order = np.arange(len(lists.starts) - 1)
     order[rows] = len(lists.starts) + np.arange(len(rows))
-    return taken(both, order)
+    return take(both, order)
 
 
 def ends_kept(lists: Ragged, heads: np.ndarray, tails: np.ndarray, *, marked: np.ndarray, middle: int) -> Ragged:

@@ -16,7 +16,7 @@ MARGIN = 2
 _ENDS_SENTENCE = re.compile(r"[.!?…][\"'”’»)\]]?$")
 
 
-def apart(text: str, between: re.Pattern[str]) -> list[tuple[str, str]]:
+def split_text(text: str, between: re.Pattern[str]) -> list[tuple[str, str]]:
     """Return the texts between the matches, each with the match after it ("" after the last).
 
     >>> apart("Da.  Nu știu", BETWEEN_WORDS)
@@ -54,7 +54,7 @@ class Splitter:
             for part in parts
         )
         texts = [str(parts[index]), example.targets, *example.references]
-        sides = [apart(text.strip(), BETWEEN_WORDS) for text in texts]
+        sides = [split_text(text.strip(), BETWEEN_WORDS) for text in texts]
         if different := {len(side) for side in sides} - {len(sides[0])}:
             raise Reject(f"too long to split: its input has {len(sides[0])} words, and its target {max(different)}")
         rooms = (self.input_length - fixed - 1 - MARGIN, self.target_length - 1 - MARGIN)

@@ -45,11 +45,11 @@ def before_spaces(texts: pa.LargeStringArray, encode: Encode, *, odd: str = ODD)
     )
     places = np.empty(len(texts), np.int64)
     places[~is_odd], places[is_odd] = np.arange(len(cut.starts) - 1), np.arange(len(cut.starts) - 1, len(texts))
-    return ragged.taken(both, places)
+    return ragged.take(both, places)
 
 
 def _by_words(words: pa.ListArray, encode: Encode) -> Ragged:
     """Return the ids of texts that are given as lists of words."""
     coded = pc.dictionary_encode(words.values)
-    encoded_words = ragged.taken(encode(coded.dictionary.to_pylist()), coded.indices.to_numpy().astype(np.int64))
+    encoded_words = ragged.take(encode(coded.dictionary.to_pylist()), coded.indices.to_numpy().astype(np.int64))
     return Ragged(encoded_words.ids, encoded_words.starts[words.offsets.to_numpy()])

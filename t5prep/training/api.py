@@ -50,11 +50,11 @@ class Scores:
             return {
                 **entries,
                 "metrics": self.metrics,
-                "evaluations": [evaluation._own(scores) for evaluation in self.each],
+                "evaluations": [evaluation._split_to_json(scores) for evaluation in self.each],
             }
-        return {**entries, **self._own(scores)}
+        return {**entries, **self._split_to_json(scores)}
 
-    def _own(self, scores: bool) -> dict[str, object]:
+    def _split_to_json(self, scores: bool) -> dict[str, object]:
         """Return one split's part of the JSON."""
         left_out = () if scores else ("scores",)
         return {

@@ -75,7 +75,7 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
         )
     config = dataclasses.replace(config, dropout=0.0)
     shard = 1 if config.shard == "auto" else int(config.shard)
-    with hosts.together():
+    with hosts.end_all_on_failure():
         layout = open_layout(tpu=tpu, gpus=gpus, replicas=replicas, shard=shard)
         if hosts.count() > 1:
             raise UsageError("--check-step runs on the devices of one host: start it on one alone.")

@@ -62,7 +62,7 @@ def train(
     """
     gcs.check_tensorflow_reaches(config.out)
     open_devices = functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas)
-    with hosts.together(), contextlib.ExitStack() as until_the_end:
+    with hosts.end_all_on_failure(), contextlib.ExitStack() as until_the_end:
         return _train(config, open_devices, until_the_end, profile=profile)
 
 
@@ -97,7 +97,7 @@ def _train(
     base = adapters.digest(initial) if config.lora else ""
     initial |= draw(adapter_layouts(shape), seed=config.seed)
     run.check_begin(config.out)
-    until_the_end.enter_context(run.held(config.out))
+    until_the_end.enter_context(run.lock_run(config.out))
     newest = checkpoints.last(config.out)
     processors = checkpoints.usable_processors() if layout.platform == "cpu" else 0
     state = _state(
@@ -157,7 +157,7 @@ def _train(
     )
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
-    device_memory = memory.Held.by(layout, step.variables, batch=config.batch)
+    device_memory = memory.DeviceMemory.by(layout, step.variables, batch=config.batch)
     writing = CheckpointWriter(config.out, keep=config.keep, in_use=pushes.waiting if pushes else tuple)
     beginning.close()
     pushing = pushes or contextlib.nullcontext()

@@ -15,7 +15,7 @@ from t5prep.cli import _checks, main
 from t5prep.cli._checks import Finding, examine, healthy
 from t5prep.io import installation
 
-ASKED = _checks.asked  # which the tests do without, but for one
+ASKED = _checks.run_python  # which the tests do without, but for one
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("CLOUDSDK_CONFIG", "HF_HOME", "KAGGLE_CONFIG_DIR", "T5PREP_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(_checks, "asked", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}})
+    monkeypatch.setattr(_checks, "run_python", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}})
 
 
 def _found(**asked: str) -> dict[str, Finding]:
@@ -74,7 +74,7 @@ def test_packages_are_held_against_our_own_bounds(monkeypatch: pytest.MonkeyPatc
 def test_two_tensorflows_of_one_folder_are_of_one_version(monkeypatch: pytest.MonkeyPatch, at: str, state: str) -> None:
     """The wheel with CUDA and the one without have the same files; either will do."""
     requires = ['tensorflow-cpu<2.22,>=2.20; extra == "train"']
-    monkeypatch.setattr(_checks, "asked", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}})
+    monkeypatch.setattr(_checks, "run_python", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}})
     _installed(monkeypatch, requires, {"tensorflow": at, "tensorflow-cpu": "2.20.0"})
     assert _found()["TensorFlow"].state == state
     _installed(monkeypatch, requires, {"tensorflow": "2.20.0"})
@@ -83,7 +83,7 @@ def test_two_tensorflows_of_one_folder_are_of_one_version(monkeypatch: pytest.Mo
 
 def test_what_a_jax_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A jax without the one name is wrong in `doctor` by the sentence with which `train` ends."""
-    monkeypatch.setattr(_checks, "asked", ASKED)
+    monkeypatch.setattr(_checks, "run_python", ASKED)
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, types\nsys.modules['jax.extend.mlir'] = types.ModuleType('jax.extend.mlir')\n"
     )
@@ -128,7 +128,9 @@ def test_runners_come_with_what_gets_them(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_tpu_is_looked_at_chips_first(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(Path, "glob", lambda *_: iter(()))
-    monkeypatch.setattr(_checks, "asked", lambda code, *_: asked.append(code) or {"version": "2.20.0", "devices": {}})
+    monkeypatch.setattr(
+        _checks, "run_python", lambda code, *_: asked.append(code) or {"version": "2.20.0", "devices": {}}
+    )
     assert _found()["TPU"].state == "absent"
     said = _found(tpu="local")["TPU"]
     assert said.state == "wrong"
@@ -139,7 +141,7 @@ def test_a_tpu_is_looked_at_chips_first(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_gpus_need_a_driver_then_a_jax_with_cuda_and_are_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found, answers = lambda: next(_checks.gpus()), {"devices": 2, "kind": "NVIDIA L4"}
-    monkeypatch.setattr(_checks, "asked", lambda code: answers if code == _checks.GPU_CODE else {})
+    monkeypatch.setattr(_checks, "run_python", lambda code: answers if code == _checks.GPU_CODE else {})
     assert "open_layout(gpus=True)" in _checks.GPU_CODE
     monkeypatch.setattr(_checks, "DRIVER", tmp_path / "version")
     assert found().seen == "no driver of NVIDIA on this machine"
@@ -158,14 +160,14 @@ def test_a_tpu_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_checks, "version", lambda name: "1.0")
     monkeypatch.setattr(
         _checks,
-        "asked",
+        "run_python",
         lambda code, *_: answer | {"version": "2.20.0"} if code == _checks.TPU_CODE else {"error": "x"},
     )
     found = _found(tpu="local")
     assert found["TPU chips"].seen == "2 on this machine"
     assert found["TPU runtime"].seen == "jax 0.10.2"
     assert found["TPU"].seen == "4 devices (TPU v5 lite, 16.0 GiB each); a tiny step ran on them"
-    monkeypatch.setattr(_checks, "asked", lambda *_: {"error": "in use by process 7"})
+    monkeypatch.setattr(_checks, "run_python", lambda *_: {"error": "in use by process 7"})
     found = _found(tpu="local")
     assert (found["TPU"].state, found["TPU"].seen) == ("wrong", "in use by process 7")
     monkeypatch.setattr(_checks, "version", lambda name: None)
@@ -193,9 +195,9 @@ def test_a_bucket_is_tried(bucket: str) -> None:
 
 def test_what_a_process_says_and_why_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert _checks.asked("print('talk'); print('{\"cores\": 4}')") == {"cores": 4}
-    assert _checks.asked("raise SystemExit('broken driver')") == {"error": "broken driver"}
-    assert _checks.asked("import os; os._exit(3)") == {"error": "it ended with code 3"}
+    assert _checks.run_python("print('talk'); print('{\"cores\": 4}')") == {"cores": 4}
+    assert _checks.run_python("raise SystemExit('broken driver')") == {"error": "broken driver"}
+    assert _checks.run_python("import os; os._exit(3)") == {"error": "it ended with code 3"}
 
 
 def test_every_line_of_text_has_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:

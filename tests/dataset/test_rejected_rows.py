@@ -143,8 +143,8 @@ def test_neighbours_are_in_one_part_and_all_parts_are_used() -> None:
 
 def test_one_name_stands_for_all_parts() -> None:
     parts = [RejectedFile(rejected_rows.numbered(n, 2), 10 + n, 100, f"{n}" * 64) for n in range(2)]
-    whole = rejected_rows.together(parts)
+    whole = rejected_rows.merge_parts(parts)
     assert (whole.name, whole.lines, whole.bytes) == ("rejected.jsonl@2", 21, 200)
     assert rejected_rows.names_of(whole.name) == [part.name for part in parts]
     assert all(rejected_rows.is_rejected(part.name) for part in parts)
-    assert rejected_rows.together(parts[:1]) == parts[0]
+    assert rejected_rows.merge_parts(parts[:1]) == parts[0]

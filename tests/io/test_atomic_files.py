@@ -37,7 +37,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     atomic_files.write_whole(place, b"one")
 
     def half() -> None:
-        with atomic_files.whole(place) as file:
+        with atomic_files.open_atomic(place) as file:
             file.write(b"two")
             raise ValueError("in the middle")
 
@@ -54,7 +54,7 @@ def test_what_a_killed_process_left_of_a_file_is_removed_and_what_a_living_one_w
     left = tmp_path / f"{atomic_files.UNFINISHED}answers.json-abcdefgh"
     other = tmp_path / f"{atomic_files.UNFINISHED}more.json-abcdefgh"
     left.write_bytes(b"half"), other.write_bytes(b"half")
-    with atomic_files.whole(path) as file:
+    with atomic_files.open_atomic(path) as file:
         file.write(b"all")
         atomic_files.check_writable(path, begins=b"")
         assert not left.exists()

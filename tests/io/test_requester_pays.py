@@ -90,7 +90,7 @@ def test_a_run_is_not_written_past_an_emulator(monkeypatch: pytest.MonkeyPatch) 
     "command",
     [
         "predict rows.txt --model gs://bucket/runs/a",
-        "eval --model gs://bucket/runs/a --data data",
+        "eval --model gs://bucket/runs/a",
         "embed gs://bucket/runs/a rows.txt --out vectors",
         "export --model gs://bucket/runs/a --out model",
         "push --model gs://bucket/runs/a --repo me/model",

@@ -142,4 +142,4 @@ def test_a_users_filter_travels_to_workers_that_do_not_have_its_file(tmp_path: P
         assert done.totals.reasons["mine.without_seven seven"] == 1
         assert list(Chain(settings.filter).files()) == [str(own), str(words)]
     finally:
-        rules.bring({})
+        rules.install({})

@@ -12,7 +12,7 @@ from preparing import bytes_of, prepared, questions, write_csv
 
 from pipelines import engines, flow, steps
 from pipelines import prepare as preparing
-from pipelines.kept import Kept
+from pipelines.kept import JobResults
 from pipelines.pieces import store
 from t5prep.dataset import shard_files
 from t5prep.errors import OutputError, T5prepError
@@ -24,18 +24,18 @@ CHOICES: dict[str, Any] = {"tokenizer": sample.tokenizer_path(), "shards": 3, "i
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
-    return Kept(str(tmp_path / "kept"), b"key")
+def kept(tmp_path: Path) -> JobResults:
+    return JobResults(str(tmp_path / "kept"), b"key")
 
 
-def test_what_is_kept_is_found_again_with_the_file_that_goes_with_it(kept: Kept, tmp_path: Path) -> None:
+def test_what_is_kept_is_found_again_with_the_file_that_goes_with_it(kept: JobResults, tmp_path: Path) -> None:
     shard = tmp_path / "shard"
     shard.write_bytes(b"one")
     kept.keep("block", [1, b"x"])
     kept.keep("train.tfrecord-00000-of-00002", ["totals"], file=str(shard))
     assert kept.find("block") == [1, b"x"]
     assert kept.find("another block") is None
-    assert Kept(kept.folder, b"another").find("block") is None
+    assert JobResults(kept.folder, b"another").find("block") is None
     assert kept.find("train.tfrecord-00000-of-00002", file=str(shard)) == ["totals"]
     shard.write_bytes(b"other")
     assert kept.find("train.tfrecord-00000-of-00002", file=str(shard)) is None
@@ -43,7 +43,7 @@ def test_what_is_kept_is_found_again_with_the_file_that_goes_with_it(kept: Kept,
     assert kept.find("block") is None
 
 
-def test_stored_rows_are_read_again_and_what_is_damaged_or_gone_is_said(kept: Kept) -> None:
+def test_stored_rows_are_read_again_and_what_is_damaged_or_gone_is_said(kept: JobResults) -> None:
     spill = Spill(0, {}, {}, data=b"some rows")
     file = kept.rows_of("batch")
     results = [("a", dataclasses.replace(spill, data=b"others")), "totals", ("b", spill)]
@@ -58,14 +58,16 @@ def test_stored_rows_are_read_again_and_what_is_damaged_or_gone_is_said(kept: Ke
         first.read()
 
 
-def test_rows_are_found_where_their_folder_lies_now_and_if_they_were_written_twice(kept: Kept, tmp_path: Path) -> None:
+def test_rows_are_found_where_their_folder_lies_now_and_if_they_were_written_twice(
+    kept: JobResults, tmp_path: Path
+) -> None:
     spill = Spill(0, {}, {}, data=b"some rows")
     for _ in range(2):  # a worker that was thought to be lost writes the same bytes later
         rows = store([(3, spill)], kept.rows_of("block"), types=(Spill,))
         if not Path(kept.folder, "block").exists():
             kept.keep("block", rows, file=kept.rows_of("block"))
     Path(kept.folder).rename(tmp_path / "moved")
-    moved = Kept(str(tmp_path / "moved"), kept.key)
+    moved = JobResults(str(tmp_path / "moved"), kept.key)
     ((number, found),) = moved.find("block", file=moved.rows_of("block")) or ()
     assert (number, found.read()) == (3, spill)
     Path(moved.rows_of("block")).unlink()

@@ -79,7 +79,7 @@ def two() -> Iterator[pool.Pool]:
 
 
 def through(two: pool.Pool, work: Any, elements: range) -> list[int]:
-    return list(pool.each(two.name, work, elements))
+    return list(pool.map_ordered(two.name, work, elements))
 
 
 def test_a_worker_that_is_killed_is_replaced_and_its_work_done_again(two: pool.Pool) -> None:
@@ -151,7 +151,7 @@ def test_workers_that_end_before_all_have_begun_are_a_sentence(monkeypatch: pyte
     monkeypatch.setattr(pool.concurrent.futures, "ProcessPoolExecutor", lambda *_, **__: Ended())
     workers = pool.Pool(2, warm=int)
     with pytest.raises(T5prepError, match=r"died 3 times on the same work \(7\)"):
-        list(pool.each(workers.name, twice, [7]))
+        list(pool.map_ordered(workers.name, twice, [7]))
     workers.close()
 
 

@@ -65,6 +65,6 @@ def test_what_doctor_and_plan_start_executes_nothing_of_the_current_folder(
     trapped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    assert _checks.asked("import csv, json; print(json.dumps({'answer': 1}))") == {"answer": 1}
+    assert _checks.run_python("import csv, json; print(json.dumps({'answer': 1}))") == {"answer": 1}
     assert "error" in compiled._run({}, topology="none", devices=1)
     assert not trapped.exists(), trapped.read_text()

@@ -15,7 +15,7 @@ from t5prep.errors import UsageError
 from t5prep.preparation import shards
 from t5prep.preparation.record_counts import Counts
 from t5prep.preparation.records import Frame, PlainRows
-from t5prep.preparation.shards import Kept, ShardSpec, ShardTotals, SplitTotals, WrittenShard
+from t5prep.preparation.shards import ShardSpec, ShardSummary, ShardTotals, SplitTotals, WrittenShard
 from t5prep.preparation.spills import Spill
 
 HALF = 1 << 63
@@ -158,7 +158,7 @@ def test_a_split_gives_up_ids_that_an_earlier_split_has(tmp_path: Path) -> None:
 
 def one_written(number: int, *, split: str = "train", shards: int = 3) -> ShardTotals:
     """Return what is counted of one shard, as it comes from a worker, with a part of the index of its own."""
-    kept = {number: Kept(number, 100 + number, bytes([number % 256] * 32), bytes([number % 256] * 4), b"")}
+    kept = {number: ShardSummary(number, 100 + number, bytes([number % 256] * 32), bytes([number % 256] * 4), b"")}
     own = SplitTotals(split, shards, 64, Counts(records=number), kept, Counter(["duplicate id"]), 1)
     return ShardTotals({split: own}, Counter(["a.csv"]))
 

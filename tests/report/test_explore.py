@@ -22,7 +22,7 @@ import t5prep
 from t5prep.cli import main
 from t5prep.errors import DatasetError, UsageError
 from t5prep.report import explore
-from t5prep.report.explore import Explorer, Server, Wanted
+from t5prep.report.explore import Explorer, RowQuery, Server
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -92,25 +92,25 @@ def page(served: Server, address: str = "/") -> str:
 
 
 # What a question asks for, and the same in Python, of a row of the table.
-ASKED: list[tuple[Wanted, Any]] = [
-    (Wanted(), lambda row: True),
-    (Wanted(split="validation"), lambda row: row["split"] == "validation"),
-    (Wanted(target="high"), lambda row: row["target"] == "high"),
-    (Wanted(cut="yes"), lambda row: row["cut"]),
-    (Wanted(cut="no", split="train"), lambda row: not row["cut"] and row["split"] == "train"),
-    (Wanted(least=90, most=140), lambda row: 90 <= row["input_tokens"] <= 140),
-    (Wanted(search="TITLE 7"), lambda row: "title 7" in row["input"].lower()),
-    (Wanted(search="1042"), lambda row: "1042" in row["id"] or "1042" in row["input"]),
-    (Wanted(search=".*"), lambda row: False),
-    (Wanted(answer="wrong"), lambda row: row["right"] is False),
-    (Wanted(answer="right"), lambda row: row["right"]),
+ASKED: list[tuple[RowQuery, Any]] = [
+    (RowQuery(), lambda row: True),
+    (RowQuery(split="validation"), lambda row: row["split"] == "validation"),
+    (RowQuery(target="high"), lambda row: row["target"] == "high"),
+    (RowQuery(cut="yes"), lambda row: row["cut"]),
+    (RowQuery(cut="no", split="train"), lambda row: not row["cut"] and row["split"] == "train"),
+    (RowQuery(least=90, most=140), lambda row: 90 <= row["input_tokens"] <= 140),
+    (RowQuery(search="TITLE 7"), lambda row: "title 7" in row["input"].lower()),
+    (RowQuery(search="1042"), lambda row: "1042" in row["id"] or "1042" in row["input"]),
+    (RowQuery(search=".*"), lambda row: False),
+    (RowQuery(answer="wrong"), lambda row: row["right"] is False),
+    (RowQuery(answer="right"), lambda row: row["right"]),
 ]
 
 
 @pytest.mark.parametrize(("wanted", "holds"), ASKED, ids=[str(n) for n in range(len(ASKED))])
 @pytest.mark.parametrize("sort", ["", "input_tokens", "-input_tokens", "-input_cut", "-loss", "near_duplicates"])
 def test_the_rows_that_are_asked_for(
-    explorer: Explorer, data: Path, answers: Path, wanted: Wanted, holds: Any, sort: str
+    explorer: Explorer, data: Path, answers: Path, wanted: RowQuery, holds: Any, sort: str
 ) -> None:
     rows = t5prep.table(data, predictions=answers).read_all().to_pylist()
     expected = [row | {"number": number} for number, row in enumerate(rows) if holds(row)]
@@ -123,22 +123,22 @@ def test_the_rows_that_are_asked_for(
     found: list[dict[str, Any]] = []
     for number in range(1, 9):
         found += explorer.shown(
-            Wanted.read({**{k: str(v) for k, v in vars(wanted).items()}, "sort": sort, "page": str(number)})
+            RowQuery.read({**{k: str(v) for k, v in vars(wanted).items()}, "sort": sort, "page": str(number)})
         )
     assert found == expected
-    assert wanted == Wanted(search=".*") or expected
+    assert wanted == RowQuery(search=".*") or expected
 
 
 def test_an_address_says_what_it_was_made_of() -> None:
-    wanted = Wanted(search="a&b=\u202e<c>", least=3, sort="-loss", page=7)
+    wanted = RowQuery(search="a&b=\u202e<c>", least=3, sort="-loss", page=7)
     asked = wanted.address(page=7)
     said = {name: values[-1] for name, values in urllib.parse.parse_qs(asked.partition("?")[2]).items()}
-    assert (Wanted.read(said), Wanted.read(said).page) == (wanted, 7)
-    assert Wanted.read({"page": "0", "least": "-3", "most": "x", "sort": "DROP", "other": "1"}) == Wanted()
+    assert (RowQuery.read(said), RowQuery.read(said).page) == (wanted, 7)
+    assert RowQuery.read({"page": "0", "least": "-3", "most": "x", "sort": "DROP", "other": "1"}) == RowQuery()
 
 
 def test_a_row_has_its_tokens_and_its_life(served: Server, explorer: Explorer, data: Path) -> None:
-    number = next(int(one) for one in explorer.rows(Wanted(cut="yes", split="train")))
+    number = next(int(one) for one in explorer.rows(RowQuery(cut="yes", split="train")))
     row = explorer.row("records", number)
     told = page(served, f"/row?number={number}")
     tokens = re.findall(
@@ -165,7 +165,7 @@ def test_a_wrong_answer_stands_with_its_record(served: Server, explorer: Explore
 
 
 def test_from_a_row_its_neighbours_in_the_filter_and_their_page_are_reached(served: Server, explorer: Explorer) -> None:
-    wanted = Wanted(split="validation", answer="wrong", sort="-loss")
+    wanted = RowQuery(split="validation", answer="wrong", sort="-loss")
     rows, there, met = [int(one) for one in explorer.rows(wanted)], page(served, wanted.address()), []
     link: str | None = re.search(r'<td data-name="id"><a href="([^"]*)"', there)[1]
     while link:
@@ -180,7 +180,7 @@ def test_from_a_row_its_neighbours_in_the_filter_and_their_page_are_reached(serv
 
 
 def test_near_duplicates_lead_to_each_other(served: Server, explorer: Explorer) -> None:
-    (rejected,) = explorer.shown(Wanted(view="rejected", reason="near duplicate"))
+    (rejected,) = explorer.shown(RowQuery(view="rejected", reason="near duplicate"))
     told = page(served, f"/row?view=rejected&number={rejected['number']}")
     kept = html.unescape(re.search(r'<a href="(/\?search=[^"]*)"', told)[1])  # type: ignore[index]
     (number,) = re.findall(r"/row\?[^\"]*number=(\d+)", page(served, kept))
@@ -195,8 +195,8 @@ def test_rejected_rows_have_their_reasons(served: Server) -> None:
     assert page(served, "/?view=rejected").count("/row?view=rejected&amp;number=") == 3
     assert "empty text" in page(served, "/?view=rejected&reason=empty+text")
     assert "No row matches" in page(served, "/?view=rejected&search=unheard-of")
-    (near,) = served.explorer.shown(Wanted(view="rejected", reason="near duplicate"))
-    found = page(served, Wanted(view="rejected", search=near["input"][:30]).address())
+    (near,) = served.explorer.shown(RowQuery(view="rejected", reason="near duplicate"))
+    found = page(served, RowQuery(view="rejected", search=near["input"][:30]).address())
     assert near["input"].partition("\n")[0] in html.unescape(found)
     assert found.count("/row?view=rejected&amp;") == 1
     told = page(served, "/row?view=rejected&number=0")
@@ -267,9 +267,9 @@ def test_a_source_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "moved").mkdir()
     with serving(Explorer(tmp_path / "d")) as served:
         assert "its source is not read again" in page(served, "/row?number=0")
-        assert [row["input"] for row in served.explorer.shown(Wanted(view="rejected"))] == [None]
+        assert [row["input"] for row in served.explorer.shown(RowQuery(view="rejected"))] == [None]
     moved = write_csv(tmp_path / "moved" / "a.csv", rows)
-    (there,) = Explorer(tmp_path / "d", source=str(moved)).shown(Wanted(view="rejected"))
+    (there,) = Explorer(tmp_path / "d", source=str(moved)).shown(RowQuery(view="rejected"))
     assert '"Body": ""' in there["input"]
 
 

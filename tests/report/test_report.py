@@ -339,7 +339,7 @@ def test_pieces_of_an_input() -> None:
 
 
 def test_control_characters_are_spelled_out() -> None:
-    assert pages.seen("a\u202eb\x00") == "a\\u202eb\\x00"
+    assert pages.escape_invisible("a\u202eb\x00") == "a\\u202eb\\x00"
 
 
 @pytest.mark.extra("chromium")

@@ -39,7 +39,7 @@ def test_replacing(lists: list[list[int]], data: st.DataObject) -> None:
 @given(LISTS.filter(len), st.lists(st.integers(0, 11), max_size=20))
 def test_taking(lists: list[list[int]], rows: list[int]) -> None:
     picked = np.array([row % len(lists) for row in rows], np.int64)
-    assert apart(ragged.taken(of(lists), picked)) == [lists[row] for row in picked]
+    assert apart(ragged.take(of(lists), picked)) == [lists[row] for row in picked]
 
 
 @pytest.mark.parametrize(

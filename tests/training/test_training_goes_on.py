@@ -26,7 +26,7 @@ def test_a_longer_run_is_the_run_that_was_long_from_the_beginning(
     assert "The run has 8 steps now, instead of 4." in capsys.readouterr().err
     assert longer.evaluation == whole.evaluation
     assert toy_runs.losses(longer.run) == toy_runs.losses(whole.run)
-    assert [state.step for _, state in checkpoints.found(longer.run)] == [4, 8]
+    assert [state.step for _, state in checkpoints.list_checkpoints(longer.run)] == [4, 8]
     ended = {"schedule": "linear", "warmup": 2}
     trainer.train(toy_runs.config(data, shape, toys / "ended", steps=4, **ended))
     with pytest.raises(UsageError, match="schedule=linear depends on that, so step 4 had a rate"):

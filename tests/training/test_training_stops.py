@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def _states(run: str) -> list[tuple[int, dict[str, float], float | None, int]]:
-    return [(state.step, state.metrics, state.best, state.stale) for _, state in checkpoints.found(run)]
+    return [(state.step, state.metrics, state.best, state.stale) for _, state in checkpoints.list_checkpoints(run)]
 
 
 def test_a_step_is_saved_before_it_is_evaluated_and_evaluated_when_the_run_goes_on(
@@ -69,7 +69,7 @@ def test_a_second_process_does_not_train_into_the_same_run(
     whole = toy_runs.begun(toys / "begun", manifest.load(data))
     config = toy_runs.config(data, whole, toys / "held")
     with (
-        run.held(config.out),
+        run.lock_run(config.out),
         pytest.raises(OutputError, match="held is being written by another process"),
     ):
         trainer.train(config)
@@ -84,4 +84,4 @@ def test_a_loss_that_is_no_number_ends_the_run_unsaved(toys: Path, data: str, sh
     config = toy_runs.config(data, shape, toys / "nan", optimizer="adamw", learning_rate=1e30)
     with pytest.raises(T5prepError, match=r"The loss of step \d+ is (nan|inf): lower learning_rate, or set clip_norm"):
         trainer.train(dataclasses.replace(config, save_every=12, eval_every=12))
-    assert not checkpoints.found(config.out)
+    assert not checkpoints.list_checkpoints(config.out)

@@ -113,7 +113,7 @@ def clustered(shingles: Shingles, sets: Sets, *, bands: Bands, threshold: float)
     for pairs in _passes(sets.contents(), values):
         pairs = np.unique(pairs[parent[pairs[:, 0]] != parent[pairs[:, 1]]], axis=0)
         pairs = pairs[~np.isin(_codes(pairs, len(parent)), _codes(refused, len(parent)))]
-        is_similar = _alike(sets, pairs, threshold)
+        is_similar = _are_similar(sets, pairs, threshold)
         refused = np.concatenate([refused, pairs[~is_similar]])
         linked = np.concatenate([linked, pairs[is_similar]])
         parent = labels(linked, len(parent))
@@ -142,7 +142,7 @@ def _codes(pairs: np.ndarray, texts: int) -> np.ndarray:
     return pairs[:, 0] * texts + pairs[:, 1]
 
 
-def _alike(sets: Sets, pairs: np.ndarray, threshold: float) -> np.ndarray:
+def _are_similar(sets: Sets, pairs: np.ndarray, threshold: float) -> np.ndarray:
     """Return which pairs have at least the threshold's similarity; sizes alone rule many out."""
     small, large = np.sort(sets.sizes[pairs], axis=1).T
     is_similar = small >= threshold * large
@@ -238,7 +238,7 @@ def none() -> Repeats:
     return Repeats(DROPPED.empty_table())
 
 
-def together(parts: Iterable[Repeats]) -> Repeats:
+def concatenate(parts: Iterable[Repeats]) -> Repeats:
     """Return the rows of several parts together, without their counts."""
     return Repeats(pa.concat_tables([DROPPED.empty_table(), *(part.dropped for part in parts)]))
 

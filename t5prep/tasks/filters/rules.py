@@ -44,7 +44,7 @@ def read(path: str) -> bytes:
         raise
 
 
-def bring(files: Mapping[str, bytes]) -> None:
+def install(files: Mapping[str, bytes]) -> None:
     """Let these files be read by their paths where this machine has none of that name."""
     _INSTALLED_FILES.clear()
     _INSTALLED_FILES.update(files)

@@ -135,8 +135,8 @@ class PageOrder:
         first, following = epochs * self.epoch_records, (epochs + 1) * self.epoch_records
         # Where in the epoch's sequence, which is a ring, the lane's range begins, and how many records it has read before.
         start = key(self.seed, self.stream, _START, epochs) % self.epoch_records
-        begins = start + self._before(lane, following) - self._before(lane, first)
-        read = self._before(lane + 1, first) - self._before(lane, first)
+        begins = start + self._count_earlier_rows(lane, following) - self._count_earlier_rows(lane, first)
+        read = self._count_earlier_rows(lane + 1, first) - self._count_earlier_rows(lane, first)
         position = (begins + index - read) % self.epoch_records
         page = np.empty_like(position)
         for epoch in np.unique(epochs).tolist():
@@ -147,7 +147,7 @@ class PageOrder:
             position[in_epoch] -= ends[page_index] - self.sizes[permuted[page_index]]
         return page, position
 
-    def _before(self, lane: np.ndarray, position: np.ndarray) -> np.ndarray:
+    def _count_earlier_rows(self, lane: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return how many of the first `position` rows of the global order belong to lanes before this one."""
         turn = self.lanes * self.width
         return position // turn * (self.width * lane) + np.minimum(position % turn, self.width * lane)

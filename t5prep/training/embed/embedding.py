@@ -152,7 +152,7 @@ class Embedding:
         with contextlib.ExitStack() as stack:
             if hosts.given_processes() > 1 or self._options.model.tpu:
                 _ = self._encoder  # joins the other hosts, of which one writes
-                stack.enter_context(hosts.together())
+                stack.enter_context(hosts.end_all_on_failure())
             rows = itertools.islice(iter(self.rows), self._options.rows.limit)
             first = list(itertools.islice(rows, self.rows_of_file))
             texts = []
@@ -160,7 +160,7 @@ class Embedding:
                 texts = self._ask(first)
                 self._check_texts(texts)
             questions = itertools.chain(first, rows)
-            stack.enter_context(run.held(out))
+            stack.enter_context(run.lock_run(out))
             if not gcs.is_gs(out) and hosts.writes():
                 atomic_files.remove_left(Path(out), "vectors-*", "manifest.json", f"{atomic_files.UNFINISHED}*")
             folder = Folder(out, identity=self.identity(), writes=hosts.writes())

@@ -91,13 +91,13 @@ class Folder:
                     Path(folder).mkdir(parents=True, exist_ok=True)
                 except OSError as error:
                     raise OutputError(atomic_files.explain(error, Path(folder))) from error
-            paths.write(paths.at(folder, _UNFINISHED_MANIFEST), _json(self._identity))
+            paths.write(paths.join(folder, _UNFINISHED_MANIFEST), _json(self._identity))
         self._beside = {name for name in existing_names if name.startswith(atomic_files.UNFINISHED)}
 
     def finished(self, name: str) -> Entry | None:
         """Return what is known of a file that is there and unaltered, else None."""
         entry = self._known.get(name)
-        if entry is None and (entry_name := _beside(name)) in self._beside:
+        if entry is None and (entry_name := _get_entry_name(name)) in self._beside:
             entry = self._read(entry_name)
         if not entry or entry.get("sha256") != self._sha256(name):
             return None
@@ -121,21 +121,21 @@ class Folder:
         name, digest, size = summary["name"], hashlib.sha256(), 0
         if name in self._there:  # altered, or a pipe, into which it would be written
             self._remove(name)
-        with paths.whole(paths.at(self.place, name)) as file:
+        with paths.open_atomic(paths.join(self.place, name)) as file:
             begin = memoryview(safetensors_file.header(tensors, metadata))
             for piece in itertools.chain([begin], map(_bytes_of, values)):
                 file.write(piece)
                 digest.update(piece)
                 size += len(piece)
         entry: Entry = {**summary, "bytes": size, "sha256": digest.hexdigest()}
-        paths.write(paths.at(self.place, _beside(name)), _json(entry))
+        paths.write(paths.join(self.place, _get_entry_name(name)), _json(entry))
         return entry
 
     def finish(self, shards: Sequence[Entry], **totals: JSON) -> None:
         """Write the manifest, and remove what a run leaves until then."""
         if not self._writes:
             return
-        paths.write(paths.at(self.place, MANIFEST), _json({**self._identity, **totals, "shards": list(shards)}))
+        paths.write(paths.join(self.place, MANIFEST), _json({**self._identity, **totals, "shards": list(shards)}))
         for name in self._names():
             if name.startswith(atomic_files.UNFINISHED):
                 self._remove(name)
@@ -151,7 +151,7 @@ class Folder:
     def _read(self, name: str) -> Any | None:
         """Return a JSON object of the folder; None if it is not there, or damaged."""
         try:
-            return dict(json.loads(paths.read(paths.at(self.place, name))))
+            return dict(json.loads(paths.read(paths.join(self.place, name))))
         except (OSError, ValueError, TypeError, RecursionError):
             return None
 
@@ -159,7 +159,7 @@ class Folder:
         """Return the SHA-256 of a file; None if it is not there."""
         digest = hashlib.sha256()
         try:
-            with paths.opened(paths.at(self.place, name)) as file:
+            with paths.opened(paths.join(self.place, name)) as file:
                 while block := file.read(_HASHED_BYTES):
                     digest.update(block)
         except OSError:
@@ -167,14 +167,14 @@ class Folder:
         return digest.hexdigest()
 
     def _remove(self, name: str) -> None:
-        path = paths.at(self.place, name)
+        path = paths.join(self.place, name)
         if gcs.is_gs(path):
             gcs.delete(path)
         else:
             Path(path).unlink(missing_ok=True)
 
 
-def _beside(name: str) -> str:
+def _get_entry_name(name: str) -> str:
     """Return the name of the file that says what is known of a file, until the manifest does."""
     return f"{atomic_files.UNFINISHED}{name}.json"
 

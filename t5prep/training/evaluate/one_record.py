@@ -73,7 +73,7 @@ def record_in_run(
         )
     summary |= {"checkpoint": scored, "loss": evaluation.metrics["loss"]}
     summary |= dict.fromkeys(("prediction", "right", "kept_in"))
-    cached_answer = _kept(name, id=id, checkpoint=scored)
+    cached_answer = _find_cached_answer(name, id=id, checkpoint=scored)
     if answer := cached_answer or next(iter(evaluation.predictions), None):
         right = answer["prediction"] in answer["references"]
         summary |= {"prediction": answer["prediction"], "right": right}
@@ -131,7 +131,7 @@ class _Names:
 def _write_alone(framed: bytes, dataset: Manifest, *, split: str, out: str) -> None:
     """Write a dataset of one record, which is scored as a whole split is."""
     shard = Shard(shard_files.name(split, 0, 1), 1, len(framed), hashlib.sha256(framed).hexdigest())
-    paths.write(paths.at(out, shard.name), framed)
+    paths.write(paths.join(out, shard.name), framed)
     sizes = shard_files.page_sizes(np.array([len(framed)]), every=8)
     index = shard_files.write_index(out, [sizes.tobytes()], every={split: 8})
     only_split = dataclasses.replace(dataset.splits[split], records=1, examples=1, shards=[shard])
@@ -146,10 +146,10 @@ def _write_alone(framed: bytes, dataset: Manifest, *, split: str, out: str) -> N
         origins=None,
         rejected_file=None,
     )
-    paths.write(paths.at(out, manifest.NAME), alone.sealed().dumps().encode())
+    paths.write(paths.join(out, manifest.NAME), alone.sealed().dumps().encode())
 
 
-def _kept(name: str, *, id: str, checkpoint: str) -> dict[str, Any] | None:
+def _find_cached_answer(name: str, *, id: str, checkpoint: str) -> dict[str, Any] | None:
     """Return the answer to a record that an evaluation of this checkpoint kept in the run, or None."""
     path = f"{name.rstrip('/')}/{ANSWERS}"
     if not tf.io.gfile.exists(path):

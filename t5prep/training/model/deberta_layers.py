@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from t5prep.training.model import encoder
 from t5prep.training.model.deberta import DebertaConfig
-from t5prep.training.model.layers import How, layer_norm, product
+from t5prep.training.model.layers import ComputeOptions, layer_norm, product
 from t5prep.training.model.positions import in_buckets
 from t5prep.training.model.t5 import LayerWeights, Weights, key_mask
 
@@ -25,7 +25,9 @@ DISTANCE_SITE = encoder.HEAD_SITE + 8  # of the dropout of distances, the first 
 head = encoder.head
 
 
-def encode(weights: Weights, config: DebertaConfig, batch: Mapping[str, tf.Tensor], options: How) -> tf.Tensor:
+def encode(
+    weights: Weights, config: DebertaConfig, batch: Mapping[str, tf.Tensor], options: ComputeOptions
+) -> tf.Tensor:
     """Return the encoder's output: dtype[batch, length, d_model]. Arguments as in `encoder.encode`; texts may have any length."""
     texts = batch["attention_mask"]
     x = encoder.embed(weights, config, batch["input_ids"], texts, options)

@@ -17,12 +17,11 @@ import tensorflow as tf
 from t5prep.options.generation import Generation
 from t5prep.training.model.architecture import FEED_FORWARDS, ModelConfig, Traits
 from t5prep.training.model.attention import MASKED, soft_cap
-from t5prep.training.model.layers import How, feed_forward, product, unstack_layers
+from t5prep.training.model.layers import ComputeOptions, feed_forward, product, unstack_layers
 from t5prep.training.model.positions import relative_bias, rotate
 from t5prep.training.model.t5 import (
     Weights,
     angles_of,
-    around,
     before_logits,
     embed,
     encode,
@@ -31,6 +30,7 @@ from t5prep.training.model.t5 import (
     key_mask,
     norm_of,
     output_table,
+    split_norms,
     stacked_weights,
 )
 
@@ -154,7 +154,7 @@ class Decoder:
         self.weights, self.config, self.norm = weights, config, norm_of(config)
         self.batch, self.beams, self.length = input_ids.shape[0], beams, max_length
         batch = {"input_ids": input_ids, "attention_mask": attention_mask}
-        encoded = tf.repeat(encode(weights, config, batch, How(dtype)), beams, axis=0)
+        encoded = tf.repeat(encode(weights, config, batch, ComputeOptions(dtype)), beams, axis=0)
         self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
         # Taken before the loop: inside it, every step would copy them.
         self.table = tf.cast(output_table(weights, config), dtype)
@@ -202,7 +202,7 @@ class Decoder:
         x = embed(weights, config, "decoder", tf.reshape(tokens, [self.batch * self.beams])[:, None], dtype=dtype)
         all_keys, all_values = [], []
         for number, w in enumerate(self.layers):
-            pre_scales, post_norms = around(w["norms"], config)
+            pre_scales, post_norms = split_norms(w["norms"], config)
             kind = 0 if traits.is_full(number) else 1
             normed = norm(x, pre_scales[0])
             query, key, value = (self._in_heads(tf.matmul(normed, matrix)) for matrix in (w["q"], *w["kv"]))

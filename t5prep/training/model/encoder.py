@@ -15,8 +15,8 @@ from t5prep.training.model.architecture import EncoderConfig
 from t5prep.training.model.attention import multi_head_attention
 from t5prep.training.model.layers import (
     ACTIVATIONS,
+    ComputeOptions,
     Dropout,
-    How,
     cast_weight,
     last_matrix,
     layer_norm,
@@ -43,7 +43,9 @@ _OF_HEAD = {
 _DROPS_BEFORE_HEAD = ("roberta", "electra")
 
 
-def encode(weights: Weights, config: EncoderConfig, batch: Mapping[str, tf.Tensor], options: How) -> tf.Tensor:
+def encode(
+    weights: Weights, config: EncoderConfig, batch: Mapping[str, tf.Tensor], options: ComputeOptions
+) -> tf.Tensor:
     """Return the encoder's output: dtype[batch, length, d_model].
 
     batch: `input_ids` and `attention_mask`, int32[batch, length]. The mask is 0 for padding, 1 for the tokens of the
@@ -62,7 +64,9 @@ def check_length(config: EncoderConfig, length: int) -> None:
         )
 
 
-def embed(weights: Weights, config: EncoderConfig, ids: tf.Tensor, texts: tf.Tensor, options: How) -> tf.Tensor:
+def embed(
+    weights: Weights, config: EncoderConfig, ids: tf.Tensor, texts: tf.Tensor, options: ComputeOptions
+) -> tf.Tensor:
     """Return the embeddings of ids, dtype[batch, length, d_model]; `texts` is the mask of `encode`."""
     first, length = config.first_position, ids.shape[1]
     x = tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids)
@@ -91,7 +95,7 @@ def run_encoder_layers(
     x: tf.Tensor,
     *shared: tf.Tensor,
     mask: tf.Tensor,
-    options: How,
+    options: ComputeOptions,
     bias_of: Bias | None = None,
 ) -> tf.Tensor:
     """Apply all layers to x, [batch, length, d_model]; `shared` is what every layer's bias of scores is made of."""

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from t5prep.training.model import encoder, t5
 from t5prep.training.model.architecture import FAMILIES, Config, EncoderConfig, ModelConfig, family_module
-from t5prep.training.model.layers import Dropout, How
+from t5prep.training.model.layers import ComputeOptions, Dropout
 from t5prep.training.settings.padding import Padding
 
 
@@ -52,7 +52,7 @@ def forward(
     `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. Raises UsageError if the model has too
     few positions.
     """
-    options = How(dtype, Dropout(config.dropout_rate, dropout_seed), remat)
+    options = ComputeOptions(dtype, Dropout(config.dropout_rate, dropout_seed), remat)
     if not config.classes and isinstance(config, ModelConfig):
         return t5.forward(weights, config, batch, options)
     layers = _encoder_of(config)
@@ -69,7 +69,7 @@ def encode(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], 
 
     batch: `input_ids` and `attention_mask`. Of the weights only those of `weight_layout.of_encoder` are read.
     """
-    x: tf.Tensor = _encoder_of(config).encode(weights, config, batch, How(dtype))
+    x: tf.Tensor = _encoder_of(config).encode(weights, config, batch, ComputeOptions(dtype))
     return x
 
 

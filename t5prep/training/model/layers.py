@@ -149,7 +149,7 @@ class Dropout:
         return masked(x, self.mask([x.shape[0], 1, *x.shape[2:]], x.dtype, site=site))
 
 
-class How(NamedTuple):
+class ComputeOptions(NamedTuple):
     """Say how a model is computed: the dtype of matrices and activations, what is dropped, and whether layers run as a loop.
 
     remat: the layers run as a loop, and again in the backward pass instead of keeping their activations.

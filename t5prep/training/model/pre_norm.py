@@ -18,8 +18,8 @@ from t5prep.training.model.encoder import (
 )
 from t5prep.training.model.layers import (
     ACTIVATIONS,
+    ComputeOptions,
     Dropout,
-    How,
     cast_weight,
     feed_forward,
     last_matrix,
@@ -33,7 +33,9 @@ from t5prep.training.model.positions import Reach, either, near, rotary_angles
 from t5prep.training.model.t5 import LayerWeights, Weights, key_mask
 
 
-def encode(weights: Weights, config: ModernBertConfig, batch: Mapping[str, tf.Tensor], options: How) -> tf.Tensor:
+def encode(
+    weights: Weights, config: ModernBertConfig, batch: Mapping[str, tf.Tensor], options: ComputeOptions
+) -> tf.Tensor:
     """Return the encoder's output: dtype[batch, length, d_model]. Arguments and errors as in `encoder.encode`."""
     ids = batch["input_ids"]
     check_length(config, ids.shape[1])
@@ -81,7 +83,7 @@ def _norm(config: ModernBertConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tenso
 
 
 def run_pre_norm_layers(
-    weights: Weights, config: ModernBertConfig, x: tf.Tensor, *, tokens: tf.Tensor, options: How
+    weights: Weights, config: ModernBertConfig, x: tf.Tensor, *, tokens: tf.Tensor, options: ComputeOptions
 ) -> tf.Tensor:
     """Apply all layers to x, [batch, length, d_model]; `tokens` is the batch's attention mask."""
     length, width, layers = x.shape[1], config.d_model // config.num_heads, range(config.num_layers)

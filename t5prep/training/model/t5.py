@@ -21,8 +21,8 @@ import tensorflow as tf
 from t5prep.training.model.architecture import FEED_FORWARDS, ModelConfig
 from t5prep.training.model.attention import multi_head_attention, soft_cap
 from t5prep.training.model.layers import (
+    ComputeOptions,
     Dropout,
-    How,
     cast_weight,
     feed_forward,
     last_matrix,
@@ -46,7 +46,9 @@ _WIDE = frozenset(
 ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16  # the first dropout site of each stack
 
 
-def forward(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], options: How) -> tf.Tensor:
+def forward(
+    weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], options: ComputeOptions
+) -> tf.Tensor:
     """Return the logits of every target position, as `forward.forward` does."""
     encoded = encode(weights, config, batch, options)
     segments, label_segments = batch.get("input_segment_ids"), batch.get("label_segment_ids")
@@ -69,7 +71,7 @@ def forward(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor
     return soft_cap(logits(weights, config, x), config.traits.logit_cap)
 
 
-def encode(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], options: How) -> tf.Tensor:
+def encode(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], options: ComputeOptions) -> tf.Tensor:
     """Return the encoder's output: dtype[batch, input_length, d_model]. Arguments as in `forward`."""
     ids = batch["input_ids"]
     mask = token_mask(batch["attention_mask"], batch.get("input_segment_ids"))
@@ -118,7 +120,7 @@ def norm_of(config: ModelConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     return lambda x, scale: norm(x, 1.0 + tf.convert_to_tensor(scale))
 
 
-def around(scales: Sequence[tf.Tensor], config: ModelConfig) -> tuple[Sequence[tf.Tensor], list[tf.Tensor]]:
+def split_norms(scales: Sequence[tf.Tensor], config: ModelConfig) -> tuple[Sequence[tf.Tensor], list[tf.Tensor]]:
     """Return the scales of the norms before a layer's parts, and for each part what is applied to what it gives."""
     if not config.traits.normed_after:
         return scales, [lambda x: x] * len(scales)
@@ -140,7 +142,7 @@ def run_stack(
     reaches: Sequence[Reach],
     encoded: tf.Tensor | None = None,
     cross: tf.Tensor | None = None,
-    options: How,
+    options: ComputeOptions,
 ) -> tf.Tensor:
     """Apply all layers of the "encoder" or "decoder" (with `encoded`) to x, and the norm behind them.
 
@@ -190,7 +192,7 @@ def run_stack(
         """Return x after a layer; `shared` is what all layers share: the encoder's output, if any, and any biases."""
         w, site = in_parts(stacked), site_of(stack, number)
         bias = shared[-1] if biases else bias_of(w["relative_bias"]) if "relative_bias" in w else None
-        pre_scales, post_norms = around(w["norms"], config)
+        pre_scales, post_norms = split_norms(w["norms"], config)
         *outs, inner, last = options.dropout.masks(
             x.shape[0], [size.width] * (len(pre_scales) - 1) + [size.hidden, size.width], x.dtype, site=site + 8
         )

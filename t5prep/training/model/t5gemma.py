@@ -292,7 +292,7 @@ def layouts(config: T5GemmaConfig) -> dict[str, WeightLayout]:
     return model_layouts
 
 
-def named(config: T5GemmaConfig, tensors: Mapping[str, Array]) -> dict[str, Array]:
+def rename_tensors(config: T5GemmaConfig, tensors: Mapping[str, Array]) -> dict[str, Array]:
     """Return a checkpoint's tensors by the names of `layouts`, without those of images and without copies of tied ones.
 
     google/t5gemma-2-270m-270m has its encoder's layers right below `encoder`; transformers 5 since has `text_model` between.

@@ -190,7 +190,7 @@ def _of_encoder(config: EncoderConfig, stored: Mapping[str, LazyArray], *, model
         (bias,) = layouts["masked.bias"].tensors
         root = bias.removesuffix(".bias")
         outputs = [name for name in (f"{root}.decoder.weight", f"{root}.weight") if name in renamed_tensors]
-        if outputs and table in renamed_tensors and not _same(renamed_tensors, table, outputs[0]):
+        if outputs and table in renamed_tensors and not _is_tied(renamed_tensors, table, outputs[0]):
             raise UsageError(
                 f"{model} fills masks by {outputs[0]}, which is not its embeddings, and only tied matrices are computed here: "
                 "take a model with tied ones."
@@ -226,7 +226,7 @@ def _of_t5(
     if not (encoder or config.classes):
         shared = shared or ("lm_head.weight" if "lm_head.weight" in tensors else None)
         tied = "lm_head.weight" not in tensors or shared == "lm_head.weight"
-        tied = tied or (config.tie_word_embeddings and _same(tensors, str(shared), "lm_head.weight"))
+        tied = tied or (config.tie_word_embeddings and _is_tied(tensors, str(shared), "lm_head.weight"))
         copies |= {"lm_head.weight"} if tied else set()
         config = dataclasses.replace(config, tie_word_embeddings=tied)
     if shared:
@@ -331,7 +331,7 @@ def write_layouts(
 ) -> None:
     """Write variables of these layouts as safetensors, whole or not at all. Raises OutputError."""
     shapes, values = _by_tensor(layouts, weights)
-    with atomic_files.whole(path) as file:
+    with atomic_files.open_atomic(path) as file:
         safetensors_file.write(file, shapes, values, dtype=dtype)
 
 
@@ -368,7 +368,7 @@ def _files(model: str | Path | ModelFiles) -> ModelFiles:
     return model if isinstance(model, ModelFiles) else model_files.find(model)
 
 
-def _same(tensors: Mapping[str, LazyArray], table: str, output: str) -> bool:
+def _is_tied(tensors: Mapping[str, LazyArray], table: str, output: str) -> bool:
     """Check whether the output's matrix is equal to the embedding."""
     embedding, output_matrix = tensors[table], tensors[output]
     begins = range(0, embedding.shape[0], COMPARED_ROWS)

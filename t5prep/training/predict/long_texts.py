@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from t5prep.errors import Reject
 from t5prep.tasks.example import Example, Part, Protected
-from t5prep.tokens.splitting import BETWEEN_WORDS, MARGIN, apart
+from t5prep.tokens.splitting import BETWEEN_WORDS, MARGIN, split_text
 from t5prep.tokens.tokenizer import Tokenizer
 
 # The gap between two sentences: spaces after a full stop (and a closing quote or bracket), or a new line.
@@ -58,7 +58,7 @@ def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> P
 
 def _divided(text: str, *, tokenizer: Tokenizer, room: int, limit: int) -> list[tuple[str, str]]:
     """Return groups of sentences of at most `room` tokens, each with the spaces after it; joined, they are the text."""
-    sentences = apart(text, _BETWEEN_SENTENCES)
+    sentences = split_text(text, _BETWEEN_SENTENCES)
     small: list[tuple[str, str, int]] = []
     for (sentence, gap), tokens in zip(sentences, _counts(sentences, tokenizer), strict=True):
         if tokens <= limit:
@@ -81,7 +81,7 @@ def _divided(text: str, *, tokenizer: Tokenizer, room: int, limit: int) -> list[
 
 def _words(sentence: str, *, tokenizer: Tokenizer, limit: int) -> list[tuple[str, str, int]]:
     """Return the words of a sentence that is too long; a word that is too long is divided between letters."""
-    words = apart(sentence, BETWEEN_WORDS)
+    words = split_text(sentence, BETWEEN_WORDS)
     queue = collections.deque(zip(words, _counts(words, tokenizer), strict=True))
     divided: list[tuple[str, str, int]] = []
     while queue:

@@ -93,12 +93,14 @@ class Predictions:
         options: PredictOptions = PredictOptions(),  # noqa: B008 - frozen
     ) -> None:
         # Look for files on this machine first: opening a model takes longer.
-        resolved_source = _found(source, include=()) if isinstance(source, str) and ":" not in source else source
+        resolved_source = (
+            _resolve_source(source, include=()) if isinstance(source, str) and ":" not in source else source
+        )
         self.opened = run.open_model(model, checkpoint=options.model.checkpoint)
         manifest = rows.choose(self.opened.manifests, name=options.rows.task)
         asking = rows.asking_of(self.opened, manifest, options.rows)
         if isinstance(resolved_source, str) or Path(resolved_source.uri).is_dir():
-            resolved_source = _found(
+            resolved_source = _resolve_source(
                 resolved_source if isinstance(resolved_source, str) else resolved_source.uri, include=asking.files
             )
         self._options = options
@@ -186,7 +188,7 @@ class Predictions:
         }
 
 
-def _found(source: str, *, include: tuple[str, ...]) -> Resolved:
+def _resolve_source(source: str, *, include: tuple[str, ...]) -> Resolved:
     """Return the files of a source: of a corpus or folder those that its task reads, of a glob all that match."""
     glob = "://" not in source and any(character in source for character in "*?[")
     return sources.resolve(source, include=() if glob else include)

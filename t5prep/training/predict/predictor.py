@@ -54,7 +54,7 @@ class Answer:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Asked:
+class _Request:
     """One question as it goes to the device: the ids of each of its parts, or the reason why there are none."""
 
     question: Question
@@ -134,42 +134,42 @@ class Predictor:
         answers = iter(generated_parts)
         return [self._answered(request, list(itertools.islice(answers, len(request.ids)))) for request in requests]
 
-    def _ask(self, questions: Sequence[Question]) -> list[_Asked]:
+    def _ask(self, questions: Sequence[Question]) -> list[_Request]:
         """Return the questions tokenized; those that are too long are treated as `long` says."""
         encoded = iter(self._featurize.inputs_of([question.example for question in questions if question.example]))
         return [
             self._fitted(question, question.example, next(encoded))
             if question.example
-            else _Asked(question, reason=question.reason)
+            else _Request(question, reason=question.reason)
             for question in questions
         ]
 
-    def _fitted(self, question: Question, example: Example, features: OneInput | Reject) -> _Asked:
+    def _fitted(self, question: Question, example: Example, features: OneInput | Reject) -> _Request:
         if isinstance(features, Reject):
-            return _Asked(question, reason=str(features))
+            return _Request(question, reason=str(features))
         ids = features.ids
         too_long = features.tokens > self.limit
         if self.long == "refuse" and too_long:
-            return _Asked(question, reason=f"too long: {features.tokens} tokens, the limit is {self.limit}")
+            return _Request(question, reason=f"too long: {features.tokens} tokens, the limit is {self.limit}")
         if self.long == "split" and features.tokens > self._room:
             return self._split(question, example, features.tokens)
         markers = int((ids == self.tokenizer.sentinel(1)).sum())  # each marker replaces cut text; no text contains one
         tokens_lost = features.tokens - len(ids) + markers if too_long else 0
-        return _Asked(question, (ids,), features.words, tokens=features.tokens, lost=tokens_lost)
+        return _Request(question, (ids,), features.words, tokens=features.tokens, lost=tokens_lost)
 
-    def _split(self, question: Question, example: Example, tokens: int) -> _Asked:
+    def _split(self, question: Question, example: Example, tokens: int) -> _Request:
         try:
             parts = long_texts.split(example, tokenizer=self.tokenizer, room=self._room, limit=self.limit)
         except Reject as reject:
-            return _Asked(question, tokens=tokens, reason=str(reject))
+            return _Request(question, tokens=tokens, reason=str(reject))
         features = self._featurize.inputs_of(parts.examples)
         for part_features in features:
             if isinstance(part_features, Reject) or part_features.tokens > self.limit:
-                return _Asked(question, tokens=tokens, reason=f"too long to split: {tokens} tokens")
+                return _Request(question, tokens=tokens, reason=f"too long to split: {tokens} tokens")
         ids = tuple(part_features.ids for part_features in features if isinstance(part_features, OneInput))
-        return _Asked(question, ids, parts=parts, tokens=tokens)
+        return _Request(question, ids, parts=parts, tokens=tokens)
 
-    def _read(self, ids: np.ndarray, scores: np.ndarray, request: _Asked) -> "_Generated":
+    def _read(self, ids: np.ndarray, scores: np.ndarray, request: _Request) -> "_Generated":
         """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers]."""
         if isinstance(self._objective, HeadObjective):
             count = len(request.question.text.split(" "))
@@ -178,7 +178,7 @@ class Predictor:
         texts = tuple(answer(answer_ids, self.tokenizer, keep_newlines=self._keep_newlines) for answer_ids in ids)
         return _Generated(texts, tuple(map(float, scores)), unfinished and bool(ids[0].any()))
 
-    def _answered(self, request: _Asked, answers: "list[_Generated]") -> Answer:
+    def _answered(self, request: _Request, answers: "list[_Generated]") -> Answer:
         question = request.question
         if request.reason:
             return Answer(question.id, question.text, None, request.reason, tokens=request.tokens, row=question.row)

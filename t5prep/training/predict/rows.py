@@ -170,7 +170,7 @@ def _definition(opened: "Model", manifest: Manifest, *, trust_code: bool) -> reg
     """Return the task that made a dataset, or None if it is not here."""
     facts = manifest.task
     if not facts.file:
-        return registry.named(manifest.settings.task) if manifest.settings.task in registry.names() else None
+        return registry.get_installed(manifest.settings.task) if manifest.settings.task in registry.names() else None
     task = opened.own_tasks.get(opened.manifests.index(manifest))
     if task is None:
         return None

@@ -39,7 +39,7 @@ def model_card(model: Model, *, name: str, licence: str = "") -> str:
 
     `licence` is the model's, by the Hub's name for it; "" takes the base model's licence if that is known.
     """
-    parts = [header(model, name=name, licence=licence), f"# {name}", _what(model)]
+    parts = [header(model, name=name, licence=licence), f"# {name}", _describe_model(model)]
     parts += ["## How to ask it", *(_inputs(model, dataset) for dataset in model.manifests)] if model.manifests else []
     parts += ["## Data", *map(_lineage, model.manifests)] if model.manifests else []
     if model.state:
@@ -59,7 +59,7 @@ def model_card(model: Model, *, name: str, licence: str = "") -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _what(model: Model) -> str:
+def _describe_model(model: Model) -> str:
     if model.adapter:
         return _adapter(model)
     base = model.state.config.get("model") if model.state else None

@@ -98,10 +98,10 @@ def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, LazyArr
         raise UsageError(f"{model.name}: {file} cannot be read, for {error}.") from error
     except OSError as error:
         raise UsageError(f"{model.name}: {file} cannot be read ({error.strerror}).") from error
-    return {name: _named(model, file, stored) for name, stored in tensors.items()}
+    return {name: _wrap_errors(model, file, stored) for name, stored in tensors.items()}
 
 
-def _named(model: ModelFiles, file: str, stored: LazyArray) -> LazyArray:
+def _wrap_errors(model: ModelFiles, file: str, stored: LazyArray) -> LazyArray:
     """Return the tensor with a `part` whose errors name the model, in case the file changes before it is read."""
 
     def part(index: Index) -> np.ndarray:

@@ -94,7 +94,7 @@ def folder(run: str) -> str:
     return f"{run.rstrip('/')}/checkpoints"
 
 
-def found(run: str) -> list[tuple[str, State]]:
+def list_checkpoints(run: str) -> list[tuple[str, State]]:
     """Return every complete checkpoint of a run, `(path, state)`, oldest first. Damaged ones are left out."""
     return [(path, state) for path, state in _all(run) if isinstance(state, State)]
 
@@ -141,7 +141,7 @@ def best(run: str) -> tuple[str, State]:
     `State.judge` counts for patience too. Raises UsageError if the run has no checkpoint, and OutputError if the best
     one, or the only ones, are damaged; other damaged ones are passed over.
     """
-    every = found(run)
+    every = list_checkpoints(run)
     damaged = [state for _, state in _all(run) if isinstance(state, OutputError)]
     if damaged and not every:
         raise damaged[-1]
@@ -189,7 +189,7 @@ def choose(run: str, *, checkpoint: str = "best") -> tuple[str, State]:
         return best(run)
     if checkpoint == "last" and (newest := last(run)):
         return newest
-    every = found(run)
+    every = list_checkpoints(run)
     for path, candidate in _all(run):
         if checkpoint.isdigit() and int(path.rpartition("/")[2]) == int(checkpoint):
             if isinstance(candidate, OutputError):
@@ -304,7 +304,7 @@ def check_space(run: str, *, size: int, keep: int) -> str:
     existing_path = Path(run).absolute()
     existing_path = next(parent for parent in (existing_path, *existing_path.parents) if parent.exists())
     free = shutil.disk_usage(existing_path).free
-    checkpoint_bytes = sum(sum(state.files.values()) for _, state in found(run))
+    checkpoint_bytes = sum(sum(state.files.values()) for _, state in list_checkpoints(run))
     if need > free + checkpoint_bytes:
         fewer = ", or keep fewer: --set keep=1" if keep > 1 else ""
         raise OutputError(
@@ -344,7 +344,7 @@ def remove_incomplete(run: str) -> None:
 def prune(run: str, *, keep: int, in_use: Callable[[], Collection[int]] = tuple) -> None:
     """Delete the checkpoints that are neither the best, nor among the last `keep`, nor in use."""
     steps = set(in_use())
-    kept_paths = {path for path, _ in found(run)[-keep:]}
+    kept_paths = {path for path, _ in list_checkpoints(run)[-keep:]}
     kept_paths |= {path for path in _places(run) if int(path.rpartition("/")[2]) in steps}
     try:
         kept_paths.add(best(run)[0])

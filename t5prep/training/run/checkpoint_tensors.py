@@ -18,7 +18,7 @@ from t5prep.training.published.stored import LazyArray
 from t5prep.training.run import checkpoint as checkpoints
 from t5prep.training.run.checkpoint import TENSORS, State, reason
 from t5prep.training.runtime import hosts
-from t5prep.training.runtime.state import Index, Variables, place
+from t5prep.training.runtime.state import Index, Variables, put_array
 
 STEP = "step/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -57,7 +57,7 @@ def restore(path: str, variables: Variables) -> Variables:
     Raises OutputError when names or shapes differ.
     """
     _check(path, variables)
-    arrays = iter([_read_array(path, name, array) for name, array in _named(variables)])
+    arrays = iter([_read_array(path, name, array) for name, array in _iterate_tensors(variables)])
     weights = variables.weights | {name: next(arrays) for name in variables.slots}
     slots = {name: {slot: next(arrays) for slot in slots} for name, slots in variables.slots.items()}
     return Variables(weights, slots, next(arrays))
@@ -69,7 +69,7 @@ def restore_weights(path: str, variables: Variables) -> dict[str, jax.Array]:
     So one copy of the weights is on the devices. Raises OutputError when names or shapes differ.
     """
     _check(path, variables)
-    for array in (*(array for _, array in _named(variables)), *variables.copies.values()):
+    for array in (*(array for _, array in _iterate_tensors(variables)), *variables.copies.values()):
         array.delete()
     trained = {name: _read_array(path, _key("weights", name), variables.weights[name]) for name in variables.slots}
     return variables.weights | trained
@@ -78,7 +78,7 @@ def restore_weights(path: str, variables: Variables) -> dict[str, jax.Array]:
 def _check(path: str, variables: Variables) -> None:
     """Raise OutputError unless a checkpoint has exactly these variables."""
     reader = _reader(path)
-    expected_shapes = {name: tuple(array.shape) for name, array in _named(variables)}
+    expected_shapes = {name: tuple(array.shape) for name, array in _iterate_tensors(variables)}
     stored_shapes = {
         name: tuple(shape)
         for name, shape in reader.get_variable_to_shape_map().items()
@@ -140,13 +140,13 @@ def slice_spec(shape: tuple[int, ...], index: Index) -> str:
 
 def _parts(variables: Variables) -> Iterator[Part]:
     """Yield each part that this host writes. Of equal parts, one host writes the first copy."""
-    for name, array in _named(variables):
+    for name, array in _iterate_tensors(variables):
         for shard in array.addressable_shards:
             if shard.replica_id == 0:
                 yield name, slice_spec(array.shape, shard.index), np.asarray(shard.data)
 
 
-def _named(variables: Variables) -> Iterator[tuple[str, jax.Array]]:
+def _iterate_tensors(variables: Variables) -> Iterator[tuple[str, jax.Array]]:
     """Yield every tensor with its name in the checkpoint; weights without slots are not trained and not in it."""
     for name in variables.slots:
         yield _key("weights", name), variables.weights[name]
@@ -160,7 +160,7 @@ def _read_array(path: str, name: str, like: jax.Array) -> jax.Array:
     def read(index: Index) -> np.ndarray:
         return _read_part(path, name, slice_spec(like.shape, index) if index else "", tf.as_dtype(like.dtype))
 
-    return place(read, like)
+    return put_array(read, like)
 
 
 def _read_part(path: str, name: str, spec: str, dtype: tf.DType) -> np.ndarray:

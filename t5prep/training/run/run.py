@@ -395,7 +395,7 @@ def _copies(
 
 
 @contextlib.contextmanager
-def held(out: str) -> Iterator[None]:
+def lock_run(out: str) -> Iterator[None]:
     """Keep the directory of a run for this process during a `with`; make it if it is missing, remove it if it stays empty.
 
     What a killed process left of the run's own files is removed first.

@@ -295,7 +295,7 @@ def compile_step(
             try:
                 programs[inputs, targets] = compile_program(lowered.program, cache_path=cache_path, say=say)
             except DoesNotFitError as error:
-                device_memory = memory.Held.by(layout, lowered.variables, batch=config.batch)
+                device_memory = memory.DeviceMemory.by(layout, lowered.variables, batch=config.batch)
                 refusal, narrower = memory.sentence(error.reason, config, device_memory), layout
                 break
             say(f"The step is compiled ({duration(time.monotonic() - since)}).")

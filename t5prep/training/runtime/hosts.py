@@ -72,7 +72,7 @@ def wait(name: str) -> None:
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def end_all_on_failure() -> Iterator[None]:
     """Run a block on all hosts: when it fails on one host, it ends on all. Raises T5prepError."""
     import jax
 

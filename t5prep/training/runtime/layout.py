@@ -120,7 +120,7 @@ class Layout:
     def weights(self, config: Config) -> dict[str, jax.ShapeDtypeStruct]:
         """Return the shape and the place of every variable of a model, in float32."""
         return {
-            name: self._along(split_axis(name, config, self.shard), layout.shape)
+            name: self._split_along(split_axis(name, config, self.shard), layout.shape)
             for name, layout in variable_layouts(config).items()
         }
 
@@ -131,7 +131,7 @@ class Layout:
         layouts = variable_layouts(config)
         return {
             name: {
-                slot: self._along(slot_axis(slot, layouts[name], split_axis(name, config, self.shard)), shape)
+                slot: self._split_along(slot_axis(slot, layouts[name], split_axis(name, config, self.shard)), shape)
                 for slot, shape in slots.items()
             }
             for name, slots in shapes.items()
@@ -141,7 +141,7 @@ class Layout:
         """Return the place of one number, which every device holds."""
         return jax.ShapeDtypeStruct((), dtype, sharding=self.everywhere)
 
-    def _along(self, axis: int | None, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
+    def _split_along(self, axis: int | None, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
         names = [PARTS if number == axis else None for number in range(len(shape))]
         spec = PartitionSpec(*names) if axis is not None else PartitionSpec()
         return jax.ShapeDtypeStruct(shape, np.float32, sharding=NamedSharding(self.mesh, spec))

@@ -97,7 +97,7 @@ def embed(module: bytes, *, platform: str) -> jax.export.Exported:
     context = jax.jit(lambda x: x).lower(0.0).compiler_ir("stablehlo").context
     with context, ir.Location.unknown():
         parsed = ir.Module.parse(hlo_to_stablehlo(module))
-        for copy in _named(parsed, "mhlo.copy"):  # which does nothing, and StableHLO has no such operation
+        for copy in _find_operations(parsed, "mhlo.copy"):  # which does nothing, and StableHLO has no such operation
             copy.results[0].replace_all_uses_with(copy.operands[0])
             copy.erase()
         if platform != "cpu":
@@ -126,7 +126,7 @@ def draw_bits_on_the_chip(module: ir.Module) -> None:
     """
     key_type = ir.RankedTensorType.get([2], ir.IntegerType.get_unsigned(64))
     default = stablehlo.RngAlgorithmAttr.get("DEFAULT")
-    for philox in _named(module, "stablehlo.rng_bit_generator"):
+    for philox in _find_operations(module, "stablehlo.rng_bit_generator"):
         with ir.InsertionPoint(philox), philox.location:
             key = stablehlo.slice(philox.operands[0], [0], [2], [1])
             generator = stablehlo.RngBitGeneratorOp(key_type, philox.results[1].type, default, key)
@@ -139,7 +139,7 @@ def draw_bits_on_the_chip(module: ir.Module) -> None:
 
 def share_kernels_of_philox(module: ir.Module) -> None:
     """Keep the counter of Philox out of its kernels: with a dropout site's number in it, each site would have kernels of its own."""
-    for philox in _named(module, "stablehlo.rng_bit_generator"):
+    for philox in _find_operations(module, "stablehlo.rng_bit_generator"):
         with ir.InsertionPoint(philox), philox.location:
             philox.operands[0] = stablehlo.optimization_barrier([philox.operands[0]])
 
@@ -148,16 +148,16 @@ def multiply_rounded(module: ir.Module) -> None:
     """Let products of float32 numbers that were bfloat16 before take these: a GPU would multiply the float32 ones in TF32."""
     rounded = {
         cast.results[0]: cast.operands[0]
-        for cast in _named(module, "stablehlo.convert")
+        for cast in _find_operations(module, "stablehlo.convert")
         if isinstance(ir.RankedTensorType(cast.operands[0].type).element_type, ir.BF16Type)
     }
-    for dot in _named(module, "stablehlo.dot_general"):
+    for dot in _find_operations(module, "stablehlo.dot_general"):
         if all(operand in rounded for operand in dot.operands):
             for number, operand in enumerate(list(dot.operands)):
                 dot.operands[number] = rounded[operand]
 
 
-def _named(module: ir.Module, name: str) -> list[ir.Operation]:
+def _find_operations(module: ir.Module, name: str) -> list[ir.Operation]:
     """Return all operations of that name, those of inner regions too; a list, because callers erase operations."""
 
     def walk(operation: ir.Operation) -> Iterator[ir.Operation]:

@@ -27,7 +27,7 @@ class Variables(NamedTuple):
     copies: dict[str, jax.Array] = {}  # noqa: RUF012 - a step returns new ones, and changes none
 
 
-def place(read: Read, like: jax.ShapeDtypeStruct) -> jax.Array:
+def put_array(read: Read, like: jax.ShapeDtypeStruct) -> jax.Array:
     """Return an array in the shape and the place of `like`, whose parts are read one after the other, each once.
 
     Only those that this process holds are read. A part is on its devices before the next one is read, so that the process
@@ -54,14 +54,14 @@ def put_weights(weights: Mapping[str, Array], specs: Mapping[str, jax.ShapeDtype
     def reader(weight: Array, dtype: np.dtype) -> Read:
         return lambda index: np.asarray(weight[index], np.float32).astype(dtype, copy=False)
 
-    return {name: place(reader(weights[name], spec.dtype), spec) for name, spec in specs.items() if name in weights}
+    return {name: put_array(reader(weights[name], spec.dtype), spec) for name, spec in specs.items() if name in weights}
 
 
 def begin(weights: Mapping[str, Array], specs: Variables) -> Variables:
     """Return the variables of a run at its beginning, on the devices: zeros beside the weights, and their copies."""
 
     def zeros(spec: jax.ShapeDtypeStruct) -> jax.Array:
-        return place(lambda _: np.zeros(spec.sharding.shard_shape(spec.shape), spec.dtype), spec)
+        return put_array(lambda _: np.zeros(spec.sharding.shard_shape(spec.shape), spec.dtype), spec)
 
     slots, step = jax.tree.map(zeros, (specs.slots, specs.step))
     return with_copies(Variables(put_weights(weights, specs.weights), slots, step), specs)

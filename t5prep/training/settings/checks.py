@@ -26,7 +26,7 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
         raise UsageError("A label stands at its token: give buckets of equal sides, as in --set buckets=64x64,128x128")
     if not objective.has_softmax:
         for key in ("label_smoothing", "z_loss"):
-            if key in configs.given(config) and getattr(config, key):
+            if key in configs.find_changed(config) and getattr(config, key):
                 raise UsageError(
                     f"{key} is {getattr(config, key)}, and does nothing where targets are {objective.target.name}: leave it out, "
                     f"or --set {key}=0"
@@ -52,13 +52,13 @@ def _refuse_settings_of_evaluation(config: TrainConfig, manifests: Sequence[Mani
     """Raise UsageError for an evaluation split that was asked for, or a setting that needs one: no dataset has it."""
     splits = sorted({split for dataset in manifests for split in dataset.splits})
     has = f"it has {', '.join(splits)}"
-    if "eval_split" in configs.given(config):
+    if "eval_split" in configs.find_changed(config):
         raise UsageError(
             f'eval_split is "{config.eval_split}", and the data has no such split ({has}).'
             f"{did_you_mean(config.eval_split, splits)} Name one with --set eval_split=…, or leave it out."
         )
     for key in configs.OF_EVALUATION:
-        if key in configs.given(config):
+        if key in configs.find_changed(config):
             raise UsageError(
                 f"{key} is {getattr(config, key)}, and does nothing: the data has no split"
                 f' "{config.eval_split}" to evaluate ({has}). Name one with --set eval_split=…, or leave it out.'

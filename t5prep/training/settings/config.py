@@ -348,13 +348,13 @@ class TrainConfig:
 FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
 
 
-def _those(mark: str) -> tuple[str, ...]:
+def _select_fields(mark: str) -> tuple[str, ...]:
     """Return the settings whose fields have this mark."""
     return tuple(name for name, field in FIELDS.items() if field.metadata[mark])
 
 
-FREE = frozenset(_those("free"))
-OF_EVALUATION, OF_SCORES = _those("of_evaluation"), _those("of_scores")
+FREE = frozenset(_select_fields("free"))
+OF_EVALUATION, OF_SCORES = _select_fields("of_evaluation"), _select_fields("of_scores")
 # A name of another trainer → ours.
 OTHER_NAMES = {theirs: name for name, field in FIELDS.items() for theirs in field.metadata["names"]}
 _LENGTH = {"steps", "epochs"}
@@ -537,7 +537,7 @@ def _without_ineffective(values: Mapping[str, Any], changed: Mapping[str, object
 
 def _check_effect(config: TrainConfig) -> None:
     """Raise UsageError for a value that differs from the default and has no effect with the other settings."""
-    chosen = given(config)
+    chosen = find_changed(config)
     for key in chosen:
         by, counts = FIELDS[key].metadata["only_with"] or ("", ())
         if by and getattr(config, by) not in counts:
@@ -556,7 +556,7 @@ def _check_effect(config: TrainConfig) -> None:
             raise UsageError(f"{key} is {getattr(config, key)}, and does nothing with rates=…. Leave one of them out.")
 
 
-def given(config: TrainConfig) -> list[str]:
+def find_changed(config: TrainConfig) -> list[str]:
     """Return the settings that differ from their defaults."""
     return [name for name, field in FIELDS.items() if getattr(config, name) != field.default]
 

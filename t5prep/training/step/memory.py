@@ -30,7 +30,7 @@ _AVAILABLE = tuple(re.compile(prefix + _SIZE) for prefix in (r"available HBM ", 
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class DeviceMemory:
     """The memory that a device holds: bytes of `weights` and `slots`, its `capacity` (0: unknown), and the `rows` of its replica."""
 
     weights: int
@@ -41,7 +41,7 @@ class Held:
     shard: int
 
     @classmethod
-    def by(cls, layout: Layout, variables: Variables, *, batch: int) -> "Held":
+    def by(cls, layout: Layout, variables: Variables, *, batch: int) -> "DeviceMemory":
         """Return what each device of a layout holds, by the specs of the variables; all is float32."""
         weight_bytes, slot_bytes = (
             4 * sum(math.prod(spec.shape) for spec in jax.tree.leaves(specs))
@@ -57,7 +57,7 @@ class Held:
         )
 
 
-def sentence(reason: str, config: TrainConfig, device_memory: Held) -> str:
+def sentence(reason: str, config: TrainConfig, device_memory: DeviceMemory) -> str:
     """Return what is wrong and what would help. `reason`: the runtime's own words, from which sizes are read."""
     needed, capacity = _first(_NEEDED, reason), device_memory.capacity or _first(_AVAILABLE, reason)
     state = device_memory.weights + device_memory.slots
@@ -77,7 +77,7 @@ def sentence(reason: str, config: TrainConfig, device_memory: Held) -> str:
 
 
 @contextlib.contextmanager
-def explained(config: TrainConfig, device_memory: Held) -> Iterator[None]:
+def explained(config: TrainConfig, device_memory: DeviceMemory) -> Iterator[None]:
     """Raise T5prepError with `sentence` if the devices run out of memory inside the block."""
     try:
         yield
@@ -88,7 +88,7 @@ def explained(config: TrainConfig, device_memory: Held) -> Iterator[None]:
         raise T5prepError(sentence(reason, config, device_memory)) from error
 
 
-def _ways(config: TrainConfig, device_memory: Held, *, activations: int | None, capacity: int) -> list[str]:
+def _ways(config: TrainConfig, device_memory: DeviceMemory, *, activations: int | None, capacity: int) -> list[str]:
     """Return the changes that would help, the cheapest first.
 
     `activations`: their bytes, None if they are unknown; `capacity`: that of a device, 0 if it is unknown.

@@ -115,7 +115,8 @@ def test_a_corpus_of_one_template_is_compared_in_linear_time(monkeypatch: pytest
         return exactly(sets, pairs)
 
     monkeypatch.setattr(clusters, "similarity", counted)
-    found = _clustered(_shingles(texts), bands=Bands(20, 1), threshold=0.9, window=4)
+    monkeypatch.setattr(clusters, "WINDOW", 4)
+    found = _clustered(_shingles(texts), bands=Bands(20, 1), threshold=0.9)
     assert found.tolist() == list(range(500))
     assert sum(compared) <= 500 * 20 * 4
 

@@ -12,7 +12,7 @@ import t5prep
 from t5prep import cli
 from t5prep.dataset import manifest
 from t5prep.errors import UsageError
-from t5prep.options.fields import spelled
+from t5prep.options.fields import as_cli_option
 from t5prep.options.generation import Generation
 from t5prep.training.evaluate import evaluator
 from t5prep.training.predict import device
@@ -78,7 +78,7 @@ def test_an_option_reaches_the_search(
         t5prep.evaluate(model, data=data, **chosen)
     with pytest.raises(UsageError, match="enough"):
         t5prep.predict(model, ["one two"], **chosen)
-    typed = " ".join(spelled(key, one) for key, one in chosen.items()).split()
+    typed = " ".join(as_cli_option(key, one) for key, one in chosen.items()).split()
     for command in (["eval", "--data", data], ["predict", str(lines), "--as-text"]):
         result = click.testing.CliRunner().invoke(cli.main, [*command, "--model", model, *typed])
         assert "enough" in result.stderr, result.stderr

@@ -279,7 +279,7 @@ def test_killed_and_started_again_the_file_is_the_same(
 
     def killed(file: files.AnswerFile, text: str, **said: Any) -> None:
         add(file, text, **said)
-        if said["done"] == 96:
+        if said["answer_count"] == 96:
             file._file.write(b"half a li")  # what the disk has of a window that was never finished
             file._file.flush()
             raise KeyboardInterrupt

@@ -103,7 +103,7 @@ def test_a_run_is_pushed_with_its_logs_exported_and_reported_with_its_results_wi
     done = subprocess.run(command, env=os.environ | place, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.endswith("opening a device is an error here\n")
-    assert "What was answered" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Confusion matrix" in (tmp_path / "report.html").read_text(encoding="utf-8")
     (commit,) = (body for path, body in hub_that_takes.said if "/commit/" in path)
     sent = [json.loads(line)["value"].get("path") for line in commit.splitlines()]
     assert {"model.safetensors", "runs/events.out.tfevents.1.host"} < set(sent)

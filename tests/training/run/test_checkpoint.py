@@ -50,7 +50,7 @@ def _tensors(value: float = 1.0, **how: Any) -> Callable[[str], None]:
 def test_last_and_best_are_kept(tmp_path: Path) -> None:
     for step, value in [(1, 0.5), (2, 0.9), (3, 0.1), (4, None), (5, 0.2), (6, 0.2)]:
         checkpoints.save(str(tmp_path), _tensors(step), state=_state(step, value=value), keep=2)
-    assert [state.step for _, state in checkpoints.found(str(tmp_path))] == [2, 5, 6]
+    assert [state.step for _, state in checkpoints.list_checkpoints(str(tmp_path))] == [2, 5, 6]
     assert checkpoints.best(str(tmp_path))[1].step == 2
     assert checkpoints.choose(str(tmp_path), checkpoint="last")[1].step == 6
     assert checkpoints.choose(str(tmp_path), checkpoint="5")[1].step == 5
@@ -76,9 +76,9 @@ def test_one_that_cannot_be_reached_is_not_damaged(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(checkpoints.paths, "read", unavailable)
     with pytest.raises(OSError, match="it answers 503"):
-        checkpoints.found(str(tmp_path))
+        checkpoints.list_checkpoints(str(tmp_path))
     monkeypatch.undo()
-    assert [state.step for _, state in checkpoints.found(str(tmp_path))] == [2]
+    assert [state.step for _, state in checkpoints.list_checkpoints(str(tmp_path))] == [2]
 
 
 def test_lower_is_better_for_losses_and_nan_is_never_best(tmp_path: Path) -> None:
@@ -176,13 +176,13 @@ def test_a_damaged_checkpoint_that_nobody_needs_is_passed_over(tmp_path: Path, s
         checkpoints.save(run, _tensors(step), state=_state(step, value=value, best=max(value, 0.2)), keep=3)
     old = tmp_path / "checkpoints" / "00000001"
     (old / spoilt).write_bytes(b"{")
-    assert [state.step for _, state in checkpoints.found(run)] == [2, 3]
+    assert [state.step for _, state in checkpoints.list_checkpoints(run)] == [2, 3]
     assert (checkpoints.best(run)[1].step, checkpoints.choose(run, checkpoint="3")[1].step) == (2, 3)
     assert checkpoints.choose(run, checkpoint="last")[1].step == 3
     with pytest.raises(OutputError, match=r"00000001/.* Delete .*00000001 and start again"):
         checkpoints.choose(run, checkpoint="1")
     checkpoints.save(run, _tensors(4), state=_state(4, value=0.3, best=0.9), keep=2)
-    assert [state.step for _, state in checkpoints.found(run)] == [2, 3, 4]
+    assert [state.step for _, state in checkpoints.list_checkpoints(run)] == [2, 3, 4]
     assert not old.exists()
 
 

@@ -44,12 +44,12 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypa
         writer.save(now, state=state(1))
         assert begun.wait(600)
         now = add_one(now)  # the step reuses the memory of the variables that are being written
-        assert checkpoints.found(str(tmp_path)) == []  # not whole yet, so not there
+        assert checkpoints.list_checkpoints(str(tmp_path)) == []  # not whole yet, so not there
         writer.check()
         go_on.set()
         writer.save(now, state=state(2))  # waits for the first
-        assert [one.step for _, one in checkpoints.found(str(tmp_path))][:1] == [1]
-    first, second = (path for path, _ in checkpoints.found(str(tmp_path)))
+        assert [one.step for _, one in checkpoints.list_checkpoints(str(tmp_path))][:1] == [1]
+    first, second = (path for path, _ in checkpoints.list_checkpoints(str(tmp_path)))
     assert np.array_equal(checkpoint_tensors.read_weights(first, LAYOUTS)["a"], np.full((4, 4), 1.0))
     assert np.array_equal(checkpoint_tensors.read_weights(second, LAYOUTS)["a"], np.full((4, 4), 2.0))
 
@@ -77,7 +77,7 @@ def test_an_error_of_the_thread_comes_out(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(checkpoint_tensors, "write", _full)
     with pytest.raises(OutputError, match=r"checkpoints/00000001 cannot be written: the disk is full"):
         _noticed(str(tmp_path), how)
-    assert checkpoints.found(str(tmp_path)) == []
+    assert checkpoints.list_checkpoints(str(tmp_path)) == []
 
 
 def test_another_error_is_not_hidden_by_that_of_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

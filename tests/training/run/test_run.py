@@ -47,9 +47,9 @@ def test_what_a_killed_process_left_of_a_runs_files_goes_and_what_others_write_s
     others = [".unfinished-answers.jsonl", ".unfinished-answers.jsonl.json", ".unfinished-report.html-ab12_cd3"]
     for name in (*left, *others):
         (tmp_path / name).write_text("half")
-    with atomic_files.whole(tmp_path / "metrics.jsonl") as file:  # by a process that lives
+    with atomic_files.open_atomic(tmp_path / "metrics.jsonl") as file:  # by a process that lives
         file.write(b"{}")
-        with run.held(str(tmp_path)):
+        with run.lock_run(str(tmp_path)):
             living = [path.name for path in tmp_path.glob(".unfinished-metrics.jsonl-*")]
             assert len(living) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "metrics.jsonl"])
@@ -57,26 +57,26 @@ def test_what_a_killed_process_left_of_a_runs_files_goes_and_what_others_write_s
 
 def test_a_run_is_held_until_the_process_that_trains_it_ends(tmp_path: Path) -> None:
     out = tmp_path / "runs" / "one"
-    with run.held(str(out)):
+    with run.lock_run(str(out)):
         (out / "train.json").write_text("{}")
         with (
             pytest.raises(OutputError, match=r"one is being written by another process\. Wait until it ends, or"),
-            run.held(str(out)),
+            run.lock_run(str(out)),
         ):
             pass
-        with run.held(str(tmp_path / "runs" / "two")):
+        with run.lock_run(str(tmp_path / "runs" / "two")):
             pass
-    with run.held(str(out)):
+    with run.lock_run(str(out)):
         pass
     assert [path.name for path in out.iterdir()] == ["train.json"]
 
 
 def test_what_never_began_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no"), run.held(str(tmp_path / "new")):
+    with pytest.raises(ValueError, match="no"), run.lock_run(str(tmp_path / "new")):
         raise ValueError("no")
     assert not (tmp_path / "new").exists()
     (tmp_path / "empty").mkdir()
-    with run.held(str(tmp_path / "empty")):
+    with run.lock_run(str(tmp_path / "empty")):
         pass
     assert (tmp_path / "empty").is_dir()
 
@@ -86,7 +86,7 @@ def test_a_place_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     for out in ("file", "file/run"):
         with (
             pytest.raises(OutputError, match=r"cannot be written \(.+\)\. Choose another --out"),
-            run.held(str(tmp_path / out)),
+            run.lock_run(str(tmp_path / out)),
         ):
             pass
 

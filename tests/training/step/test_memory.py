@@ -6,16 +6,16 @@ import pytest
 from t5prep.errors import T5prepError
 from t5prep.training.settings import config as configs
 from t5prep.training.step import memory
-from t5prep.training.step.memory import Held
+from t5prep.training.step.memory import DeviceMemory
 
 GIB = 2**30
 OF_TPU = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 24.26G of 15.75G hbm."
 OF_GPU = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes."
 
 
-def held(**changes: int) -> Held:
+def held(**changes: int) -> DeviceMemory:
     fields = {"weights": GIB, "slots": 0, "capacity": 0, "rows": 16, "devices": 4, "shard": 1}
-    return Held(**{**fields, **changes})
+    return DeviceMemory(**{**fields, **changes})
 
 
 @pytest.mark.parametrize(
