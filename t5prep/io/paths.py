@@ -23,7 +23,7 @@ _READ_AHEAD_BYTES = 4 << 20
 def join(folder: str | Path, name: str) -> str:
     """Return the path of a name inside a place.
 
-    >>> at("gs://bucket/data/", "manifest.json"), at("data", "manifest.json")
+    >>> join("gs://bucket/data/", "manifest.json"), join("data", "manifest.json")
     ('gs://bucket/data/manifest.json', 'data/manifest.json')
     """
     return f"{str(folder).rstrip('/')}/{name}" if gcs.is_gs(folder) else str(Path(folder) / name)
@@ -38,7 +38,7 @@ def names(folder: str | Path) -> set[str]:
 def open_atomic(path: str, *, option: str = "--out", sweep: bool = False) -> Iterator[BinaryIO]:
     """Open a file or object to write; it takes its name only when all of it is written. Raises OutputError.
 
-    option, sweep: as in `atomic_files.whole`; who claims the folder of a dataset sweeps that
+    option, sweep: as in `atomic_files.open_atomic`; who claims the folder of a dataset sweeps that
     """
     if gcs.is_gs(path):
         with tempfile.SpooledTemporaryFile(max_size=_BUFFERED) as spooled:

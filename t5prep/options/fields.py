@@ -101,9 +101,9 @@ def flag(name: str) -> str:
 def as_cli_option(name: str, value: object) -> str:
     """Return a field and its value as the user would type them.
 
-    >>> spelled("masks", True), spelled("limit", None), spelled("protect", ["question", "choices"])
+    >>> as_cli_option("masks", True), as_cli_option("limit", None), as_cli_option("protect", ["question", "choices"])
     ('--masks', 'no --limit', '--protect question --protect choices')
-    >>> spelled("splits", {"train": 0.9, "test": 0.1}), spelled("inputs", "say {text}")
+    >>> as_cli_option("splits", {"train": 0.9, "test": 0.1}), as_cli_option("inputs", "say {text}")
     ('--splits train=0.9,test=0.1', "--inputs 'say {text}'")
     """
     if value is True:

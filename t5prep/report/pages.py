@@ -46,7 +46,7 @@ def _environment() -> jinja2.Environment:
 def escape_invisible(text: object, length: int = 300) -> str:
     """Return a value as text on one line, of bounded length, with invisible characters escaped.
 
-    >>> seen("a\\n\\u202eb"), seen("x" * 20, 8)
+    >>> escape_invisible("a\\n\\u202eb"), escape_invisible("x" * 20, 8)
     ('a\\\\n\\\\u202eb', 'xxxxxxx…')
     """
     escaped_text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(text))

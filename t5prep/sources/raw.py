@@ -94,7 +94,7 @@ def parse(uri: str) -> SourceLocation:
     """Parse the name of a source. Raises SourceError, with an example, for an unknown scheme or a malformed address.
 
     >>> parse("hf:wmt/wmt16@main#ro-en")
-    Place(scheme='hf', name='wmt/wmt16', revision='main', part='ro-en', uri='hf:wmt/wmt16@main#ro-en')
+    SourceLocation(scheme='hf', name='wmt/wmt16', revision='main', part='ro-en', uri='hf:wmt/wmt16@main#ro-en')
     >>> parse("zenodo:10.5281/zenodo.7186761").name
     '7186761'
     """
@@ -183,9 +183,9 @@ class Resolved:
 def is_requested(name: str, include: Sequence[str]) -> bool:
     """Check whether a file of this name was asked for: by its whole name or by the last parts of it.
 
-    >>> wanted("a.zip/input/squad2_train.csv", ["squad2_*.csv"])
+    >>> is_requested("a.zip/input/squad2_train.csv", ["squad2_*.csv"])
     True
-    >>> wanted("a.zip/input/squad2_train.csv", ["*/eli5_*.csv"])
+    >>> is_requested("a.zip/input/squad2_train.csv", ["*/eli5_*.csv"])
     False
     """
     return not include or any(fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}") for pattern in include)

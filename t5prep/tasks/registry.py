@@ -82,7 +82,7 @@ def line_of(error: BaseException, file: str) -> str:
 def describe_error(error: BaseException) -> str:
     """Return the type and text of an error in one line.
 
-    >>> said(KeyError("title"))
+    >>> describe_error(KeyError("title"))
     "KeyError: 'title'"
     """
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")

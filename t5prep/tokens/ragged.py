@@ -126,7 +126,7 @@ def framed(texts: Ragged, rows: np.ndarray, frame: Frame) -> Ragged:
 def take(lists: Ragged, rows: np.ndarray) -> Ragged:
     """Return the lists of these rows, int64[rows], in this order.
 
-    >>> taken(of([np.array([5, 6], np.int32), np.array([7], np.int32)]), np.array([1, 0, 1])).ids.tolist()
+    >>> take(of([np.array([5, 6], np.int32), np.array([7], np.int32)]), np.array([1, 0, 1])).ids.tolist()
     [7, 5, 6, 7]
     """
     lengths = lists.lengths[rows]

@@ -19,7 +19,7 @@ _ENDS_SENTENCE = re.compile(r"[.!?…][\"'”’»)\]]?$")
 def split_text(text: str, between: re.Pattern[str]) -> list[tuple[str, str]]:
     """Return the texts between the matches, each with the match after it ("" after the last).
 
-    >>> apart("Da.  Nu știu", BETWEEN_WORDS)
+    >>> split_text("Da.  Nu știu", BETWEEN_WORDS)
     [('Da.', '  '), ('Nu', ' '), ('știu', '')]
     """
     pieces, begin = [], 0

@@ -61,7 +61,7 @@ class RunLog:
             except tf.errors.OpError as error:
                 self._without_curves(error)
         self._since, self._at = time.monotonic(), step
-        self._seconds, self._remake_row, self._waited = 0.0, 0, 0.0
+        self._seconds, self._timed_steps, self._waited = 0.0, 0, 0.0
         self.flush()
 
     def record(self, step: int, values: Mapping[str, float], *, prefix: str, device: str = "") -> None:
@@ -94,12 +94,12 @@ class RunLog:
         """
         seconds, steps = time.monotonic() - self._since, step - self._at
         self.restart(step)
-        self._seconds, self._remake_row, self._waited = (
+        self._seconds, self._timed_steps, self._waited = (
             self._seconds + seconds,
-            self._remake_row + steps,
+            self._timed_steps + steps,
             self._waited + waited,
         )
-        rate = self._remake_row / max(self._seconds, 1e-9)
+        rate = self._timed_steps / max(self._seconds, 1e-9)
         share = min(self._waited / max(self._seconds, 1e-9), 1.0)
         remaining_time = duration((self._steps - step) / rate) if rate else ""
         if self._seconds < SELDOM and step < self._steps:
@@ -116,7 +116,7 @@ class RunLog:
             f"{head}  {rate * self._tokens_per_step:,.0f} tokens/s{of_peak}  {bound} ({share:.0%} waiting for input)  "
             f"{remaining_time} left"
         )
-        self._seconds, self._remake_row, self._waited = 0.0, 0, 0.0
+        self._seconds, self._timed_steps, self._waited = 0.0, 0, 0.0
 
     def restart(self, step: int) -> None:
         """Restart the clock, so that time not spent on training (evaluating, saving) is not counted."""

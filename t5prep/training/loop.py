@@ -168,7 +168,7 @@ class Signals:
     def __init__(self) -> None:
         self.received = ""
         self._asked = -1
-        self._count_earlier_rows: dict[signal.Signals, Any] = {}
+        self._previous_handlers: dict[signal.Signals, Any] = {}
         self._heard, self._pipe, self._pipe_before = 0, -1, -1
 
     def __enter__(self) -> Self:
@@ -180,7 +180,7 @@ class Signals:
                 threading.Thread(target=self._listen, args=(listening,), name="signals", daemon=True).start()
             self._pipe_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
             for number in io_signals.stopping():
-                self._count_earlier_rows[number] = signal.signal(number, self._remember)
+                self._previous_handlers[number] = signal.signal(number, self._remember)
             # Of a signal that came before, the KeyboardInterrupt may have been raised where it is ignored.
             if earlier := io_signals.received():
                 self.received, self._heard = earlier, self._heard + 1
@@ -188,9 +188,9 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._count_earlier_rows.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
-        if self._count_earlier_rows:
+        if self._previous_handlers:
             signal.set_wakeup_fd(self._pipe_before)
             os.close(self._pipe)  # the thread ends
 
@@ -208,7 +208,7 @@ class Signals:
         """Print what the first signal does, and end the process at the second one."""
         while numbers := os.read(listening, 1):
             number = signal.Signals(numbers[0])
-            if number not in self._count_earlier_rows:
+            if number not in self._previous_handlers:
                 continue
             self._heard += 1
             # Not by print, whose lock the main thread may hold.

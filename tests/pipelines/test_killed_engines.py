@@ -50,7 +50,7 @@ def corpus(folder: Path) -> Path:
 
 def kept(out: Path) -> dict[str, int]:
     """What workers have made until now: each result, and when it was written. Rows are there before their result is."""
-    made = [path for path in out.glob(f"{output_folder.KEPT}*/*") if not path.name.startswith(".")]
+    made = [path for path in out.glob(f"{output_folder.CACHE_PREFIX}*/*") if not path.name.startswith(".")]
     return {path.name: path.stat().st_mtime_ns for path in made if path.suffix != ".rows"}
 
 

@@ -94,7 +94,7 @@ def test_rows_with_nothing_in_them_are_rejected_together_as_python_reads_them(
     t5prep.prepare("text2text", source=source, out=tmp_path / "columns", **common)
     assert len(asked) == 3
     monkeypatch.setattr(text_rows, "csv_table", lambda *given, **more: None)
-    monkeypatch.setattr(BlockExamples, "_alike", None)
+    monkeypatch.setattr(BlockExamples, "_repeat_first", None)
     monkeypatch.setattr("t5prep.preparation.block_tokenizer.columns.gathered", lambda read, *given, **more: read)
     t5prep.prepare("text2text", source=source, out=tmp_path / "rows", **common)
     assert len(asked) == 3 + 506

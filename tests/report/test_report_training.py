@@ -173,11 +173,11 @@ def test_a_step_measured_twice_is_drawn_once() -> None:
 
 
 def test_a_loss_that_fell_far_can_be_read_at_its_end() -> None:
-    far = training._explain_split("loss", {"training": ([1, 2, 3], [9.0, 0.3, 0.2])})
-    near = training._explain_split("loss", {"training": ([1, 2, 3], [3.0, 2.0, 1.0])})
+    far = training._render_chart("loss", {"training": ([1, 2, 3], [9.0, 0.3, 0.2])})
+    near = training._render_chart("loss", {"training": ([1, 2, 3], [3.0, 2.0, 1.0])})
     assert {">0.2<", ">0.5<", ">1<", ">5<"} <= set(re.findall(r">[\d.]+<", far))
     assert ">0.5<" not in near
-    assert "<svg" in training._explain_split("loss", {"training": ([1, 2], [9.0, 0.0])})
+    assert "<svg" in training._render_chart("loss", {"training": ([1, 2], [9.0, 0.0])})
 
 
 def test_what_only_evaluation_measures_says_so(run: Path, tmp_path: Path) -> None:

@@ -25,14 +25,14 @@ class _Calls:
     """
 
     def __init__(self) -> None:
-        self._remake_row, self._ending = 0, False
+        self._calls, self._ending = 0, False
         atexit.register(self._end)
 
     def __call__(self, function: Callable[[int], Any]) -> Callable[[Any], Any]:
         """Return a function for `tf.numpy_function` that calls another one with a whole number."""
 
         def call(number: Any) -> Any:
-            self._remake_row += 1
+            self._calls += 1
             if self._ending:
                 raise StopIteration
             return function(int(number))
@@ -42,8 +42,8 @@ class _Calls:
     def _end(self) -> None:
         """Let the threads run until none calls any more: what they read ahead is full of failed calls then."""
         self._ending, previous_count = True, -1
-        while previous_count != self._remake_row:
-            previous_count = self._remake_row
+        while previous_count != self._calls:
+            previous_count = self._calls
             time.sleep(0.05)
 
 

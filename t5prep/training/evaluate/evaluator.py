@@ -243,7 +243,7 @@ class ScoredRows:
         self.queries: list[bytes] = []
         self.generated: list[np.ndarray] = []
         self.highest: list[tuple[float, int, list[int]]] = []  # a heap
-        self._explain_split: dict[bytes, list[tuple[int, int, list[int]]]] = {}  # by class: heaps
+        self._sample_heaps: dict[bytes, list[tuple[int, int, list[int]]]] = {}  # by class: heaps
 
     def add(self, batch: Mapping[str, np.ndarray], scored: Mapping[str, np.ndarray]) -> None:
         """Add the records of a batch with their scores: `ids` and `loss`, each with a row for each row of the batch."""
@@ -272,7 +272,7 @@ class ScoredRows:
                 _keep(self.highest, (self.losses[index], index, ids), max_size=self._worst)
             if self._each and self.ids:
                 digest = hashlib.blake2b(self.ids[index].encode(), digest_size=8).digest()
-                heap = self._explain_split.setdefault(labels[row].tobytes() if self._by_class else b"", [])
+                heap = self._sample_heaps.setdefault(labels[row].tobytes() if self._by_class else b"", [])
                 _keep(heap, (int.from_bytes(digest, "big"), index, ids), max_size=self._each)
 
     def results(self) -> Results:
@@ -282,7 +282,7 @@ class ScoredRows:
 
     def sample(self) -> list[tuple[int, int, list[int]]]:
         """Return the rows that were drawn, class by class."""
-        return [row for _, heap in sorted(self._explain_split.items()) for row in sorted(heap)]
+        return [row for _, heap in sorted(self._sample_heaps.items()) for row in sorted(heap)]
 
 
 def _keep(heap: list[_Entry], entry: _Entry, *, max_size: int) -> None:

@@ -81,7 +81,7 @@ def load_weights(
         config = filling_masks(config) if masked else config
         tensors = _of_encoder(config, stored, model=files.name)
     elif config.model_type in FAMILIES:
-        tensors = family_module(config.model_type).named(config, stored)
+        tensors = family_module(config.model_type).rename_tensors(config, stored)
     else:
         encoder = encoder or (for_classes and not config.classes)
         config, tensors = _of_t5(config, stored, model=files.name, encoder=encoder)
