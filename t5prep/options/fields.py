@@ -235,7 +235,9 @@ def accepts(cls: "type[DataclassInstance]") -> Callable[[_Function], _Function]:
 
     def complete(function: _Function) -> _Function:
         signature = inspect.signature(function)
-        parameters, fields, docs = list(signature.parameters.values()), list(leaves(cls)), function.__doc__ or ""
+        parameters, fields = list(signature.parameters.values()), list(leaves(cls))
+        # Python 3.13 takes the indentation out of docstrings, and earlier versions do not.
+        docs = inspect.cleandoc(function.__doc__ or "")
         var_keyword = parameters.pop()
         options = [
             inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
@@ -243,8 +245,8 @@ def accepts(cls: "type[DataclassInstance]") -> Callable[[_Function], _Function]:
         ]
         extra_keywords = [var_keyword] if f"**{var_keyword.name}: " in docs else []
         function.__signature__ = signature.replace(parameters=[*parameters, *options, *extra_keywords])  # type: ignore[attr-defined]
-        lines = "\n".join(f"        {field.name}: {sentence(field)}" for field in fields)
-        function.__doc__ = docs.replace("        **options\n", f"{lines}\n")
+        lines = "\n".join(f"    {field.name}: {sentence(field)}" for field in fields)
+        function.__doc__ = docs.replace("    **options\n", f"{lines}\n")
         return function
 
     return complete
