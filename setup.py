@@ -140,7 +140,7 @@ setup(
             "ruff>=0.12,<1",
             "safetensors>=0.5,<1",
             "transformers>=5,<6",  # which reads what is exported; t5prep does without
-            "zensical>=0.0.73,<0.2",  # builds the site (make docs)
+            "zensical>=0.0.73,<0.2; python_full_version >= '3.11.5'",  # builds the site (make docs)
         ],
     },
     entry_points={"console_scripts": ["t5prep = t5prep.cli:main"]},
