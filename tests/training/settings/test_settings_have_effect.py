@@ -95,7 +95,7 @@ def train(settings: dict[str, Any], changed: dict[str, Any]) -> np.ndarray:
         for name, layout in trained_layouts(shape).items()
     }
     step = TrainStep(shape, optimizer, config, dtype_of(config.dtype, platform="cpu"), Padding.of_dataset(manifest))
-    steps = checks.steps_of(config, in_epoch=-(-opened[0].split.records // config.batch))
+    steps = checks.steps_of(config, in_epoch=-(-opened[0].facts.records // config.batch))
     rate = schedule_of(config, steps=steps)
     for number, batch in zip(range(steps), reading_of(opened, config).batches(), strict=False):
         rows = {name: tf.constant(values) for name, values in batch.items() if values.dtype == np.int32}
