@@ -45,7 +45,7 @@ def test_a_function_has_each_field_as_a_parameter(function: Callable[..., Any], 
     parameters = inspect.signature(function).parameters
     for field in leaves(cls):
         assert (parameters[field.name].default, parameters[field.name].annotation) == (field.default, field.type)
-        assert f"        {field.name}: {sentence(field)}\n" in (function.__doc__ or "")
+        assert f"\n    {field.name}: {sentence(field)}\n" in (inspect.getdoc(function) or "")
 
 
 @pytest.mark.parametrize(
