@@ -125,13 +125,13 @@ class ToTable(Stage[Mapping[Key, Sequence[Item]]], Generic[Key, Item]):
 
 def in_order(last: Stage[Any]) -> list[Stage[Any]]:
     """Return a stage and all that it reads, each behind the stages that itself reads."""
-    found: dict[Stage[Any], None] = {}
+    ordered: dict[Stage[Any], None] = {}
 
     def visit(stage: Stage[Any]) -> None:
-        if stage not in found:
+        if stage not in ordered:
             for source in (*stage.elements, *stage.values.values()):
                 visit(source)
-            found[stage] = None
+            ordered[stage] = None
 
     visit(last)
-    return list(found)
+    return list(ordered)

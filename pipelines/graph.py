@@ -26,21 +26,23 @@ class Graph:
 
     def run(self, stages: Sequence[flow.Stage[Any]]) -> beam.PCollection:
         """Return the value of the last stage: one element. Each stands behind those that it reads."""
-        made = dict[flow.Stage[Any], Any]()
+        collections = dict[flow.Stage[Any], Any]()
         for stage in stages:
             sides = {
-                name: made[value] if isinstance(value, flow.ToTable) else beam.pvalue.AsSingleton(made[value])
+                name: collections[value]
+                if isinstance(value, flow.ToTable)
+                else beam.pvalue.AsSingleton(collections[value])
                 for name, value in stage.values.items()
             }
-            match [made[source] for source in stage.elements]:
+            match [collections[source] for source in stage.elements]:
                 case []:
                     elements = self._pipeline | f"{stage.name}Once" >> beam.Create([None])
                 case [elements]:
                     pass
                 case several:
                     elements = several | f"{stage.name}All" >> beam.Flatten()
-            made[stage] = self._added(stage, elements, sides)
-        return made[stages[-1]]
+            collections[stage] = self._added(stage, elements, sides)
+        return collections[stages[-1]]
 
     def _added(self, stage: flow.Stage[Any], elements: beam.PCollection, sides: dict[str, Any]) -> Any:
         """Return what a stage makes of elements, or of one that says nothing, and of values."""
@@ -111,15 +113,15 @@ class Once:
         if not (name := self.cache_name(element)):
             return list(self.step(element, **sides))
         file = self.kept.rows_of(name) if self.stored else self.cache_file(element) if self.cache_file else ""
-        found = self.kept.find(name, file=file)
-        Metrics.counter("t5prep", MADE if found is None else FOUND).inc()
-        if found is not None:
-            return found
+        cached_results = self.kept.find(name, file=file)
+        Metrics.counter("t5prep", MADE if cached_results is None else FOUND).inc()
+        if cached_results is not None:
+            return cached_results
         results: Iterable[Any] = self.step(element, **sides)
-        made = pieces.store(results, file, types=self.stored) if self.stored else list(results)
+        results_to_cache = pieces.store(results, file, types=self.stored) if self.stored else list(results)
         with contextlib.suppress(OutputError):  # where there is no room, the run goes on without
-            self.kept.keep(name, made, file=file)
-        return made
+            self.kept.keep(name, results_to_cache, file=file)
+        return results_to_cache
 
 
 class Sum(beam.CombineFn):

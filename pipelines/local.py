@@ -220,8 +220,8 @@ class LocalProgress:
     def __call__(self, element: Any, result: Any) -> None:
         """Count an element that is done, and its results: some blocks, or a shard."""
         if isinstance(element, list):
-            counted = [part for part in result if isinstance(part, BlockTotals)]
-            for block, totals in zip((part for part in element if isinstance(part, Block)), counted, strict=True):
+            block_totals = [part for part in result if isinstance(part, BlockTotals)]
+            for block, totals in zip((part for part in element if isinstance(part, Block)), block_totals, strict=True):
                 self._prepared(block, totals)
         for totals in result:
             if isinstance(totals, ShardTotals):

@@ -63,13 +63,13 @@ class Piece:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the bytes in pieces that end with a line, if they are lines."""
-        left = b""
+        unfinished_line = b""
         for part in self.parts():
-            whole, newline, rest = (left + part).rpartition(b"\n")
-            yield whole + newline
-            left = rest
-        if left:
-            yield left
+            complete_lines, newline, remainder = (unfinished_line + part).rpartition(b"\n")
+            yield complete_lines + newline
+            unfinished_line = remainder
+        if unfinished_line:
+            yield unfinished_line
 
 
 Part = TypeVar("Part", Spill, Sketch, Piece)
@@ -114,8 +114,8 @@ def store(results: Iterable[Any], file: str, *, types: tuple[type, ...]) -> list
             if isinstance(piece, Spill | Sketch | Piece) and isinstance(piece, types):
                 data = bytes(piece.data)
                 opened.write(data)
-                place = (file, begin, len(data), google_crc32c.value(data))
-                piece = Stored[Any](dataclasses.replace(piece, data=b""), *place)
+                location = (file, begin, len(data), google_crc32c.value(data))
+                piece = Stored[Any](dataclasses.replace(piece, data=b""), *location)
                 begin += len(data)
             stored.append((key, piece) if type(result) is tuple else piece)
     return stored
@@ -124,12 +124,12 @@ def store(results: Iterable[Any], file: str, *, types: tuple[type, ...]) -> list
 def relocate(results: Iterable[Any], path: str) -> list[Any]:
     """Return results whose stored bytes lie at a path: their folder may have been moved, or be named from another one now."""
 
-    def at(result: Any) -> Any:
+    def move(result: Any) -> Any:
         if type(result) is tuple:
-            return tuple(map(at, result))
+            return tuple(map(move, result))
         return dataclasses.replace(result, path=path) if isinstance(result, Stored) else result
 
-    return list(map(at, results))
+    return list(map(move, results))
 
 
 def explain_removal(path: str) -> str:

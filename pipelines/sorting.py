@@ -44,18 +44,18 @@ def merge_batch(batch: Sequence[Spill], *, folder: str, fan_in: int) -> Iterator
 
 def leave_few(spilled: Sequence[Spill], *, specs: Sequence[ShardSpec], folder: str, fan_in: int) -> Iterator[Spill]:
     """Yield so few spills as the shards read best: the smallest are merged. Raises OutputError."""
-    left = sorted(spilled, key=lambda spill: spill.bytes)
-    most = most_spills(sum(spill.bytes for spill in spilled), shards=len(specs), fan_in=fan_in)
-    while len(left) > most:
-        smallest = left[: min(fan_in, len(left) - most + 1)]
-        left = sorted([*left[len(smallest) :], _merged(smallest, folder)], key=lambda spill: spill.bytes)
+    remaining = sorted(spilled, key=lambda spill: spill.bytes)
+    max_spills = most_spills(sum(spill.bytes for spill in spilled), shards=len(specs), fan_in=fan_in)
+    while len(remaining) > max_spills:
+        smallest = remaining[: min(fan_in, len(remaining) - max_spills + 1)]
+        remaining = sorted([*remaining[len(smallest) :], _merged(smallest, folder)], key=lambda spill: spill.bytes)
         remove_merged(smallest, spilled)  # those that were merged here
-    yield from left
+    yield from remaining
 
 
-def remove_merged(batch: Iterable[Spill], left: Iterable[Spill]) -> None:
+def remove_merged(batch: Iterable[Spill], remaining: Iterable[Spill]) -> None:
     """Remove the files of a batch of spills but of those that are left."""
-    for path in {spill.path for spill in batch} - {spill.path for spill in left}:
+    for path in {spill.path for spill in batch} - {spill.path for spill in remaining}:
         Path(path).unlink(missing_ok=True)
 
 
@@ -86,8 +86,8 @@ def merge_blocks(group: tuple[int, Iterable[Any]], *, plan: MergePlan) -> Iterat
     number, blocks = group
 
     def cut(spill: Spill) -> Iterator[tuple[int, Spill]]:
-        for place, piece in shards.cut_ranges(spill, plan.groups):
-            yield place * plan.lanes + number % plan.lanes, piece
+        for position_range, piece in shards.cut_ranges(spill, plan.groups):
+            yield position_range * plan.lanes + number % plan.lanes, piece
 
     yield from _merge(blocks, cut, size=shards.LARGEST_BATCH)
 
@@ -104,18 +104,18 @@ def _merge(
     stored: Iterable[Stored[Spill]], cut: Callable[[Spill], Iterable[tuple[Any, Spill]]], *, size: int
 ) -> Iterator[tuple[Any, Spill]]:
     """Merge rows, about `size` bytes at a time, and yield them cut. Whoever comes first, it is the same."""
-    for some in _batches(sorted(stored, key=lambda rows: (rows.path, rows.begin)), size):
-        yield from cut(spills.merged_in_memory(pieces.read_all(some)))
+    for batch in _batches(sorted(stored, key=lambda rows: (rows.path, rows.begin)), size):
+        yield from cut(spills.merged_in_memory(pieces.read_all(batch)))
 
 
 def _batches(stored: Iterable[Stored[Spill]], size: int) -> Iterator[list[Stored[Spill]]]:
-    batch, held = list[Stored[Spill]](), 0
+    batch, batch_bytes = list[Stored[Spill]](), 0
     for rows in stored:
         batch.append(rows)
-        held += rows.size
-        if held >= size:
+        batch_bytes += rows.size
+        if batch_bytes >= size:
             yield batch
-            batch, held = [], 0
+            batch, batch_bytes = [], 0
     if batch:
         yield batch
 

@@ -178,17 +178,19 @@ class OneDisk:
     def of_shards(self, parts: flow.Stage[Any], specs: flow.Stage[list[ShardSpec]]) -> ByShard:
         """Return no rows of one shard, but few spills with the rows of all."""
         spilled: flow.Stage[Spill] = flow.Filter("Spills", (parts,), type=Spill)
-        how: dict[str, Any] = {"folder": self.folder, "fan_in": sorting.FAN_IN}
+        merge_options: dict[str, Any] = {"folder": self.folder, "fan_in": sorting.FAN_IN}
         for level in range(sorting.ROUNDS):
             batches = flow.Batch(f"BatchSpills{level}", (spilled,), size=sorting.FAN_IN)
-            merge = functools.partial(sorting.merge_batch, **how)
+            merge = functools.partial(sorting.merge_batch, **merge_options)
             spilled = flow.Map(
                 f"MergeSpills{level}", (batches,), step=merge, workers=True, remove=sorting.remove_merged
             )
         every = flow.Batch("AllSpills", (spilled,), size=sys.maxsize)
-        leave = functools.partial(sorting.leave_few, **how)
-        few = flow.Map("LeaveFew", (every,), {"specs": specs}, step=leave, workers=True, remove=sorting.remove_merged)
-        return [], {"spills": flow.ToList("FewSpills", (few,))}
+        leave = functools.partial(sorting.leave_few, **merge_options)
+        few_spills = flow.Map(
+            "LeaveFew", (every,), {"specs": specs}, step=leave, workers=True, remove=sorting.remove_merged
+        )
+        return [], {"spills": flow.ToList("FewSpills", (few_spills,))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,20 +223,20 @@ def of_job(
     work: PrepareBlock, write: WriteShard, finish: Finish, *, rows: OneDisk | Shuffle, block_bytes: int
 ) -> list[flow.Stage[Any]]:
     """Return the stages of a preparation, of which the last makes the manifest."""
-    job, settings, alike = work.job, work.job.settings, clusters.of_settings(work.job.settings)
+    job, settings, search = work.job, work.job.settings, clusters.of_settings(work.job.settings)
     files = flow.Create("ListFiles", step=functools.partial(steps.limited_files, job))
     spread = flow.Reshuffle("SpreadFiles", (files,), key=steps.file_name)
     scan = functools.partial(steps.scan, job=job, block_bytes=block_bytes)
     parts = rows.parts(flow.Map("ScanBlocks", (spread,), step=scan), work)
     totals = flow.Filter("BlockTotals", (parts,), type=BlockTotals)
-    counted = flow.Combine("SumBlocks", (totals,), zero=BlockTotals, add=BlockTotals.merge)
+    block_totals = flow.Combine("SumBlocks", (totals,), zero=BlockTotals, add=BlockTotals.merge)
     plan = functools.partial(steps.plan_shards, count=settings.shards, drawn=settings.drawn_by_id)
-    specs = flow.Call("PlanShards", values={"blocks": counted}, step=plan)
+    specs = flow.Call("PlanShards", values={"blocks": block_totals}, step=plan)
     of_shards, values = rows.of_shards(parts, specs)
     of_shards.append(flow.Create("NameShards", values={"specs": specs}, step=steps.name_shards))
-    singles: dict[str, flow.Stage[Any]] = {"blocks": counted}
-    if alike:
-        repeats = repeats_of(flow.Filter("Sketches", (parts,), type=Sketch), alike, work)
+    singles: dict[str, flow.Stage[Any]] = {"blocks": block_totals}
+    if search:
+        repeats = repeats_of(flow.Filter("Sketches", (parts,), type=Sketch), search, work)
         of_shards.append(flow.Map("CutRepeats", (repeats,), {"specs": specs}, step=steps.cut_repeats))
         singles["repeats"] = flow.Combine("CountRepeats", (repeats,), zero=clusters.none, add=Repeats.merge)
     written = flow.Map(

@@ -279,16 +279,16 @@ class PrepareBlock:
             # Spills lie in one folder, for they are merged and few at a time: more folders would take longer to remove than they do.
             yield block.spill.spooled(path) if self.spool else block.spill
         if block.sketch:
-            place = path.parent / path.name[:2] / f"{path.name}.sketch"
-            yield block.sketch.spooled(place) if self.spool else block.sketch
+            sketch_path = path.parent / path.name[:2] / f"{path.name}.sketch"
+            yield block.sketch.spooled(sketch_path) if self.spool else block.sketch
 
     def sort(self, block: Block) -> SortedBlock:
         """Return the sorted block. Raises SourceError."""
         tokenize, sort = _loaded(self)
         tokenized = tokenize(block)
-        done = sort(tokenized.table, block)
-        done.totals.found = int(tokenized.found)
-        return done
+        sorted_block = sort(tokenized.table, block)
+        sorted_block.totals.found = int(tokenized.found)
+        return sorted_block
 
     def cache_name(self, element: Element) -> str:
         """Return a name for the results of an element, "" where it is a result itself."""
@@ -310,8 +310,8 @@ def prepare_run(run: Iterable[Element], *, work: PrepareBlock) -> Iterator[Any]:
 def blocks_in_runs(elements: Iterable[Element], *, job: Job, joined_bytes: int) -> Iterator[list[Element]]:
     """Yield all elements in lists (`in_runs`), with the blocks of small files joined."""
     if job.settings.dedup != "near":  # a sketch is of one file
-        apart = {} if job.settings.splits else staged_of(job).splits
-        elements = parallel_files.joined(elements, file_groups=apart, size=joined_bytes)
+        split_of_file = {} if job.settings.splits else staged_of(job).splits
+        elements = parallel_files.joined(elements, file_groups=split_of_file, size=joined_bytes)
     return in_runs(elements)
 
 
@@ -321,13 +321,13 @@ def in_runs(elements: Iterable[Element]) -> Iterator[list[Element]]:
     A list has some parts of one row group, or any other element alone, behind the files that are hashed already.
     """
     run = list[Element]()
-    for group, some in itertools.groupby(elements, key=_row_group):
+    for group, group_elements in itertools.groupby(elements, key=_row_group):
         if group is not None:
-            parts = list(some)
-            most = max(1, min(len(parts) // RUNS_OF_GROUP, MOST_PARTS))
-            yield from (parts[begin : begin + most] for begin in range(0, len(parts), most))
+            parts = list(group_elements)
+            max_parts = max(1, min(len(parts) // RUNS_OF_GROUP, MOST_PARTS))
+            yield from (parts[begin : begin + max_parts] for begin in range(0, len(parts), max_parts))
             continue
-        for element in some:
+        for element in group_elements:
             run.append(element)
             if not isinstance(element, Hashed):
                 yield run

@@ -242,9 +242,7 @@ def test_the_table_of_features_is_the_manifests(tmp_path: Path) -> None:
     ids=lambda page: page.relative_to(readme.ROOT).as_posix(),
 )
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-        if "://" in link:
-            continue
+    for link in _links(page):
         path, _, anchor = link.partition("#")
         target = page.parent / path if path else page
         assert target.exists(), link
@@ -262,14 +260,14 @@ def test_every_page_is_reached_from_the_readme() -> None:
     reached, new = set[Path](), {readme.ROOT / "README.md"}
     while new:
         reached |= new
-        links = {page.parent / link for page in new if page.suffix == ".md" for link in _links(page)}
+        links = {page.parent / link.partition("#")[0] for page in new if page.suffix == ".md" for link in _links(page)}
         new = {link.resolve() for link in links if link.is_file()} - reached
     assert {path for path in (readme.ROOT / "docs").rglob("*") if path.is_file()} - reached == set()
 
 
 def _links(page: Path) -> list[str]:
-    """Return the paths of the files that a page links to."""
-    links = re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
+    """Return the links of a page to files of the project, with their anchors."""
+    links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
     return [link for link in links if "://" not in link]
 
 

@@ -80,7 +80,7 @@ class Step(TypedDict):
 
 
 class Request(TypedDict, total=False):
-    """What is asked: see the module."""
+    """Hold a request to the process of the compiler, as the module describes it."""
 
     step: Step
     module: str
@@ -90,7 +90,7 @@ class Request(TypedDict, total=False):
 
 
 class Figures(TypedDict, total=False):
-    """What the compiler answers: see `compiled.Compiled`."""
+    """Hold the answer of the compiler, the fields of `compiled.Compiled`."""
 
     error: str
     weight_bytes: int

@@ -53,7 +53,7 @@ Facts = dict[str, Any]
 
 @dataclasses.dataclass
 class RowTrace:
-    """What is known of one row: the fields of the result of `t5prep.why`, in the order of the data flow."""
+    """Hold the facts on one row: the fields of the result of `t5prep.why`, in the order of the data flow."""
 
     id: str
     data: str

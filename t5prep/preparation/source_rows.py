@@ -119,7 +119,7 @@ class SourceRows:
 
     @functools.cached_property
     def examples_of(self) -> BlockExamples:
-        """What makes the examples of blocks."""
+        """Return the step that makes the examples of blocks."""
         return BlockExamples(self._settings, self.task)
 
     def find(self, location: tuple[str, int] | None, ids: set[str]) -> Iterator[SourceRow]:

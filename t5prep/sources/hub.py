@@ -126,7 +126,7 @@ def resolve(
 
 
 class _Commit(NamedTuple):
-    """What the Hub says of a dataset at one commit."""
+    """Describe a dataset at one commit, as the Hub does."""
 
     info: "DatasetInfo"
     sha: str

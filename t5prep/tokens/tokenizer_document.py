@@ -4,14 +4,14 @@ from typing import TypedDict
 
 
 class Pattern(TypedDict, total=False):
-    """What a step looks for: one of both."""
+    """Describe the text that a step searches: one of both entries is there."""
 
     String: str
     Regex: str
 
 
 class TemplateToken(TypedDict):
-    """A special token of a template: its text, and the ids that it becomes."""
+    """Describe a special token of a template: its text, and the ids that it becomes."""
 
     id: str
     ids: list[int]
@@ -19,14 +19,14 @@ class TemplateToken(TypedDict):
 
 
 class TemplateName(TypedDict):
-    """A special token of a template by its text, or one of the texts, "A" or "B"."""
+    """Name a special token of a template by its text, or one of the texts, "A" or "B"."""
 
     id: str
     type_id: int
 
 
 class TemplatePart(TypedDict, total=False):
-    """A part of a template: one of both."""
+    """Describe a part of a template: one of both entries is there."""
 
     Sequence: TemplateName
     SpecialToken: TemplateName
