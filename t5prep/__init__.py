@@ -1,4 +1,4 @@
-"""Turn text from Kaggle, Zenodo, the Hugging Face Hub or a disk into a trained T5, by way of verified TFRecord shards.
+"""Prepare text from Kaggle, Zenodo, the Hugging Face Hub or a disk as verified TFRecord shards, and train T5 on them.
 
     import t5prep
 
@@ -6,7 +6,7 @@
     result = t5prep.train(data="data/sample", out="runs/sample", recipe="tiny")
     scores = t5prep.evaluate("runs/sample", split="validation")
 
-A function's module, and the large packages that it needs, are imported when the function is first used.
+Importing `t5prep` is quick. The first use of a function imports its module and the large packages that it needs.
 """
 
 import importlib

@@ -1,4 +1,7 @@
-"""Say how to get what is in C (native/). Where it is built, Python takes that module of this name, and never this file."""
+"""Raise NotBuiltError, which says how to build the C extension of this name (sources: `t5prep/native/`).
+
+Python imports this file only where the extension is missing: beside a built `_native.*.so`, it prefers the extension.
+"""
 
 from t5prep.errors import NotBuiltError
 from t5prep.io.installation import install_command

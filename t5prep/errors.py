@@ -1,16 +1,11 @@
 """Define every error that a user can meet.
 
-* T5prepError             one sentence for the terminal: what is wrong, the value, what to type next; exit code 1
-  x UsageError            an option or a combination of options that cannot work
-  x SourceError           a corpus that cannot be found, fetched or read
-  x TaskError             a file of a task that cannot be used, or that fails at a row
-  x TokenizerError        a tokenizer that cannot be loaded, or does not fit the task
-  x OutputError           a place that cannot be written, or that holds something else
-  x DatasetError          a prepared dataset that is missing, altered, or newer than this version
-  x BalanceError          rows that were read and are missing in the prepared dataset: a bug of t5prep
-  x NotBuiltError         an installation without what is in C
-* Reject                  one row that makes no example; it goes to rejected.jsonl with its reason, and the run
-continues
+T5prepError is the base class. Its message is one sentence for the terminal: the problem, the value, the command that
+fixes it. The exit code is 1. Its subclasses are UsageError, SourceError, TaskError, TokenizerError, OutputError,
+DatasetError, BalanceError and NotBuiltError.
+
+Reject is no error of a run. It concerns one row that makes no example. The row becomes a line of `rejected.jsonl` with
+its reason, and the run continues.
 """
 
 import difflib
@@ -30,7 +25,7 @@ class SourceError(T5prepError):
 
 
 class TaskError(T5prepError):
-    """Report a file of a task that cannot be used, or that fails at a row."""
+    """Report a task's Python file that cannot be used, or that fails at a row."""
 
 
 class TokenizerError(T5prepError):
@@ -38,25 +33,25 @@ class TokenizerError(T5prepError):
 
 
 class OutputError(T5prepError):
-    """Report a place that cannot be written, or that holds something else."""
+    """Report a path that cannot be written, or that holds other data."""
 
 
 class DatasetError(T5prepError):
-    """Report a prepared dataset that is missing, altered, or newer than this version."""
+    """Report a prepared dataset that is missing or altered, or that a newer version of t5prep wrote."""
 
 
 class BalanceError(T5prepError):
-    """Report that the number of rows read and of rows prepared or rejected differ: a bug of t5prep."""
+    """Report rows that were read but neither prepared nor rejected: a bug of t5prep."""
 
 
 class NotBuiltError(T5prepError, ImportError):
-    """Report an installation without what is in C."""
+    """Report an installation without the C extension `t5prep._native`."""
 
 
 class Reject(Exception):  # noqa: N818 - not an error of the run: only this row is left out
-    """Reject one row, which makes no example: `Reject("unknown label: LQ")` is counted as "unknown label".
+    """Reject one row. `Reject("unknown label: LQ")` is counted as "unknown label": the text before the colon.
 
-    Everything else that a task raises is a bug and stops the run.
+    Any other exception that a task raises is a bug and stops the run.
     """
 
 

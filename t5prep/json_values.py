@@ -1,4 +1,4 @@
-"""Name the types of JSON values, which files and other programs give to t5prep."""
+"""Define the types of JSON values, for text that t5prep reads from files and from other programs."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias

@@ -1,7 +1,7 @@
-"""Hold an address that a user gives, which may have a password in it or be signed, so that its credentials are never shown.
+"""Hold addresses that users pass, such as URLs, without ever showing their passwords or signatures.
 
-An `Address` is a str, and this str is the public form: it is printed, written, compared, hashed and pickled. Only its
-attribute `request` has the credentials; what sends a request asks for it.
+An `Address` is a str without credentials (the public form), so printing, hashing or pickling it is safe. Only its
+attribute `request` has the credentials. Code that sends a request reads that attribute.
 """
 
 import hashlib
@@ -11,9 +11,9 @@ import re
 from t5prep.io import state_folder
 
 _NAME = "addresses-that-were-read"
-# A scheme and what shows that an address follows: a slash, or a scheme whose names never begin with a user.
+# The scheme of an address. A slash must follow, except for schemes that t5prep knows: "C:a.csv" and "data:1" are paths.
 _SCHEME = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+:(?=[/\\])|(?:https?|gs|hf|kaggle|zenodo):)", re.IGNORECASE)
-# A host, perhaps with a port; anything else before the first slash may be a part of a password.
+# A host, perhaps with a port. Other text before the first slash may be a part of a password, and is hidden.
 _HOST = re.compile(r"(?:[^\s:@\[\]]*|\[[0-9A-Fa-f:.]*\])(?::[0-9]*)?")
 _PARAMETER = re.compile(r";([\w-]+)=[^/;]*")
 _IN_TEXT = re.compile(r"(?<![\w.+-])[A-Za-z][A-Za-z0-9+.-]+:[/\\][^\s\"'<>]+")
@@ -21,7 +21,9 @@ _PUNCTUATION = ").,;:]"
 
 
 class Address(str):
-    """An address or a path in its public form; `request` is what the user gave. A copy or a pickle has no `request` of its own.
+    """Hold an address or a path in its public form. `request` is the text that the user passed.
+
+    A copy or a pickle holds the public form alone: its `request` has no credentials.
 
     >>> source = Address("https://me:secret@example.org/a.csv?token=s3cr3t")
     >>> str(source), source.request
@@ -32,7 +34,7 @@ class Address(str):
     request: str
 
     def __new__(cls, text: str) -> "Address":
-        """Return the address that was given as text, or the same again."""
+        """Return the address of `text`, or `text` itself if it is an Address."""
         if isinstance(text, Address):
             return text
         address = super().__new__(cls, public(text))
@@ -44,7 +46,7 @@ class Address(str):
 
 
 def public(address: str) -> str:
-    """Return an address as it may be shown: no user, no password, no value of its query, no fragment. A path stays.
+    """Return an address without user, password, query values and fragment. A path is returned unchanged.
 
     >>> public("https://me:secret@example.org/a.csv?token=s3cr3t&v=2#part"), public("http:/me:p w@host/a.csv")
     ('https://example.org/a.csv?token=…&v=…', 'http:/host/a.csv')
@@ -64,7 +66,10 @@ def public(address: str) -> str:
 
 
 def _path(host_path: str) -> str:
-    """Return a host and a path without the user and password that stand before them, which should hold no slash."""
+    """Return a host and a path without the user and password before them.
+
+    A password with a slash is hidden too, although a URL should not hold one: `me:p/w@host/a` becomes `host/a`.
+    """
     host, slash, path = host_path.partition("/")
     if "@" in host:
         return host.rpartition("@")[2] + slash + path
@@ -88,13 +93,16 @@ def public_text(message: str) -> str:
 
 
 def remember(address: str) -> None:
-    """Remember that this user has named an address, in the state folder; where nothing can be written, nothing is remembered."""
+    """Record in the state folder that this user has passed `address`. If the folder cannot be written, do nothing."""
     if not is_known(address):
         state_folder.append_line(_NAME, _digest(address))
 
 
 def is_known(address: str) -> bool:
-    """Check whether this user has named an address before; who wrote a manifest may have chosen the one in there."""
+    """Check whether this user has passed `address` before, or it is a path.
+
+    An address in a manifest was chosen by the author of the dataset. It is not requested before the user has passed it.
+    """
     return not _SCHEME.match(address) or _digest(address) in state_folder.lines(_NAME)
 
 

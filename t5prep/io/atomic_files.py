@@ -1,4 +1,8 @@
-"""Write files that appear whole or not at all."""
+"""Write files and folders atomically: readers see a complete file or none, even after a kill or on a full disk.
+
+Data goes to a temporary name (`UNFINISHED`) in the same folder, which is renamed at the end. A lock (`flock`) shows that
+its writer is alive, so another process can remove the leftovers of killed writers.
+"""
 
 import contextlib
 import fcntl
@@ -20,12 +24,15 @@ UNFINISHED = ".unfinished-"
 
 @contextlib.contextmanager
 def open_atomic(path: Path, *, option: str = "--out", sweep: bool = True) -> Iterator[BinaryIO]:
-    """Open a file to write; it takes its name only when all of it is on disk, and on any error nothing is left.
+    """Yield a binary file for writing `path`. The file appears under this name when it is complete and on disk.
 
-    `option` is the command-line option that named the place. `sweep` removes what killed processes left of this file; who
-    writes thousands of files into one folder sweeps that once.
-    A path that is not a regular file, such as /dev/null or a pipe, is written directly, because others use it by its name.
-    Raises OutputError if the disk is full or the place cannot be written.
+    After an error no file remains. A device or a pipe, such as /dev/null, is written directly: its reader has it open.
+
+    * option: the command-line option that named `path`, for errors.
+    * sweep: whether to remove unfinished files of `path` that killed processes left. This lists the folder, so a caller
+      that writes thousands of files into one folder calls `remove_left` once instead.
+
+    Raises OutputError if the disk is full or `path` cannot be written.
     """
     temporary = None
     try:
@@ -40,8 +47,8 @@ def open_atomic(path: Path, *, option: str = "--out", sweep: bool = True) -> Ite
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files, but others read a dataset
+            os.fsync(file.fileno())  # before the rename: after a power cut the name must not show an empty file
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files, but other users may read a dataset
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
@@ -53,9 +60,9 @@ def open_atomic(path: Path, *, option: str = "--out", sweep: bool = True) -> Ite
 
 
 def lock(handle: int, *, busy: str) -> None:
-    """Lock an open file or folder until it is closed, which the end of the process does too; some file systems have no locks.
+    """Lock an open file or folder until `handle` is closed or the process ends. Without locks in its file system, do nothing.
 
-    Raises OutputError with the sentence `busy` if another process holds it.
+    Raises OutputError with the sentence `busy` if another process holds the lock.
     """
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,15 +73,16 @@ def lock(handle: int, *, busy: str) -> None:
 
 
 def write_whole(path: Path, data: bytes, *, option: str = "--out") -> None:
-    """Write `data` as a file that appears whole. Raises OutputError."""
+    """Write `data` to `path` atomically, as `open_atomic` does. Raises OutputError."""
     with open_atomic(path, option=option) as file:
         file.write(data)
 
 
 def check_writable(path: Path, *, begins: bytes, option: str = "--out") -> None:
-    """Raise OutputError if a file cannot be written, or would replace one that `begins` otherwise: before the work, not after it.
+    """Raise OutputError if `path` cannot be written, or is a file that does not start with `begins`.
 
-    What a killed process left of the file is removed. What a living one writes is locked, and stays.
+    Commands call this before hours of work, so that the result can be written at their end. An existing file that starts
+    with `begins` is an earlier result and may be replaced. Unfinished files of `path` that killed processes left are removed.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         return
@@ -96,9 +104,9 @@ def check_writable(path: Path, *, begins: bytes, option: str = "--out") -> None:
 
 
 def _make_locked(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
-    """Make a temporary file or folder with `make`, and lock it as long as its handle is open.
+    """Call `make` for a temporary file or folder, lock it, and return its open handle and its path.
 
-    Another process that sweeps may remove it before it is locked: then another one is made.
+    Between creation and lock, another process may remove it as a leftover (`remove_left`). Then `make` is called again.
     """
     while True:
         handle, path = make()
@@ -110,14 +118,14 @@ def _make_locked(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
 
 
 def remove_left(folder: Path, *names: str) -> None:
-    """Remove what killed processes left of files and folders with these names (patterns).
+    """Remove unfinished files and folders in `folder` that killed processes left; `names` are glob patterns of final names.
 
-    What a living process writes is locked, and stays; so does what another user left.
+    Files that a running process has locked remain, and so do those of other users.
     """
     for name in names:
         for unfinished_path in folder.glob(f"{UNFINISHED}{name}-????????"):
             with contextlib.suppress(OSError):
-                # Not what a link names; and opening a pipe would wait.
+                # A planted link must not lead to another file, and opening a pipe without O_NONBLOCK would wait for ever.
                 handle = os.open(unfinished_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
                     _remove_unlocked(unfinished_path, handle)
@@ -126,7 +134,7 @@ def remove_left(folder: Path, *names: str) -> None:
 
 
 def _remove_unlocked(path: Path, handle: int) -> None:
-    """Remove a file or folder of this user that is open and that nobody has locked. Raises OSError."""
+    """Remove the file or folder that is open as `handle`, if it belongs to this user. Raises OSError if it is locked."""
     status = os.fstat(handle)
     if status.st_uid == os.geteuid():
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,7 +145,10 @@ def _remove_unlocked(path: Path, handle: int) -> None:
 
 
 def explain(error: OSError, path: Path, *, option: str = "--out") -> str:
-    """Return a sentence about why a place cannot be written, and what to do; `option` names the place, or "" an argument."""
+    """Return a sentence that says why `path` cannot be written, and what to do.
+
+    `option` is the command-line option that named `path`, or "" if an argument did.
+    """
     elsewhere = f"another place with {option}" if option else "another place"
     if error.errno in (28, 122):  # ENOSPC, EDQUOT
         return f"no space left for {path}. Free some, or choose {elsewhere}."
@@ -147,6 +158,7 @@ def explain(error: OSError, path: Path, *, option: str = "--out") -> str:
 
 
 def _umask() -> int:
+    # The system has no call that reads the mask without setting it.
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -154,7 +166,10 @@ def _umask() -> int:
 
 @contextlib.contextmanager
 def whole_directory(out: Path) -> Iterator[Path]:
-    """Yield a directory beside `out` to fill; rename it to `out` at the end. Raises OutputError if `out` exists."""
+    """Yield a new directory beside `out`, and rename it to `out` at the end.
+
+    Raises OutputError if `out` exists and is not an empty directory.
+    """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already. Choose another --out, or delete it.")
     try:
@@ -171,9 +186,9 @@ def whole_directory(out: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary_folder(parent: str = "", *, name: str = "t5prep") -> Iterator[str]:
-    """Yield a new folder in `parent` (by default the system's for temporary files), which is removed at the end.
+    """Yield a new folder in `parent` (default: the system's temporary folder), and remove it at the end.
 
-    One that a killed process left is removed by the next process that makes one with this `name`. Raises OSError.
+    Folders of this `name` that killed processes left there are removed first. Raises OSError.
     """
     parent = parent or tempfile.gettempdir()
     remove_left(Path(parent), glob.escape(name))
@@ -181,7 +196,9 @@ def temporary_folder(parent: str = "", *, name: str = "t5prep") -> Iterator[str]
     def make() -> tuple[int, str]:
         while True:
             folder = tempfile.mkdtemp(prefix=f"{UNFINISHED}{name}-", dir=parent)
-            with contextlib.suppress(FileNotFoundError):  # another process has swept it meanwhile
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # another process removed it before it was locked: make another
                 return os.open(folder, os.O_RDONLY | os.O_DIRECTORY), folder
 
     handle, folder = _make_locked(make)
@@ -193,14 +210,14 @@ def temporary_folder(parent: str = "", *, name: str = "t5prep") -> Iterator[str]
 
 
 def write_scratch(path: Path, data: bytes) -> None:
-    """Write `data` as a scratch file (`scratch`). Raises OutputError."""
+    """Write `data` to a scratch file, as `scratch` does. Raises OutputError."""
     with scratch(path) as temporary:
         temporary.write_bytes(data)
 
 
 @contextlib.contextmanager
 def open_scratch(path: Path) -> Iterator[BinaryIO]:
-    """Open a scratch file of this run to read it. Raises OutputError if it has been removed meanwhile."""
+    """Yield a scratch file of this run, open for reading. Raises OutputError if another program removed it."""
     try:
         with open(path, "rb") as file:
             yield file
@@ -213,11 +230,12 @@ def open_scratch(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def scratch(path: Path) -> Iterator[Path]:
-    """Yield the path for writing a scratch file: it appears whole, but may be lost in a power cut.
+    """Yield a temporary path for writing a scratch file, and rename it to `path` at the end.
 
-    Raises OutputError.
+    The file appears complete, but may be lost in a power cut: without `fsync`, which `open_atomic` calls, writing many
+    files is quicker. Raises OutputError.
     """
-    # Two threads, or machines that share a folder, may write the same file.
+    # Two threads, or machines that share a folder, may write the same file: each has a temporary name of its own.
     temporary = path.with_name(f"{UNFINISHED}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

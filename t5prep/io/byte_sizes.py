@@ -1,4 +1,4 @@
-"""Write numbers of bytes for people, and parse what people write."""
+"""Format numbers of bytes for people, and parse sizes such as `512MB`."""
 
 import re
 
@@ -8,7 +8,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def text(size: float) -> str:
-    """Return a number of bytes for people.
+    """Return a number of bytes in decimal units.
 
     >>> text(999), text(1_536_000)
     ('999 bytes', '1.5 MB')
@@ -21,7 +21,9 @@ def text(size: float) -> str:
 
 
 def parse(text: str, *, name: str) -> int:
-    """Return the bytes of `512MB`, `2 GiB`, `1.5g` or a plain number; `name` is the option. Raises UsageError.
+    """Return the number of bytes that `text` names: `512MB`, `2 GiB`, `1.5g` or a plain number.
+
+    `name` is the option, for the UsageError that an invalid `text` raises.
 
     >>> parse("2GiB", name="--memory"), parse("1.5 GB", name="--memory")
     (2147483648, 1500000000)
@@ -35,7 +37,7 @@ def parse(text: str, *, name: str) -> int:
 
 
 def of_compiler(number: str, unit: str) -> int:
-    """Return a size that XLA writes, with units of powers of two, in bytes.
+    """Return in bytes a size that XLA prints: there, K, M, G and T are powers of 1024.
 
     >>> of_compiler("1.5", "K"), of_compiler("7", "")
     (1536, 7)

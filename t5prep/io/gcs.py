@@ -1,7 +1,7 @@
-"""Access Google Cloud Storage: names, one client, small reads and writes, locks, and each refusal as one sentence.
+"""Access Google Cloud Storage: names, one client, small reads and writes, locks, and one-sentence errors.
 
-STORAGE_EMULATOR_HOST points the client at an emulator. Without credentials the client is anonymous, so public buckets
-can be read from a machine without an account.
+A `uri` is `gs://bucket/name`. STORAGE_EMULATOR_HOST sends all requests to an emulator. Without credentials the client is
+anonymous, so a machine without an account can read public buckets.
 """
 
 import base64
@@ -33,19 +33,20 @@ _T = TypeVar("_T")
 SCHEME = "gs://"
 # The environment variable of Google's libraries for the project that pays for requests.
 PAYER = "GOOGLE_CLOUD_QUOTA_PROJECT"
-# The timeouts of one request: to connect, and between two reads. A stalled read is given up and tried again.
+# Seconds until one request fails: to connect, and between two reads. A failed read is retried.
 TIMEOUT_SECONDS: float | tuple[float, float] = (5.0, 60.0)
-# How long failures are retried: of a bucket that this process has never reached, and of any other.
+# How long failures are retried. A bucket that this process never reached is probably misspelled or unreachable, so it
+# fails sooner; 120 s is the client library's default.
 FIRST_SECONDS, LATER_SECONDS = 30.0, 120.0
 _REACHED: set[str] = set()  # buckets
-_WAITED_FOR: set[str] = set()  # buckets about which a line was printed
-# A write that the server refuses because other bytes arrived (400) is sent this many times.
+_WAITED_FOR: set[str] = set()  # buckets for which "does not answer" was printed: once, not for each retry
+# Attempts to write an object. The library does not retry a 400, with which the server reports bytes damaged on their way.
 _WRITES = 3
-# So many objects are listed at once, and removed at a time.
+# Objects in one page of a listing, and requests at a time to remove them.
 _PAGE, _AT_A_TIME = 1000, 16
-# While this object exists, a dataset is being written there; its content says which.
+# While this object exists under a prefix, a dataset is being written there (`claim`). Its content identifies the dataset.
 MARKER = f"{atomic_files.UNFINISHED}t5prep"
-# The least role that grants each permission.
+# The smallest predefined role that grants each permission.
 _ROLES = {
     "storage.objects.get": "roles/storage.objectViewer",
     "storage.objects.list": "roles/storage.objectViewer",
@@ -55,7 +56,10 @@ _ROLES = {
 
 
 class Object(NamedTuple):
-    """Describe an object as a listing gives it; `crc32c` is base64 of the big-endian checksum, as the API writes it."""
+    """Describe an object in a listing. `crc32c` is the base64 of the big-endian checksum, as in the API.
+
+    `generation` is the number of this version of the object: each write gives a new one.
+    """
 
     name: str
     bytes: int
@@ -64,7 +68,7 @@ class Object(NamedTuple):
 
 
 def is_gs(path: object) -> bool:
-    """Check whether a place is in a bucket, by its scheme alone: a directory called `gs` or `logs` is not.
+    """Check whether `path` begins with `gs://`.
 
     >>> is_gs("gs://bucket/a"), is_gs("logs/a")
     (True, False)
@@ -82,7 +86,7 @@ def listed(uri: str) -> "list[storage.Blob]":
 
 
 def _listing(uri: str) -> "HTTPIterator":
-    """Return an iterator of the client over the objects whose name begins with the name in `uri`, which asks for a page at a time."""
+    """Return the client's iterator over all objects whose name begins with the name in `uri`. It requests page by page."""
     bucket, _, prefix = uri.removeprefix(SCHEME).partition("/")
     return client().list_blobs(
         bucket_of(bucket), prefix=prefix, page_size=_PAGE, timeout=TIMEOUT_SECONDS, retry=retry(uri)
@@ -90,7 +94,7 @@ def _listing(uri: str) -> "HTTPIterator":
 
 
 def split(uri: str) -> tuple[str, str]:
-    """Return the bucket and the object name, without a slash at its end. Raises UsageError.
+    """Return the bucket and the object name of `uri`, without a slash at the end. Raises UsageError.
 
     >>> split("gs://bucket/a/b/")
     ('bucket', 'a/b')
@@ -104,34 +108,34 @@ def split(uri: str) -> tuple[str, str]:
 
 
 def client() -> "storage.Client":
-    """Return the process's client, anonymous where there are no credentials."""
+    """Return the client of this process, which is anonymous without credentials."""
     return client_of(os.environ.get("STORAGE_EMULATOR_HOST", ""))
 
 
 @functools.cache
 def client_of(emulator: str) -> "storage.Client":
-    """Return the client of an emulator, or of Google for ""."""
+    """Return a client for the emulator at this address, or for Google if `emulator` is ""."""
     from google.auth.exceptions import DefaultCredentialsError
     from google.cloud import storage
 
     if emulator:
         return storage.Client.create_anonymous_client()
     try:
-        # A project is only needed to create buckets, which is never done here.
+        # The client requires a project, but uses it only to create buckets, which t5prep never does.
         return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "t5prep"))
     except (DefaultCredentialsError, OSError):
         return storage.Client.create_anonymous_client()
 
 
 def bucket_of(name: str) -> "storage.Bucket":
-    """Return the client's handle of a bucket, whose requests the project in GOOGLE_CLOUD_QUOTA_PROJECT pays for."""
+    """Return the client's handle of a bucket. The project in GOOGLE_CLOUD_QUOTA_PROJECT, if set, pays for its requests."""
     return client().bucket(name, user_project=os.environ.get(PAYER) or None)
 
 
 def check_tensorflow_reaches(uri: str) -> None:
-    """Raise OutputError if TensorFlow would look for `uri` at Google while STORAGE_EMULATOR_HOST names an emulator.
+    """Raise OutputError if STORAGE_EMULATOR_HOST names an emulator that TensorFlow would not use for `uri`.
 
-    TensorFlow's own client knows no emulator: it speaks to storage.googleapis.com, whatever that name leads to.
+    TensorFlow has its own client, which always connects to storage.googleapis.com. Tests map this name to the emulator.
     """
     emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
     if not emulator or not is_gs(uri):
@@ -145,14 +149,14 @@ def check_tensorflow_reaches(uri: str) -> None:
 
 
 def _ips(host: str) -> set[str]:
-    """Return the addresses of a host, none where it has no name here."""
+    """Return the IP addresses of a host name; none if it cannot be resolved."""
     with contextlib.suppress(OSError):
         return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
     return set()
 
 
 def identity() -> str:
-    """Return for people who the client acts as: an account's address where it is known."""
+    """Return the account of the client for messages: its email address if known, else a description."""
     credentials = client()._credentials
     for name in ("service_account_email", "signer_email", "account"):
         address = getattr(credentials, name, None)
@@ -165,9 +169,9 @@ def identity() -> str:
 
 @contextlib.contextmanager
 def speaking(uri: str, *, need: str) -> Iterator[None]:
-    """Turn exceptions of the client into one sentence; `need` is the permission that the call needs.
+    """Convert the client's exceptions inside `with` to one-sentence errors. `need` is the permission that the calls need.
 
-    Raises OutputError; FileNotFoundError if the object or the bucket does not exist.
+    Raises OutputError, or FileNotFoundError if the object or the bucket does not exist.
     """
     import requests
     from google.api_core import exceptions
@@ -202,7 +206,10 @@ def speaking(uri: str, *, need: str) -> Iterator[None]:
 
 
 def retry(uri: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
-    """Return how the client repeats a failed call: as its library does, but it says so, and gives up sooner at first."""
+    """Return the `retry` argument for a call of the client: the library's policy with a message and another time limit.
+
+    The limit is FIRST_SECONDS until this process has reached the bucket, then LATER_SECONDS.
+    """
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     bucket, _ = split(uri)
@@ -221,7 +228,7 @@ def _reason(error: BaseException) -> str:
 
 
 def crc32c(file: BinaryIO) -> str:
-    """Return the checksum of a file, from its position to its end, as the API writes it."""
+    """Return the CRC-32C of `file`, from its position to its end, in base64 as in the API."""
     crc = 0
     while piece := file.read(1 << 20):
         crc = google_crc32c.extend(crc, piece)
@@ -229,20 +236,20 @@ def crc32c(file: BinaryIO) -> str:
 
 
 def blob(uri: str) -> "storage.Blob":
-    """Return the client's handle of an object, without asking the server."""
+    """Return the client's handle of an object, without a request."""
     bucket, name = split(uri)
     return bucket_of(bucket).blob(name)
 
 
 def read(uri: str) -> bytes:
-    """Return the content of a small object, with its checksum checked. Raises FileNotFoundError, OutputError."""
+    """Return the content of a small object, after checking its checksum. Raises FileNotFoundError, OutputError."""
     with speaking(uri, need="storage.objects.get"):
         content: bytes = blob(uri).download_as_bytes(checksum="crc32c", timeout=TIMEOUT_SECONDS, retry=retry(uri))
     return content
 
 
 def read_range(uri: str, begin: int, size: int) -> bytes:
-    """Return some bytes of an object, fewer where it ends before. Raises FileNotFoundError, OutputError."""
+    """Return `size` bytes of an object from `begin` on, or fewer at its end. Raises FileNotFoundError, OutputError."""
     return _range(blob(uri), uri, begin, size)
 
 
@@ -250,9 +257,9 @@ def _range(blob: "storage.Blob", uri: str, begin: int, size: int) -> bytes:
     with speaking(uri, need="storage.objects.get"):
         content: bytes = blob.download_as_bytes(
             start=begin,
-            end=begin + size - 1,
-            raw_download=True,
-            checksum=None,
+            end=begin + size - 1,  # the API's `end` is inclusive
+            raw_download=True,  # stored bytes: decompressing (Content-Encoding: gzip) would shift the range
+            checksum=None,  # the server has a checksum of the complete object only
             timeout=TIMEOUT_SECONDS,
             retry=retry(uri),
         )
@@ -260,10 +267,10 @@ def _range(blob: "storage.Blob", uri: str, begin: int, size: int) -> bytes:
 
 
 class Reader(RangedFile):
-    """Read an object in ranges, always of one generation: the given one, or the one at the time of opening.
+    """Read one generation of an object as a seekable file: `generation`, or the current one when it is opened.
 
-    The library's own reader is not used: it asks for a range past the end, and fails when the refusal of that is
-    malformed.
+    If another process replaces the object meanwhile, reads still return the old bytes or fail. The library's own reader
+    (`Blob.open`) requests a range past the end, and fails if the server's refusal is malformed.
     """
 
     def __init__(self, uri: str, *, generation: int | None = None) -> None:
@@ -277,14 +284,14 @@ class Reader(RangedFile):
         super().__init__(int(blob.size))
 
     def range(self, begin: int, size: int) -> bytes:
-        """Return some bytes. Raises FileNotFoundError, OutputError."""
+        """Return `size` bytes from `begin` on. Raises FileNotFoundError, OutputError."""
         return _range(self._blob, self._uri, begin, size)
 
 
 def write(uri: str, content: bytes | BinaryIO, *, generation: int | None = None) -> int:
-    """Write an object, which appears whole and replaces only `generation` (0: no object; None: any); return its own.
+    """Write an object atomically, and return its new generation. It replaces only `generation` (0: no object; None: any).
 
-    `content` is all that it holds, or a file that is read from its beginning. Raises OutputError, FileNotFoundError without the
+    `content` is the bytes, or a file that is read from its beginning. Raises OutputError, FileNotFoundError if there is no
     bucket, and FileExistsError if the object has another generation.
     """
     from google.api_core.exceptions import BadRequest, PreconditionFailed
@@ -315,13 +322,13 @@ def write(uri: str, content: bytes | BinaryIO, *, generation: int | None = None)
 
 
 def delete(uri: str, *, generation: int | None = None) -> None:
-    """Remove an object, or only that generation of it. A missing object is not an error. Raises OutputError."""
+    """Remove an object, or only its `generation`. A missing object is no error. Raises OutputError."""
     with contextlib.suppress(FileNotFoundError), speaking(uri, need="storage.objects.delete"):
         blob(uri).delete(if_generation_match=generation, timeout=TIMEOUT_SECONDS, retry=retry(uri))
 
 
 def delete_all(uri: str) -> None:
-    """Remove every object whose name begins with the name in `uri`, many at a time, a page after the other. Raises OutputError."""
+    """Remove every object whose name begins with the name in `uri`, in 16 threads. Raises OutputError."""
     bucket = split(uri)[0]
     with (
         speaking(uri, need="storage.objects.list"),
@@ -332,7 +339,7 @@ def delete_all(uri: str) -> None:
 
 
 def objects(uri: str) -> dict[str, Object]:
-    """Return the objects directly under a prefix, by their names without the prefix. Raises OutputError."""
+    """Return the objects directly under the prefix `uri`; keys are names without the prefix. Raises OutputError."""
     bucket, prefix = split(uri)
     prefix = prefix and prefix + "/"
     fields = "items(name,size,crc32c,generation),nextPageToken"
@@ -355,10 +362,11 @@ def objects(uri: str) -> dict[str, Object]:
 
 
 def claim(uri: str, dataset_facts: Mapping[str, str]) -> None:
-    """Lock a prefix for writing `dataset_facts`. A lock that an interrupted run of the same `dataset_facts` left is taken over.
+    """Lock the prefix `uri` for writing a dataset, by an object that holds `dataset_facts`.
 
-    Two runs of the same `dataset_facts` write the same bytes. Where they overlap, the first that ends removes what both keep, and
-    the other one says so. Raises OutputError when the prefix is locked for something else.
+    A lock with equal `dataset_facts` is taken over: an interrupted run of the same dataset left it. If that run is alive,
+    both write the same bytes. The first to end removes their scratch files, and the other reports this. Raises
+    OutputError if the prefix is locked for another dataset.
     """
     mark = json.dumps(dataset_facts, sort_keys=True).encode()
     try:
@@ -374,5 +382,5 @@ def claim(uri: str, dataset_facts: Mapping[str, str]) -> None:
 
 
 def release(uri: str) -> None:
-    """Release the lock."""
+    """Remove the lock that `claim` made."""
     delete(f"{uri}/{MARKER}")

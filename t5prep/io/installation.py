@@ -1,4 +1,7 @@
-"""Name the commands that mend the running Python. t5prep is on no package index, so they install packages from a clone."""
+"""Compose the commands that repair the installation, for messages.
+
+t5prep is on no package index, so each command installs from a clone.
+"""
 
 import codecs
 import os
@@ -14,9 +17,9 @@ TENSORFLOW_FITS = sys.version_info < (3, 14)
 
 
 def install_command(*extras: str, options: str = "") -> str:
-    """Return the command that installs t5prep with these extras into the running Python, at the tested versions.
+    """Return the shell command that installs t5prep with `extras` into the running Python, at the tested versions.
 
-    It begins with `cd CLONE` when the clone is known and is not the working directory. `options` are for pip.
+    The command begins with `cd CLONE` unless the clone is the working directory. `options` are options of pip.
     """
     clone = ROOT if (ROOT / "setup.py").is_file() else None
     requirement = "." + (f"[{','.join(extras)}]" if extras else "")
@@ -27,7 +30,7 @@ def install_command(*extras: str, options: str = "") -> str:
 
 
 def python() -> str:
-    """Return the shell's name of the running Python: `python` where that starts it, else its path."""
+    """Return `python` if this command starts the running Python, else the path of the running Python."""
     executable = shutil.which("python")
     return (
         "python"
@@ -37,12 +40,12 @@ def python() -> str:
 
 
 def _same_prefix(executable: str) -> bool:
-    """Check whether a Python belongs to this environment; environments may link to the same executable."""
+    """Check whether `executable` belongs to this environment. Two environments may link to the same Python."""
     return os.path.dirname(os.path.abspath(executable)) == os.path.dirname(os.path.abspath(sys.executable))
 
 
 def check_names_are_utf8() -> None:
-    """Raise UsageError if this Python reads names of files in another encoding: a dataset holds them as UTF-8."""
+    """Raise UsageError if this Python decodes file names in another encoding than UTF-8, in which a dataset stores them."""
     encoding = sys.getfilesystemencoding()
     if codecs.lookup(encoding).name != "utf-8":
         raise UsageError(f"This Python reads names of files as {encoding}, and not as UTF-8: export PYTHONUTF8=1")

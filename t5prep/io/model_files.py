@@ -1,4 +1,4 @@
-"""Find the files of a model in a directory, or in a Hub repository, from which only files asked for are fetched."""
+"""Find the files of a model in a directory or in a Hub repository. From the Hub, files are fetched on demand."""
 
 import contextlib
 import dataclasses
@@ -8,9 +8,9 @@ from pathlib import Path
 from t5prep.errors import UsageError
 from t5prep.io import paths
 
-# The file by which sentence-transformers knows the folders of a model.
+# The file of sentence-transformers that lists a model's modules and their folders.
 MODULES = "modules.json"
-# How the small text begins that Git keeps in place of a large file.
+# The start of a Git LFS pointer: a small text that a clone without LFS has in place of a large file.
 _LFS = b"version https://git-lfs.github.com/spec/v1"
 # The advice for a name that is not found.
 MODEL_NAME_HINT = "pass a directory with config.json and weights, or a name such as google-t5/t5-base."
@@ -18,9 +18,9 @@ MODEL_NAME_HINT = "pass a directory with config.json and weights, or a name such
 
 @dataclasses.dataclass(frozen=True)
 class ModelFiles:
-    """List a model's files. `name` is the model as the user named it; `names` are the names of its files.
+    """Hold the names of a model's files (`names`), and fetch or read one. `name` is the model as the user typed it.
 
-    Beside sentence-transformers' `modules.json` they are also those of the files in its folders, as `1_Pooling/config.json`.
+    If sentence-transformers' `modules.json` is among the files, `names` includes files in folders: `1_Pooling/config.json`.
     """
 
     name: str
@@ -28,9 +28,9 @@ class ModelFiles:
     _path: Callable[[str], Path]
 
     def path(self, file: str) -> Path:
-        """Return the path of a file on this machine, fetched first if needed.
+        """Return the path of `file` on this machine, after fetching the file if needed.
 
-        Raises UsageError when it cannot be fetched, or is only Git LFS's pointer to the file.
+        Raises UsageError if it cannot be fetched, or is only a Git LFS pointer.
         """
         path = self._path(file)
         with contextlib.suppress(OSError), open(path, "rb") as opened:
@@ -41,7 +41,7 @@ class ModelFiles:
         return path
 
     def read(self, file: str) -> bytes:
-        """Return a file's content. Raises UsageError."""
+        """Return the content of `file`. Raises UsageError."""
         try:
             return self.path(file).read_bytes()
         except OSError as error:
@@ -49,9 +49,9 @@ class ModelFiles:
 
 
 def find(name: str | Path) -> ModelFiles:
-    """Return the files of a model: of the directory `name`, else of the Hub repository of that name.
+    """Return the files of the model in the directory `name`, else of the Hub repository `name`.
 
-    Raises UsageError when there is neither.
+    Raises UsageError if there is neither.
     """
     if Path(name).is_dir():
         return in_directory(Path(name), name=str(name))
@@ -61,7 +61,7 @@ def find(name: str | Path) -> ModelFiles:
 
 
 def in_directory(folder: Path, *, name: str) -> ModelFiles:
-    """Return the files directly in a directory; `name` is used in errors."""
+    """Return the files directly in `folder`, and in its folders beside a `modules.json`. `name` is for errors."""
     paths_here = [path for path in folder.iterdir() if path.is_file()]
     if any(path.name == MODULES for path in paths_here):
         paths_here += [
@@ -102,7 +102,10 @@ def _on_the_hub(name: str) -> ModelFiles:
 
 
 def _in_cache(name: str, reason: str, error: Exception) -> ModelFiles:
-    """Return the files of a model that were fetched before. Raises UsageError if there are none."""
+    """Return the model's files in the Hub's cache on this machine. Raises UsageError with `reason` if there are none.
+
+    `reason` says why the Hub was not used, and `error` is its cause.
+    """
     from huggingface_hub import errors, snapshot_download
 
     try:
@@ -115,7 +118,7 @@ def _in_cache(name: str, reason: str, error: Exception) -> ModelFiles:
 
 
 def _refused(name: str, error: Exception) -> str:
-    """Return the sentence that says why the Hub does not give this model to this user."""
+    """Return the message for a Hub model that is gated, private or missing."""
     from huggingface_hub import errors
 
     if isinstance(error, errors.GatedRepoError):

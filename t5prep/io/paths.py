@@ -1,4 +1,4 @@
-"""Read and write files of datasets and runs, in a directory or under `gs://bucket/prefix`. Files appear whole."""
+"""Read and write files of datasets and runs, in a directory or under `gs://bucket/prefix`. All writes are atomic."""
 
 import contextlib
 import difflib
@@ -14,14 +14,14 @@ from typing import BinaryIO, cast
 from t5prep.errors import OutputError, did_you_mean
 from t5prep.io import atomic_files, gcs
 
-# The largest object that is collected in memory before it is sent; larger ones go to an unnamed file.
+# Bytes of an object that are collected in memory before it is sent. A larger object goes to an unnamed file first.
 _BUFFERED = 32 << 20
-# The bytes of one request: many enough for verifying, few enough for looking at three records.
+# Bytes of one request: many enough to verify a dataset quickly, few enough to show three records at once.
 _READ_AHEAD_BYTES = 4 << 20
 
 
 def join(folder: str | Path, name: str) -> str:
-    """Return the path of a name inside a place.
+    """Return the path of the file `name` in `folder`, which may be a bucket's prefix.
 
     >>> join("gs://bucket/data/", "manifest.json"), join("data", "manifest.json")
     ('gs://bucket/data/manifest.json', 'data/manifest.json')
@@ -30,15 +30,16 @@ def join(folder: str | Path, name: str) -> str:
 
 
 def names(folder: str | Path) -> set[str]:
-    """Return the names of the files directly in a place. Raises OSError, OutputError."""
+    """Return the names of the files directly in `folder`. Raises OSError, OutputError."""
     return set(gcs.objects(str(folder))) if gcs.is_gs(folder) else {path.name for path in Path(folder).iterdir()}
 
 
 @contextlib.contextmanager
 def open_atomic(path: str, *, option: str = "--out", sweep: bool = False) -> Iterator[BinaryIO]:
-    """Open a file or object to write; it takes its name only when all of it is written. Raises OutputError.
+    """Yield a binary file for writing a file or object, which appears under its name when it is complete.
 
-    option, sweep: as in `atomic_files.open_atomic`; who claims the folder of a dataset sweeps that
+    `option` and `sweep` are those of `atomic_files.open_atomic`. `sweep` is False here, because the lock of a dataset's
+    folder removes leftovers once for all of its files. Raises OutputError.
     """
     if gcs.is_gs(path):
         with tempfile.SpooledTemporaryFile(max_size=_BUFFERED) as spooled:
@@ -51,7 +52,10 @@ def open_atomic(path: str, *, option: str = "--out", sweep: bool = False) -> Ite
 
 @contextlib.contextmanager
 def scratch(path: str) -> Iterator[BinaryIO]:
-    """Open a file or object as `whole` does; one on this machine may be lost in a power cut. Raises OutputError."""
+    """Yield a binary file for writing, as `open_atomic` does; a file on this machine may be lost in a power cut.
+
+    Raises OutputError.
+    """
     if gcs.is_gs(path):
         with open_atomic(path) as file:
             yield file
@@ -61,19 +65,19 @@ def scratch(path: str) -> Iterator[BinaryIO]:
 
 
 def write(path: str, data: bytes) -> None:
-    """Write `data` as a file or object that appears whole. Raises OutputError."""
+    """Write `data` to a file or object atomically. Raises OutputError."""
     write_pieces(path, [data])
 
 
 def write_pieces(path: str, pieces: Iterable[bytes]) -> None:
-    """Write some pieces, one after the other, as a file or object that appears whole. Raises OutputError."""
+    """Write the concatenation of `pieces` to a file or object atomically. Raises OutputError."""
     with open_atomic(path) as file:
         file.writelines(pieces)
 
 
 @contextlib.contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file or object to read it from its beginning. Raises OSError, OutputError."""
+    """Yield a file or object, open for reading from its beginning. Raises OSError, OutputError."""
     if gcs.is_gs(path):
         yield io.BufferedReader(gcs.Reader(str(path)), _READ_AHEAD_BYTES)
         return
@@ -82,7 +86,8 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def _regular(path: str | Path) -> BinaryIO:
-    """Open a file of this machine. Raises OSError for what has no end, or never begins: a pipe, a device."""
+    """Return a file of this machine, open for reading. Raises OSError for a pipe or a device, which may never end."""
+    # O_NONBLOCK, because opening a pipe that has no writer would wait for ever.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         kind = os.fstat(number).st_mode
@@ -108,7 +113,7 @@ def read(path: str | Path) -> bytes:
 
 
 def read_range(path: str, begin: int, size: int) -> bytes:
-    """Return some bytes of a file or object, fewer where it ends before. Raises OSError, OutputError."""
+    """Return `size` bytes of a file or object from `begin` on, or fewer at its end. Raises OSError, OutputError."""
     if gcs.is_gs(path):
         return gcs.read_range(path, begin, size) if size else b""
     with open(path, "rb") as file:
@@ -117,7 +122,10 @@ def read_range(path: str, begin: int, size: int) -> bytes:
 
 
 def version(path: str) -> str:
-    """Return what changes whenever a file or object is written anew. Raises OSError, OutputError."""
+    """Return a text that changes whenever the file or object is written: its generation, or its size and time in ns.
+
+    Raises OSError, OutputError.
+    """
     if gcs.is_gs(path):
         return str(gcs.Reader(path).generation)
     status = os.stat(path)
@@ -125,7 +133,7 @@ def version(path: str) -> str:
 
 
 def copy(path: str, uri: str) -> str:
-    """Copy a file of this machine into a bucket, if it is not there; return its name there with its generation.
+    """Copy the file `path` to the object `uri`, unless equal bytes are there, and return `uri#GENERATION`.
 
     Raises OutputError.
     """
@@ -139,20 +147,20 @@ def copy(path: str, uri: str) -> str:
 
 def _send(uri: str, file: BinaryIO) -> int:
     try:
-        return gcs.write(uri, file)  # trying again is safe: it sends the same bytes under the same name
+        return gcs.write(uri, file)  # retries are safe: each sends the same bytes under the same name
     except FileNotFoundError:
         raise OutputError(f"{uri} cannot be written: there is no bucket {gcs.split(uri)[0]}.") from None
 
 
 def nearby(path: Path) -> str:
-    """Return a suggestion as the rest of a sentence: the closest name in the folder, else the first names there."""
+    """Return a suggestion for the end of a message: the closest name in the folder of `path`, else its first five names."""
     siblings = _list_siblings(path)
     listing = f" {path.parent} has {', '.join(siblings[:5])}{', …' if len(siblings) > 5 else ''}." if siblings else ""
     return did_you_mean(path.name, siblings) or listing
 
 
 def mistyped(name: str | Path) -> str:
-    """Return ` Did you mean "runs/one"?` where the path is missing and another of nearly that name exists, else ""."""
+    """Return ` Did you mean "runs/one"?` if the path `name` is missing and its folder has a similar name, else ""."""
     path = Path(name)
     close = difflib.get_close_matches(path.name, _list_siblings(path), n=1) if path.name else []
     return f' Did you mean "{path.parent / close[0]}"?' if close and not path.exists() else ""

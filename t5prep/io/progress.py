@@ -1,21 +1,23 @@
-"""Say how far a long run is: one line that is drawn again and again on a terminal, a new line now and then anywhere else."""
+"""Show the progress of a long run: one line that is redrawn on a terminal, or a new line every 30 s elsewhere."""
 
 import sys
 import threading
 import time
 from typing import Self, TextIO
 
-# A shorter run draws no line.
+# A run that ends sooner shows no line.
 PATIENCE_SECONDS = 2.0
+# Between two drawings on a terminal.
 INTERVAL_SECONDS = 0.25
-# Anywhere but on a terminal (nohup, CI, notebooks).
+# Between two lines elsewhere (nohup, CI, notebooks).
 LOG_SECONDS = 30.0
 
 
 class Progress:
-    """Count bytes, and rows if any, out of `total` bytes (0: not known), in any thread; the line is cleared at the end of `with`.
+    """Count bytes, and optionally rows, out of `total` bytes (0: unknown). The end of `with` clears the line.
 
-    `shown` says whether the line is drawn; None: on a terminal, and printed each half minute anywhere else.
+    Threads may call `add`. `label` begins the line. With `is_shown` True, the line is always drawn; with False, never.
+    With None, it is drawn if `stream` (default: stderr) is a terminal, else printed every 30 s.
     """
 
     def __init__(
@@ -37,7 +39,7 @@ class Progress:
         self.close()
 
     def add(self, *, bytes: int, rows: int = 0) -> None:
-        """Add to the counts of done bytes and rows."""
+        """Add to the counts of processed bytes and rows, and redraw the line if it is time."""
         with self._lock:
             self._bytes += bytes
             self._rows += rows
@@ -51,19 +53,19 @@ class Progress:
                 print(self.line(now - self._began), file=self._stream, flush=True)
 
     def expect(self, total: int) -> None:
-        """Set how many bytes there are."""
+        """Set the total number of bytes, and the count to 0."""
         self.restart(bytes=0, total=total)
 
     def read(self, bytes: int) -> None:
-        """Add to the count of done bytes."""
+        """Add to the count of processed bytes."""
         self.add(bytes=bytes)
 
     def restart(self, *, bytes: int, total: int) -> None:
-        """Set how many bytes are done already, and the total (0: not known)."""
+        """Set the number of processed bytes, which the speed leaves out, and the total (0: unknown)."""
         self._bytes, self._skipped, self._total = bytes, bytes, total
 
     def line(self, seconds: float) -> str:
-        """Return the text of the line after some seconds."""
+        """Return the text of the line when the run has taken `seconds`."""
         percent = f"{min(1.0, self._bytes / self._total):4.0%}  " if self._total else ""
         rows = f"{self._rows:,} rows  {self._rows / seconds:,.0f} rows/s  " if self._rows else ""
         if self._total and not self._rows:
@@ -83,7 +85,7 @@ class Progress:
 
 
 def number_of(count: int, thing: str) -> str:
-    """Return a count with the name of what it counts.
+    """Return a count with its noun.
 
     >>> number_of(1, "row"), number_of(1200, "row")
     ('1 row', '1,200 rows')
@@ -92,7 +94,7 @@ def number_of(count: int, thing: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the units that people count in.
+    """Return a duration in seconds, minutes or hours, by its length.
 
     >>> duration(6.2), duration(482), duration(7900)
     ('6 s', '8 min', '2 h 12 min')

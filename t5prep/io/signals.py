@@ -1,9 +1,10 @@
-"""Remember that a signal asked this process to stop, and keep signals away from threads that compute.
+"""Remember signals that stop this process, and block signals in threads that compute.
 
-Python raises KeyboardInterrupt wherever it happens to be. Inside a callback that a library calls, such as jax's of the
-garbage collection, it is ignored. There it is raised again a moment later, and long loops call `check`.
-Products in jaxlib put the stack pointer into the heap: a signal handler that runs there writes its frame over what lies
-below. The main thread has a separate stack for signals (faulthandler); every other thread takes none.
+Python raises KeyboardInterrupt at any instruction, also inside a library's callback, such as jax's for the garbage
+collection. There it is ignored. `raised_again` raises it once more a moment later, and long loops call `check`.
+
+Matrix products in jaxlib point the stack pointer into the heap. A signal handler that runs then overwrites heap data with
+its stack frame. So only the main thread takes signals, and it has a separate stack for them (`faulthandler`).
 """
 
 import contextlib
@@ -14,24 +15,27 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-# A crash is not put off: the thread that crashes says where.
+# Signals of a crash are never blocked: the crashing thread must print its own traceback.
 _OF_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
 _received: list[str] = []
-# How long after an ignored KeyboardInterrupt the next one is raised: the callback that ignored it has then returned.
-# And how long after a signal that came in an import or in TensorFlow it is asked again whether that has ended.
+# Delay before KeyboardInterrupt is raised again after a callback ignored it. The callback has returned by then.
+# Also the delay between two checks of whether an import or a call of TensorFlow has ended (`obey`).
 _AGAIN_SECONDS = 0.02
-# How long Python's own KeyboardInterrupt may take to end what `end_at_once` encloses.
+# How long a normal KeyboardInterrupt may take to end the block of `end_at_once`, before the process ends.
 GRACE_SECONDS = 1.0
 
 
 def stopping() -> list[signal.Signals]:
-    """Return the signals that ask this process to stop, without those that it was started to ignore, as by `&` in a script."""
+    """Return SIGINT and SIGTERM, without those that this process ignores: `command &` in a script ignores SIGINT."""
     return [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextlib.contextmanager
 def kept_from_new_threads() -> Iterator[None]:
-    """Let threads that are started meanwhile, by libraries too, take no signals. They come to the main thread afterwards."""
+    """Block signals in all threads that are started inside `with`, by libraries too. The main thread gets them afterwards.
+
+    A new thread inherits the signal mask of the thread that starts it.
+    """
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _OF_CRASHES)
     try:
         yield
@@ -41,9 +45,10 @@ def kept_from_new_threads() -> Iterator[None]:
 
 @contextlib.contextmanager
 def end_at_once(message: str) -> Iterator[None]:
-    """End the process with a message soon after SIGTERM or SIGINT, also while a compiler runs for minutes in the main thread.
+    """End the process with `message` within GRACE_SECONDS of SIGTERM or SIGINT, even if a compiler runs for minutes.
 
-    Python calls its handlers only between two of its own instructions. So a thread of its own hears of each signal.
+    Python runs signal handlers only between two of its instructions, so not during a long call into C. Here a separate
+    thread reads each signal's number from a pipe (`signal.set_wakeup_fd`). Outside the main thread, do nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -69,32 +74,36 @@ def end_at_once(message: str) -> Iterator[None]:
     finally:
         end_event.set()
         signal.set_wakeup_fd(previous_pipe)
-        os.close(pipe)  # the thread ends
+        os.close(pipe)  # this ends the thread: its read returns b""
 
 
 def note(name: str) -> None:
-    """Remember a signal by its name, such as "SIGINT"."""
+    """Remember the signal `name`, such as "SIGINT"."""
     _received.append(name)
 
 
 def received() -> str:
-    """Return the name of the first signal that came, or ""."""
+    """Return the name of the first remembered signal, or ""."""
     return _received[0] if _received else ""
 
 
 def forget() -> None:
-    """Forget all signals: what they asked for is done."""
+    """Forget all remembered signals, after the caller has stopped as they required."""
     _received.clear()
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if a signal has come: the one that Python raised may have been ignored."""
+    """Raise KeyboardInterrupt if a signal is remembered. A callback may have ignored the first KeyboardInterrupt."""
     if _received:
         raise KeyboardInterrupt
 
 
 def obey(_: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, as a handler of signals, if a signal has come; later if an import or TensorFlow is under way."""
+    """Raise KeyboardInterrupt if a signal is remembered: a handler for `signal.signal`.
+
+    During an import or a call of TensorFlow, try again after `_AGAIN_SECONDS`: an interrupted import makes jax's C++ raise
+    an error of its own.
+    """
     while frame is not None:
         path = frame.f_code.co_filename
         if path == "<frozen importlib._bootstrap>" or "/tensorflow/python/" in path:
@@ -106,7 +115,7 @@ def obey(_: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def raised_again() -> Iterator[None]:
-    """Raise a KeyboardInterrupt again that Python could only ignore or that was put off. In the main thread only."""
+    """Inside `with`, raise a KeyboardInterrupt again that a callback ignored or `obey` delayed. For the main thread only."""
     previous_hook = sys.unraisablehook
 
     def hook(about: "sys.UnraisableHookArgs") -> None:

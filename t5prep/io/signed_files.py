@@ -1,7 +1,7 @@
-"""Sign kept files with a key of this user on this machine: what is damaged, or was written by others, is never read.
+"""Sign cached files with a key of this user on this machine. Damaged files, and files of other users, are never read.
 
 The key is 32 random bytes in the user's state folder ($XDG_STATE_HOME/t5prep/key, else ~/.local/state/t5prep/key), which
-only the user may read. Where the key cannot be kept, nothing is signed, and nothing is read.
+only the user may read. If the key cannot be stored, no file is signed and none is read.
 """
 
 import contextlib
@@ -15,26 +15,29 @@ import google_crc32c
 
 from t5prep.io import state_folder
 
-# In place of a key where only damage is feared: a CRC-32C, which anybody can make, and which takes a fortieth of the time.
+# In place of a key, to detect damage only: a CRC-32C, which anybody can compute, in a fortieth of an HMAC's time.
 CHECKSUM = b""
 _HEAD, _SIZE = b"t5prep-signed ", 32
 
 
 def key_path() -> Path:
-    """Return the path of the key. Raises RuntimeError if this user has no home."""
+    """Return the path of this user's key. Raises RuntimeError if the user has no home."""
     return state_folder.path_of("key")
 
 
 def derived_key(use: str) -> bytes | None:
-    """Return a key for one use that may leave this machine, because it does not tell the user's own; None if there is none."""
+    """Return a key for one `use`, derived from the user's key; None if there is no user's key.
+
+    It may be sent to other machines, because it does not reveal the user's key.
+    """
     key = _key(make=True)
     return None if key is None else hmac.digest(key, use.encode(), "sha256")
 
 
 def sign(content: bytes, *, name: str, key: bytes | None = None) -> bytes | None:
-    """Return the content with its signature before it, for a file of that name; None if there is no key.
+    """Return `content` after a line with its signature, for a file called `name`; None if there is no key.
 
-    `key` is a derived one, or CHECKSUM; without it the user's own signs.
+    `key` is a derived key, CHECKSUM, or None for the user's own key.
     """
     if (key := _key(make=True) if key is None else key) is None:
         return None
@@ -42,7 +45,10 @@ def sign(content: bytes, *, name: str, key: bytes | None = None) -> bytes | None
 
 
 def check(signed: bytes, *, name: str, key: bytes | None = None) -> bytes | None:
-    """Return the content of a signed file; None if it is damaged, or signed by others, or for another name."""
+    """Return the content of the signed file `name`; None if it is damaged, or signed with another key or for another name.
+
+    `key` is that of `sign`.
+    """
     head, _, content = signed.partition(b"\n")
     if not head.startswith(_HEAD) or (key := _key(make=False) if key is None else key) is None:
         return None
@@ -59,7 +65,10 @@ def _signature(key: bytes, name: str, content: bytes) -> str:
 
 
 def _key(*, make: bool) -> bytes | None:
-    """Return the key, which may be made now; None if it cannot be read, or if others may read or write it."""
+    """Return the user's key, after making it if `make` is True and it is missing.
+
+    Return None if it cannot be read, or if other users may read or write it.
+    """
     if make:
         try:
             with contextlib.suppress(FileExistsError):
@@ -71,7 +80,7 @@ def _key(*, make: bool) -> bytes | None:
 
 
 def _make(path: Path) -> None:
-    """Make the key, complete or not at all. Raises FileExistsError if it is there."""
+    """Make the user's key atomically, unless it exists. Raises OSError, FileExistsError if another process is quicker."""
     if path.exists():
         return
     state_folder.make()
@@ -80,6 +89,6 @@ def _make(path: Path) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(_SIZE))
-        os.link(part, path)  # fails where another process was first
+        os.link(part, path)  # unlike a rename, this fails if another process has made the key meanwhile
     finally:
         part.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Find what t5prep remembers of this user: $XDG_STATE_HOME/t5prep, else ~/.local/state/t5prep."""
+"""Read and write the folder of facts about this user: $XDG_STATE_HOME/t5prep, else ~/.local/state/t5prep."""
 
 import contextlib
 import os
@@ -12,15 +12,14 @@ def path_of(name: str) -> Path:
 
 
 def make() -> None:
-    """Make the folder, which only this user may enter. Raises OSError, or RuntimeError if this user has no home."""
+    """Make the state folder, which only this user may enter. Raises OSError, or RuntimeError if this user has no home."""
     path_of("").mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def read(name: str, *, closed_to_others: int) -> bytes | None:
-    """Return the content of a file in the state folder.
+    """Return the content of the file `name` in the state folder; None if it cannot be read or trusted.
 
-    None if it cannot be read, if it is not this user's, or if others have one of the permissions
-    `closed_to_others`, such as 0o022: it could then be somebody else's work.
+    It is not trusted if another user owns it, or if its mode has one of the bits `closed_to_others`, such as 0o022.
     """
     try:
         with open(path_of(name), "rb") as file:
@@ -34,17 +33,17 @@ def read(name: str, *, closed_to_others: int) -> bytes | None:
 
 
 def append_line(name: str, line: str) -> None:
-    """Add a line to a file that only this user may read and write. Where it cannot be written, nothing happens."""
+    """Append `line` to the file `name`, which only this user may read and write. If it cannot be written, do nothing."""
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: this user has no home
         make()
         handle = os.open(path_of(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            os.write(handle, f"{line}\n".encode())  # one line by one write: runs side by side lose none
+            os.write(handle, f"{line}\n".encode())  # one write with O_APPEND is atomic: parallel runs lose no line
         finally:
             os.close(handle)
 
 
 def lines(name: str) -> frozenset[str]:
-    """Return the lines of such a file; none of a file that others may write, which is not believed."""
+    """Return the lines that `append_line` wrote to `name`; none if other users may write the file."""
     content = read(name, closed_to_others=0o022)
     return frozenset((content or b"").decode(errors="replace").split())

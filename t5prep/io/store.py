@@ -1,4 +1,4 @@
-"""Keep files that can be made again, each named by what it depends on: get, put, sign, trim. Most lie in the cache folder."""
+"""Cache files that can be computed again, each named by a digest of its inputs. Most lie in the cache folder (`root`)."""
 
 import collections
 import contextlib
@@ -16,7 +16,7 @@ from t5prep.errors import OutputError, UsageError
 from t5prep.io import atomic_files, byte_sizes, paths, signed_files
 
 DEFAULT_LIMIT = "20GB"
-# These may be removed at any time; making them again costs only time.
+# Kind, which is a folder of the cache → its description in `t5prep cache show`. All may be removed at any time.
 KINDS = {
     "tokenized": "tokenized blocks, for runs that begin again",
     "sources": "downloaded corpora",
@@ -24,11 +24,11 @@ KINDS = {
     "tables": "tables of texts, for `explore`",
     "programs": "compiled programs of training and predicting",
 }
-_LEFTOVER_SECONDS = 600  # an unfinished file of this age belongs to a process that was killed
+_LEFTOVER_SECONDS = 600  # an unfinished file of this age was left by a killed process
 
 
 class CacheUsage(NamedTuple):
-    """Describe one kind of cached files: how many files, how many bytes, and the folder."""
+    """Describe one kind of cached files. `what` is its description, `files` their number."""
 
     kind: str
     what: str
@@ -39,9 +39,10 @@ class CacheUsage(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """Files of a folder, on this machine or under gs://; what is damaged, or signed with another key, is not found.
+    """Get and put signed files in a folder, on this machine or under gs://. Damaged and wrongly signed files are not found.
 
-    `key` is that of `signed_files.sign`: None for this user's own, CHECKSUM where only damage is feared.
+    `suffix` ends the name of each file. `key` is that of `signed_files.sign`: None for this user's own, CHECKSUM to detect
+    damage only.
     """
 
     folder: str
@@ -49,18 +50,18 @@ class Store:
     key: bytes | None = None
 
     def path(self, name: str) -> str:
-        """Return the path of the file of a name."""
+        """Return the path of the file that holds `name`."""
         return paths.join(self.folder, name + self.suffix)
 
     def names(self) -> set[str]:
-        """Return the names of the files directly in the folder, damaged ones too."""
+        """Return the names of all files directly in the folder, including damaged ones; none if it cannot be listed."""
         try:
             return {name.removesuffix(self.suffix) for name in paths.names(self.folder) if name.endswith(self.suffix)}
         except (OSError, OutputError):
             return set()
 
     def get(self, name: str) -> bytes | None:
-        """Return what is stored under a name; None if it is not there, complete and signed."""
+        """Return the content stored under `name`; None if it is missing, damaged or wrongly signed."""
         path = self.path(name)
         try:
             return signed_files.check(paths.read(path), name=os.path.basename(path), key=self.key)
@@ -68,7 +69,7 @@ class Store:
             return None
 
     def put(self, name: str, content: bytes) -> bool:
-        """Store content under a name, complete or not at all; where there is no key, store nothing and return False.
+        """Store `content` under `name` atomically, and return True. Without a key, store nothing and return False.
 
         Raises OutputError.
         """
@@ -86,10 +87,15 @@ class Store:
         cutoff: float = math.inf,
         weigh: Callable[[os.stat_result], int] = operator.attrgetter("st_size"),
     ) -> int:
-        """Remove files last used `cutoff` a time, the longest unused first, until all weigh at most `limit`; return their weight.
+        """Remove files, longest unused first, until the rest weighs at most `limit`; return the weight of the rest.
 
-        No list of all files is made, for there may be a million. Leftovers of killed processes go too.
+        * cutoff: only files last used before this time, in seconds of `time.time`, are removed.
+        * weigh: the weight of a file by its status; by default its size in bytes.
+
+        Leftovers of killed processes are removed too.
         """
+        # There may be a million files, so no list of them is made: the first pass counts their weight by second of last
+        # use, which gives the second `latest` up to which files must go. The second pass removes them.
         total, unused, now = 0, collections.Counter[int](), time.time()
         for path, status in _files(self.folder):
             if os.path.basename(path).startswith(atomic_files.UNFINISHED):
@@ -124,7 +130,7 @@ def root() -> Path:
 
 
 def limit() -> int:
-    """Return how many bytes of tokenized blocks are kept: $T5PREP_CACHE_LIMIT (`50GB`), else 20 GB.
+    """Return the maximum size of the cached tokenized blocks in bytes: $T5PREP_CACHE_LIMIT (`50GB`), else 20 GB.
 
     Raises UsageError.
     """
@@ -132,7 +138,7 @@ def limit() -> int:
 
 
 def show() -> list[CacheUsage]:
-    """Return what the cache holds now, kind by kind."""
+    """Return the number and size of the cached files of each kind."""
     usages = []
     for kind, description in KINDS.items():
         folder = root() / kind
@@ -142,7 +148,7 @@ def show() -> list[CacheUsage]:
 
 
 def _files(folder: Path | str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield each file below a folder and its status; one that another process removes meanwhile is passed over."""
+    """Yield the path and status of each file below `folder`. Files that another process removes meanwhile are skipped."""
     for parent, _, names in os.walk(folder):
         for path in (os.path.join(parent, name) for name in names):
             with contextlib.suppress(OSError):
@@ -150,12 +156,15 @@ def _files(folder: Path | str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _last_used(status: os.stat_result, *, now: float) -> float:
-    """Return when a file was last used; 0 for a time in the future, which a clock that was wrong has set."""
+    """Return the time of a file's last use, in seconds; 0 for a time in the future, which a wrong clock has set.
+
+    With 0 such a file is removed first. With its own time it would stay for ever.
+    """
     return status.st_mtime if status.st_mtime < now + _LEFTOVER_SECONDS else 0.0
 
 
 def _remove(path: str) -> bool:
-    """Remove a file; return whether that was possible."""
+    """Remove a file, and return whether that succeeded."""
     with contextlib.suppress(OSError):
         os.unlink(path)
         return True
@@ -163,7 +172,7 @@ def _remove(path: str) -> bool:
 
 
 def clear(kinds: list[str]) -> list[CacheUsage]:
-    """Remove all files of these kinds; return what was removed. Raises UsageError for an unknown kind."""
+    """Remove all cached files of `kinds`, and return their former usage. Raises UsageError for an unknown kind."""
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise UsageError(f'"{unknown[0]}" is not kept; there are {", ".join(KINDS)}')
     usages = [usage for usage in show() if usage.kind in kinds]

@@ -1,7 +1,7 @@
-"""Remember which Python files this user has run, so that code of a stranger's run or dataset is never executed unasked.
+"""Remember the Python files that this user has run, so that code in a stranger's run or dataset needs permission to run.
 
-The user's state folder ($XDG_STATE_HOME/t5prep, else ~/.local/state/t5prep) has a file of SHA-256 checksums, one a line, which
-only the user may read and write.
+The user's state folder ($XDG_STATE_HOME/t5prep, else ~/.local/state/t5prep) has a file of their SHA-256 checksums, one a
+line. Only the user may read and write this file.
 """
 
 import hashlib
@@ -13,9 +13,9 @@ NAME = "code-that-was-run"
 
 
 def remember(code: bytes) -> None:
-    """Remember a file that this user has named on the command line, or handed to `t5prep.prepare`.
+    """Record that this user has run `code`, the content of a file passed on the command line or to `t5prep.prepare`.
 
-    Where nothing can be written, nothing is remembered: the code is then asked about later.
+    If the state folder cannot be written, do nothing: the code then needs `--trust-code` later.
     """
     if is_known(code):
         return
@@ -23,14 +23,15 @@ def remember(code: bytes) -> None:
 
 
 def is_known(code: bytes) -> bool:
-    """Check whether this user has run exactly this code. A list that others may write is not believed."""
+    """Check whether this user has run exactly this code. A list that other users may write is not trusted."""
     return _sha256(code) in state_folder.lines(NAME)
 
 
 def check(code: bytes, *, path: str, use: str, otherwise: str, trusted: bool, came_with: str = "the model") -> None:
-    """Raise UsageError for code that this user has neither run nor trusts.
+    """Raise UsageError unless `trusted` is True or this user has run `code` before.
 
-    `path` is the file, `use` what the code would do, and `otherwise` what works without it; `came_with` is what brought it.
+    The other parameters are parts of the message: `path` is the file, `use` what its code would do ("read your rows"),
+    `otherwise` what works without it, and `came_with` the run or dataset that contains it.
     """
     if not trusted and not is_known(code):
         raise UsageError(

@@ -1,7 +1,7 @@
 """Upload one file to a bucket over a connection that may break, or a folder to the Hugging Face Hub.
 
-For a bucket, this is Google's resumable upload protocol. The session's address is saved on disk, so that after a crash the
-next process continues at the server's offset. The library's own resumable upload ends with its process.
+For a bucket, this is Google's resumable upload protocol. The session's URL is saved on disk, so that after a crash the next
+process continues at the server's offset. The client library's resumable upload ends with its process.
 https://cloud.google.com/storage/docs/performing-resumable-uploads
 """
 
@@ -23,28 +23,31 @@ if TYPE_CHECKING:
     import huggingface_hub
     import requests
 
-# The protocol wants multiples of 256 KiB.
+# Bytes of one request. The protocol requires multiples of 256 KiB.
 CHUNK_BYTES = 8 << 20
-# An upload is given up when the server receives no byte for so long.
+# An upload fails when the server has received no byte for this long.
 PATIENCE_SECONDS = 300.0
+# Waits between retries double from the first to the longest, with jitter, so that many uploads do not retry at once.
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 32.0
 _RETRYABLE_STATUSES = (408, 429, 500, 502, 503, 504)
-# The server no longer takes the session, or got other bytes than were sent: begin a new one, this many times for each byte
-# that it gained.
+# With these statuses the server refuses the session, or the bytes arrived damaged (400). Up to `_SESSIONS` new sessions
+# begin without progress; each received byte resets this count.
 _EXPIRED_STATUSES = (400, 404, 410)
 _SESSIONS = 5
 
 
 class Conflict(Exception):  # noqa: N818 - not an error yet: the caller checks the object
-    """Report that the object is not the generation that was to be replaced."""
+    """Report that the object no longer has the generation that the upload replaces: somebody else wrote it."""
 
 
 class Upload:
-    """Upload a file. `sent` is called with the number of bytes that the server has gained (negative when it lost some).
+    """Upload the file `path` to the object `uri`.
 
-    `generation` is the one that the upload replaces, 0 for none; when `stop` is set, the upload ends after this
-    request.
+    * crc32c: the file's checksum, as `gcs.crc32c` returns it.
+    * generation: the generation of the object that the upload replaces, or 0 if there must be none.
+    * sent: called with the number of bytes that the server gained, negative if it lost some.
+    * stop: an event that ends the upload after the current request.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class Upload:
         self._size = path.stat().st_size
         key = hashlib.sha256(json.dumps([os.path.abspath(path), uri, crc32c, generation]).encode()).hexdigest()
         self._kept = store.root() / "uploads" / key[:32]
-        # The client's session serves any request, and renews its token by itself.
+        # A private attribute of the client, but a session that renews its token by itself; each request names its URL.
         self._http = gcs.client()._http
         self._session = self._kept.read_text() if self._kept.exists() else ""
         self._offset, self._furthest = 0, -1
@@ -65,7 +68,7 @@ class Upload:
     def run(self) -> None:
         """Send the file, and check the checksum that the server reports.
 
-        Raises OutputError when it cannot be sent, Conflict when somebody else changed the object.
+        Raises OutputError if the file cannot be sent, Conflict if somebody else wrote the object.
         """
         waits, deadline = 0, time.monotonic() + PATIENCE_SECONDS
         while not self._stop.is_set():
@@ -86,7 +89,7 @@ class Upload:
             self._stop.wait(random.uniform(0.5, 1) * min(FIRST_WAIT_SECONDS * 2**waits, LONGEST_WAIT_SECONDS))
 
     def _step(self) -> str | None:
-        """Send one request. Return a failure that will be retried, "" for none, or None when the upload is complete."""
+        """Send one request. Return the reason of a failure to retry, "" on success, or None if the upload is complete."""
         import requests
 
         if not self._session:
@@ -99,7 +102,7 @@ class Upload:
             return f"{type(error).__name__}: {error}"
         if response.status_code in (200, 201):
             return self._finish(response.json())
-        if response.status_code == 308:
+        if response.status_code == 308:  # "Resume Incomplete": a part has arrived
             self._known = True
             self._advance_to(_received(response))
             return ""
@@ -109,7 +112,7 @@ class Upload:
         if response.status_code in _EXPIRED_STATUSES and self._begun < _SESSIONS:
             self._forget()
             return f"{response.status_code} {response.reason}"
-        if response.status_code == 412:
+        if response.status_code == 412:  # the condition `if_generation_match` failed
             self._forget()
             raise Conflict(self._uri)
         self._refuse(response)
@@ -127,8 +130,8 @@ class Upload:
         )
         self._known = True
         self._advance_to(0)
-        # Half an address would be asked again and again after a kill, so it appears whole; where it cannot be kept, the upload
-        # goes on all the same. Anyone who knows it may write the object, so only the owner may read the file.
+        # Written atomically: after a kill, half a URL would be retried for PATIENCE_SECONDS. Without this file the upload
+        # works, but cannot resume. Anyone who knows the URL may write the object, so only the owner may read the file.
         with (
             contextlib.suppress(OutputError),
             atomic_files.scratch(self._kept) as temporary,
@@ -141,7 +144,7 @@ class Upload:
         self._kept.unlink(missing_ok=True)
 
     def _ask(self) -> "requests.Response":
-        """Ask the server for its offset: it answers 308 with a range, or 200 when it has all bytes."""
+        """Request the server's offset. The answer is 308 with a range, or 200 if the server has all bytes."""
         headers = {"Content-Range": f"bytes */{self._size}"}
         return self._http.put(self._session, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
 
@@ -159,7 +162,10 @@ class Upload:
         self._offset = offset
 
     def _finish(self, uploaded: dict[str, str]) -> str | None:
-        """Return None if the object holds the file's bytes, else remove it and return what is wrong."""
+        """Return None if the object has the file's checksum, else remove the object and return the reason to retry.
+
+        `uploaded` is the server's description of the object. Raises OutputError after `_SESSIONS` damaged uploads.
+        """
         self._forget()
         if uploaded.get("crc32c") != self._crc32c:
             gcs.delete(self._uri, generation=int(uploaded["generation"]))
@@ -180,13 +186,13 @@ class Upload:
 
 
 def _received(response: "requests.Response") -> int:
-    """Return how many bytes the server has, from its header `Range: bytes=0-LAST` (no header: none)."""
+    """Return the number of bytes that the server has, from its header `Range: bytes=0-LAST`; 0 without this header."""
     last = response.headers.get("Range", "").rpartition("-")[2]
     return int(last) + 1 if last else 0
 
 
 def create_repository(repo: str, *, kind: str, private: bool = False) -> "huggingface_hub.RepoUrl":
-    """Make a repository on the Hub where it is missing, and return its page's address, whose `repo_id` is its whole name.
+    """Create the repository `repo` on the Hub unless it exists, and return its URL; its `repo_id` is `user/name`.
 
     `kind` is "model" or "dataset". Raises UsageError if the user is not logged in, OutputError if the Hub refuses.
     """
@@ -199,9 +205,10 @@ def create_repository(repo: str, *, kind: str, private: bool = False) -> "huggin
 def upload_to_hub(
     directory: str, *, repo: str, kind: str, private: bool, message: str, names: Sequence[str] | None = None
 ) -> str:
-    """Upload a folder, or only the files of these names in it, and return the page's address.
+    """Upload the folder `directory`, or only its files `names`, to the Hub as one commit, and return the repository's URL.
 
-    `kind` is "model" or "dataset". Raises UsageError if the user is not logged in, OutputError if the Hub refuses.
+    `kind` is "model" or "dataset", and `message` that of the commit. `private` applies to a new repository. Raises
+    UsageError if the user is not logged in, OutputError if the Hub refuses.
     """
     import huggingface_hub
 
@@ -219,7 +226,7 @@ def upload_to_hub(
 
 @contextlib.contextmanager
 def _writing(repo: str) -> Iterator[None]:
-    """Raise UsageError or OutputError for what the Hub's library raises while a repository is written."""
+    """Convert exceptions of `huggingface_hub` inside `with` to UsageError or OutputError, with one sentence."""
     from huggingface_hub import errors
 
     try:

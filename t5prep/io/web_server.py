@@ -1,4 +1,7 @@
-"""Serve HTTP from the standard library: who may ask, how many at once, and for how long. What is answered is said elsewhere."""
+"""Serve HTTP with the standard library, and limit clients: which, how many at once, and for how long.
+
+A subclass of `Handler` defines the answers: that of `t5prep explore` is in `report/explore.py`.
+"""
 
 import contextlib
 import http.server
@@ -15,15 +18,15 @@ from typing import Any
 from t5prep.errors import UsageError
 from t5prep.io import signals
 
-CONNECTIONS = 256  # most open connections; further clients are told to try again
-SLOWEST_SECONDS = 30  # a client that has not sent its whole request after this time is disconnected
+CONNECTIONS = 256  # maximum number of open connections; further clients get 503 with Retry-After
+SLOWEST_SECONDS = 30  # a client that has not sent its complete request after this time is disconnected
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serve at an address until `close`. Raises UsageError if the address is not available.
+    """Serve `address`, a host and a port, with `handler` until `close`. Raises UsageError if the address is not available.
 
-    A request names this server by an IP address, as localhost or by the machine's name: under another name, a page of
-    another site could ask here (DNS rebinding).
+    The Host header of a request must be an IP address, localhost or the machine's name. This forbids DNS rebinding, by
+    which a page of another site could read from this server under that site's name.
     """
 
     daemon_threads = False  # so that closing waits for unfinished answers
@@ -42,7 +45,7 @@ class Server(http.server.ThreadingHTTPServer):
             ) from error
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread of its own, or close it if there are too many."""
+        """Answer a connection in a new thread, or with 503 if `CONNECTIONS` are open."""
         if self._free.acquire(blocking=False):
             self._deadlines[request] = time.monotonic() + SLOWEST_SECONDS
             super().process_request(request, client_address)
@@ -51,7 +54,7 @@ class Server(http.server.ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer a connection, then allow another one."""
+        """Answer a connection, then free its place among `CONNECTIONS`."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -59,11 +62,11 @@ class Server(http.server.ThreadingHTTPServer):
             self._free.release()
 
     def received(self, request: socket.socket) -> None:
-        """Note that the whole request is here: what it waits for now is the answer."""
+        """Cancel the deadline of a connection whose complete request has arrived: an answer may take longer."""
         self._deadlines.pop(request, None)
 
     def service_actions(self) -> None:
-        """Disconnect clients whose request is not here in time, also those that send a byte now and then."""
+        """Disconnect clients whose request is late. A socket's timeout alone spares clients that send a byte now and then."""
         super().service_actions()
         now = time.monotonic()
         for request, deadline in list(self._deadlines.items()):
@@ -84,19 +87,19 @@ class Server(http.server.ThreadingHTTPServer):
         """Print nothing if a client disconnected or does not speak HTTP."""
 
     def close(self) -> None:
-        """Answer the requests that are here, disconnect clients that have not sent theirs, and free the address."""
+        """Answer the requests that have arrived, disconnect all other clients, and free the address."""
         self.shutdown()
         self.disconnect_idle()
         self.server_close()
 
     def disconnect_idle(self) -> None:
-        """Disconnect the clients that have not sent their whole request."""
+        """Disconnect the clients that have not sent their complete request."""
         for request in list(self._deadlines):
             with contextlib.suppress(OSError):
-                request.shutdown(socket.SHUT_RD)  # an answer that is begun meanwhile is still sent
+                request.shutdown(socket.SHUT_RD)  # reading only: an answer that has just begun is still sent
 
     def until_stopped(self) -> None:
-        """Serve until Ctrl-C or SIGTERM, then close; a second one ends the process at once."""
+        """Serve until SIGINT or SIGTERM, then close. A second signal ends the process at once."""
         stopping = threading.Event()
 
         def stop(*_: object) -> None:
@@ -112,13 +115,13 @@ class Server(http.server.ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Return the address as a browser takes it."""
+        """Return the server's URL: `http://127.0.0.1:8000/`."""
         host, port = self.socket.getsockname()
         return f"http://{host}:{port}/"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Handle one request of one client. `policy` is what a page may load, send and be framed by."""
+    """Handle one request of one client. `policy` is the Content-Security-Policy of all answers."""
 
     server: Server
     timeout = SLOWEST_SECONDS
@@ -126,7 +129,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     policy = "default-src 'none'"
 
     def do_GET(self) -> None:
-        """Answer with a page, unless a page of another site asks."""
+        """Answer by `get`, or with 403 if a page of another site sent the request."""
         self.server.received(self.connection)
         if refusal := self.refusal():
             self.send(HTTPStatus.FORBIDDEN, json.dumps({"error": refusal}).encode(), kind="application/json")
@@ -138,7 +141,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         raise NotImplementedError
 
     def refusal(self) -> str:
-        """Return why a request is refused that a page of another site sent; "" for one of this server's page, or none."""
+        """Return the reason to refuse a request that a page of another site sent, else ""."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         if host and not self.server.is_here(host):
             return "This server has another name: ask it by its address."
@@ -147,12 +150,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return ""
 
     def send(self, status: HTTPStatus, content: bytes, *, kind: str) -> None:
-        """Answer with text of a kind, in UTF-8."""
+        """Answer with `content`, text in UTF-8 of the media type `kind`, such as `text/html`."""
         self.send_start(status, kind=kind, length=len(content))
         self.wfile.write(content)
 
     def send_start(self, status: HTTPStatus, *, kind: str, length: int | None = None) -> None:
-        """Answer with headers alone; without a length, what is written from then on is the answer until the connection ends."""
+        """Send the headers of an answer of `length` bytes; without a length, it ends with the connection."""
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         if length is not None:

@@ -1,1 +1,1 @@
-"""Define what a user can choose: each option is a field of a dataclass, for the command line and Python alike."""
+"""Define the options of users. Each option is a field of a dataclass, for the command line and for Python alike."""

@@ -1,4 +1,7 @@
-"""Declare an option once, as a field of a dataclass: its default, its help text, and its allowed values."""
+"""Declare an option once, as a field of a dataclass: its default, its help text, and its allowed values.
+
+The command line, the signature and docstring of the Python function, and all checks are made from this field.
+"""
 
 import dataclasses
 import inspect
@@ -41,13 +44,19 @@ def option(
 ) -> Any:
     """Return a dataclass field that is also an option of the command line: `input_length` is `--input-length`.
 
-    `help` is its text in `--help`. `choices` are its allowed texts beside the default, `minimum` and `maximum` the bounds of a
-    number. `parse` makes the value from the command line's text, and `default_text` is that text for a default of None.
-    `changes_tokens` means that other values give other tokens. `removes_markup` is the value that removes HTML tags from the
-    texts. Two dataclasses that differ only in fields with `compare=False` are equal. The value of a field that `is_address`
-    may hold a credential. `alone` is the value of an option that is typed without one, and `metavar` what `--help` shows as its
-    value. The command line lacks a field that is `python_only`. `section`
-    is the heading in `--help` that the option stands under.
+    * default: the value without the option. `default_text` is its spelling for `parse` where `default` is None.
+    * help: the text in `--help`, without a full stop.
+    * choices: the allowed texts, beside `default`.
+    * minimum, maximum: the bounds of a number, or of each member of a tuple.
+    * parse: a function from the typed text to the value. It raises UsageError.
+    * changes_tokens: True if another value gives other token ids.
+    * removes_markup: the value that removes HTML tags from the texts, or "" where no value does.
+    * compare: False if two dataclasses that differ only in this field are equal.
+    * is_address: True if the value is a path or URL, which may hold a password.
+    * alone: the value of an option that is typed without a value, as `--tpu` for `--tpu auto`.
+    * metavar: the placeholder of the value in `--help`.
+    * python_only: True if the command line lacks this option.
+    * section: the heading in `--help` above this option.
     """
     metadata = {
         "help": help,
@@ -68,12 +77,15 @@ def option(
 
 
 def group(cls: type, *, without: Sequence[str] = ()) -> Any:
-    """Return a dataclass field that holds the options of another dataclass; those `without` keep their defaults."""
+    """Return a dataclass field that holds the options of the dataclass `cls`.
+
+    The options named in `without` cannot be chosen and have their defaults.
+    """
     return dataclasses.field(default_factory=cls, metadata={"group": cls, "without": tuple(without)})
 
 
 def leaves(cls: "type[DataclassInstance]") -> Iterator[dataclasses.Field[object]]:
-    """Yield the fields of a dataclass in order, and those of its groups in their places."""
+    """Yield the options of a dataclass in order. In place of a field made by `group`, yield the options of that group."""
     for field in dataclasses.fields(cls):
         if inner := field.metadata.get("group"):
             yield from (leaf for leaf in leaves(inner) if leaf.name not in field.metadata["without"])
@@ -83,7 +95,7 @@ def leaves(cls: "type[DataclassInstance]") -> Iterator[dataclasses.Field[object]
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Check the values of a dataclass of options when it is made. Raises UsageError."""
+    """Check all values when an instance is made: the base class of all dataclasses of options. Raises UsageError."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -99,7 +111,7 @@ def flag(name: str) -> str:
 
 
 def as_cli_option(name: str, value: object) -> str:
-    """Return a field and its value as the user would type them.
+    """Return the option `name` with `value` as a user would type it, or `no --name` for an empty value.
 
     >>> as_cli_option("masks", True), as_cli_option("limit", None), as_cli_option("protect", ["question", "choices"])
     ('--masks', 'no --limit', '--protect question --protect choices')
@@ -120,7 +132,10 @@ def as_text(value: object) -> str:
 
 
 def changed(chosen: "DataclassInstance", *names: str) -> list[str]:
-    """Return the options that differ from their defaults, as they are typed: of all fields, or of those named."""
+    """Return the options of `chosen` that differ from their defaults, each as typed: `--beams 4`.
+
+    With `names`, only these fields are compared. Groups are not.
+    """
     differing = [
         field
         for field in dataclasses.fields(chosen)
@@ -134,7 +149,7 @@ def changed(chosen: "DataclassInstance", *names: str) -> list[str]:
 
 
 def typed(field: "dataclasses.Field[object]", value: object) -> object:
-    """Return what a program gives for a field, as the field's type has it: one value alone is a tuple of it.
+    """Return a value from Python code, converted to the type of `field`. A single value becomes a tuple of one value.
 
     Raises UsageError for a value of another type.
 
@@ -161,18 +176,22 @@ def typed(field: "dataclasses.Field[object]", value: object) -> object:
 
 
 def _typed(name: str, value: object, kind: type, *, values: object = None, plural: str = "") -> object:
-    """Return one value as its type has it. Raises UsageError, which names the `values` list if there is one."""
+    """Return `value` as a `kind`. Raises UsageError.
+
+    For a member of a list, `values` is the list, which the error shows, and `plural` a noun from `_PLURALS`.
+    """
     if kind not in _KINDS:
         return value
     if kind is str and isinstance(value, os.PathLike):
         return os.fspath(value)
     accepts, noun = _KINDS[kind]
+    # A bool is an int in Python, but `limit=True` is a mistake.
     if not isinstance(value, accepts) or (isinstance(value, bool) and kind is not bool):
         raise UsageError(f"{flag(name)} {values if plural else value!r}: it is {noun}{plural}")
     return value if kind is str else kind(value)
 
 
-# What a program may give for a field of each type, and how that is said.
+# Type of a field → the accepted types (numpy's scalars are numbers, too), and the noun for errors.
 _KINDS: dict[type, tuple[type, str]] = {
     int: (numbers.Integral, "a whole number"),
     float: (numbers.Real, "a number"),
@@ -183,7 +202,7 @@ _PLURALS = {str: ", or a list of texts", int: ", or a list of whole numbers", fl
 
 
 def check(chosen: "DataclassInstance") -> None:
-    """Raise UsageError for a field whose value is not among its choices, is out of its bounds, or is not finite."""
+    """Raise UsageError for a value that is not among the field's choices, is out of its bounds, or is not finite."""
     for field in dataclasses.fields(chosen):
         value, rules = getattr(chosen, field.name), field.metadata
         if isinstance(value, float) and not math.isfinite(value):
@@ -199,9 +218,10 @@ def check(chosen: "DataclassInstance") -> None:
 
 
 def build(cls: type[_Options], values: Mapping[str, object], *, owner: str = "this task") -> _Options:
-    """Return a dataclass of options, groups among them, with the given values; the others have their defaults.
+    """Return a `cls` with `values`; options without a value have their defaults.
 
-    `owner` is what has the options, for the error. Raises UsageError.
+    The names in `values` are flat: an option of a group stands beside the others. `owner` is the subject of the error,
+    as in `this task has no option "x"`. Raises UsageError.
     """
     fields = {field.name: field for field in leaves(cls)}
     for name in values:
@@ -228,9 +248,10 @@ def sentence(field: "dataclasses.Field[object]") -> str:
 
 
 def accepts(cls: "type[DataclassInstance]") -> Callable[[_Function], _Function]:
-    """Return a decorator for a function whose `**options` are those of a dataclass: its signature and docstring list each.
+    """Return a decorator for a function whose `**options` are the fields of `cls`: its signature and docstring list each.
 
-    Other keywords that its docstring describes stay in the signature.
+    The line `**options` in the docstring is replaced by one line for each field. If the docstring describes `**NAME: `,
+    NAME being the function's own `**` parameter, the signature keeps that parameter.
     """
 
     def complete(function: _Function) -> _Function:
@@ -253,6 +274,6 @@ def accepts(cls: "type[DataclassInstance]") -> Callable[[_Function], _Function]:
 
 
 def plain(chosen: "DataclassInstance") -> dict[str, JSON]:
-    """Return all options by name as JSON values: after writing and reading they are equal."""
+    """Return all options by name as JSON values. Tuples become lists, so values are equal after writing and reading."""
     values = dataclasses.asdict(chosen)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -1,4 +1,7 @@
-"""Define what a user says of files, and check it; nothing is imported that takes long, because `--help` needs it."""
+"""Define and check the options of reading files.
+
+`--help` imports this module, so it imports nothing slow (no pyarrow).
+"""
 
 import dataclasses
 
@@ -7,7 +10,7 @@ from t5prep.options.fields import Options, option
 
 
 def parse_delimiter(text: str) -> str:
-    """Return the one character that divides columns; "" stays. Raises UsageError.
+    """Return the character that separates columns, for `--delimiter`; "" stays "". Raises UsageError.
 
     >>> parse_delimiter(";"), parse_delimiter("tab")
     (';', '\\t')
@@ -19,14 +22,14 @@ def parse_delimiter(text: str) -> str:
 
 
 def parse_escape(text: str) -> str:
-    """Return the one character that escapes another; "" stays. Raises UsageError."""
+    """Return the escape character, for `--escape`; "" stays "". Raises UsageError."""
     if len(text) > 1 or not text.isascii() or text.isalnum() or (text and text in '",; \t\r\n'):
         raise UsageError(f"--escape {text!r}: it is one character, as \\")
     return text
 
 
 def parse_columns(text: str) -> str:
-    """Return some names with commas between them, without spaces around; "" stays. Raises UsageError.
+    """Return column names separated by commas, without spaces, for `--columns`; "" stays "". Raises UsageError.
 
     >>> parse_columns("text, label")
     'text,label'
@@ -39,9 +42,9 @@ def parse_columns(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class FileOptions(Options):
-    """Hold what a user says of files; each text may be empty. `columns` are names with commas between them.
+    """Hold the options of reading files. Where `format`, `delimiter` or `columns` is "", the file's name or first line decides.
 
-    Raises UsageError for a delimiter, an escape character or names that cannot be.
+    `columns` are names separated by commas. Raises UsageError for an invalid delimiter, escape character or name.
     """
 
     format: str = option(
@@ -66,21 +69,22 @@ class FileOptions(Options):
     records: str = option("", "path to the rows of JSON documents: data[].items[]")
 
     def __post_init__(self) -> None:
-        """Check the values, and write them as `prepare` does."""
+        """Check the values, and normalize them: the manifest holds `;` or a tab, however they were typed."""
         super().__post_init__()
+        # object.__setattr__, because the dataclass is frozen.
         object.__setattr__(self, "delimiter", parse_delimiter(self.delimiter))
         object.__setattr__(self, "escape", parse_escape(self.escape))
         object.__setattr__(self, "columns", parse_columns(self.columns))
 
     @property
     def names(self) -> list[str]:
-        """Return the names of columns, in order."""
+        """Return the column names in order; none if the file's first line has them."""
         return self.columns.split(",") if self.columns else []
 
 
 @dataclasses.dataclass(frozen=True)
 class RowFileOptions(FileOptions):
-    """Hold what a user says of files of rows for a model: what is left out is as the model's data had it."""
+    """Hold the options of reading rows for a model. The default of each is the option with which its data was prepared."""
 
     encoding: str = option("", "encoding of text files [default: the run's, or utf-8]")
     delimiter: str = option(

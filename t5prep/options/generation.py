@@ -8,12 +8,12 @@ from t5prep.options.fields import Options, changed, option
 
 @dataclasses.dataclass(frozen=True)
 class Generation(Options):
-    """The options of a search, which is greedy unless there are several `beams` or `sample` is set.
+    """Hold the options of generating answers. The search is greedy unless `beams` is above 1 or `sample` is set.
 
-    Lengths count tokens with EOS; `max_length` 0 means the run's target length. The score of an answer is its
-    log-probability divided by its length to the power of `length_penalty`: Wu et al. 2016 without its constant, as in
-    `transformers`; 0.6 is T5's (Raffel et al. 2020, appendix). `answers` is the number of answers; `scores` requests scores
-    if the search itself does not need them. Raises UsageError.
+    Lengths count tokens, including EOS. `max_length` 0 means the run's target length. The score of an answer is its
+    log-probability divided by its length to the power of `length_penalty`. This is the formula of Wu et al. 2016 without
+    its constant, as in `transformers`. The default 0.6 is T5's (Raffel et al. 2020, appendix). `scores` requests scores
+    from a greedy search, which does not need them itself. Raises UsageError.
     """
 
     beams: int = option(1, "beam width for generation; 1 is greedy", minimum=1)

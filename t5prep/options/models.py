@@ -1,4 +1,4 @@
-"""Define each option of the commands that use a model: `plan`, `eval`, `predict`, `embed` and `export`."""
+"""Define the options of the commands that use a model: `plan`, `eval`, `predict`, `embed` and `export`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from t5prep.options.generation import Generation
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions(Options):
-    """The options of opening a model: which checkpoint of a run, its tokenizer, and the devices that it runs on."""
+    """Hold the options of opening a model: the checkpoint of a run, the tokenizer, and the devices."""
 
     checkpoint: str = option("best", "checkpoint of a run: best, last, or the number of a step")
     tokenizer: str = option("", "tokenizer, if the one named in the manifest cannot be found", is_address=True)
@@ -22,7 +22,7 @@ class ModelOptions(Options):
 
 @dataclasses.dataclass(frozen=True)
 class RowOptions(Options):
-    """The options of reading rows for a model. What is left out of `files` is as the model's data had it."""
+    """Hold the options of reading rows for a model. The defaults of `files` are those of the data that it was trained on."""
 
     as_text: bool = option(False, "read lines, or a column `input`, as complete inputs with their prefix")
     task: str = option("", "task of the rows, for a run on several tasks")
@@ -35,13 +35,13 @@ class RowOptions(Options):
     )
 
     def identity(self) -> dict[str, JSON]:
-        """Return the options that decide which rows there are."""
+        """Return the options that decide which rows are read: all but `trust_code`."""
         return {name: value for name, value in dataclasses.asdict(self).items() if name != "trust_code"}
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanOptions(Options):
-    """The options of `t5prep plan`, and of `t5prep.plan`, `plan_sweep` and `plan_lengths`."""
+    """Hold the options of `t5prep plan`, and of `t5prep.plan`, `plan_sweep` and `plan_lengths`."""
 
     model: str = option(
         "",
@@ -79,7 +79,7 @@ class PlanOptions(Options):
 
 @dataclasses.dataclass(frozen=True)
 class EvaluateOptions(Options):
-    """The options of `t5prep eval` and `t5prep.evaluate`."""
+    """Hold the options of `t5prep eval` and `t5prep.evaluate`."""
 
     data: tuple[str, ...] = option((), "prepared dataset, or several [default: the run's datasets]", is_address=True)
     split: tuple[str, ...] = option(("validation",), "split to score, or several")
@@ -103,7 +103,10 @@ class EvaluateOptions(Options):
 
 @dataclasses.dataclass(frozen=True)
 class PredictOptions(Options):
-    """The options of `t5prep predict` and `t5prep.predict`. Without `long`, inputs are cut or split as suits the task."""
+    """Hold the options of `t5prep predict` and `t5prep.predict`.
+
+    Without `long`, long inputs of word-aligned tasks are split, and those of all other tasks are cut.
+    """
 
     rows: RowOptions = group(RowOptions)
     long: str | None = option(
@@ -121,7 +124,7 @@ class PredictOptions(Options):
 
 @dataclasses.dataclass(frozen=True)
 class VectorOptions(Options):
-    """The options that decide which vectors a text has. Raises UsageError for choices that do not go together."""
+    """Hold the options that decide the vectors of a text. Raises UsageError for options that exclude each other."""
 
     pooling: str = option(
         "auto",
@@ -148,7 +151,7 @@ class VectorOptions(Options):
 
 @dataclasses.dataclass(frozen=True)
 class EmbedOptions(Options):
-    """The options of `t5prep embed` and `t5prep.embed`."""
+    """Hold the options of `t5prep embed` and `t5prep.embed`."""
 
     column: str = option("", "column with the texts [default: the column of the run's task, or input]")
     vectors: VectorOptions = group(VectorOptions)
@@ -160,13 +163,13 @@ class EmbedOptions(Options):
     model: ModelOptions = group(ModelOptions)
 
 
-# The options of `t5prep export` that only one format has.
+# The options of `t5prep export` that exist for one format only.
 _HF_ONLY, _SAVEDMODEL_ONLY = ("dtype", "merge", "license"), ("beams", "text")
 
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions(Options):
-    """The options of `t5prep export`. Raises UsageError for an option that the format lacks."""
+    """Hold the options of `t5prep export`. Raises UsageError for an option that the format lacks."""
 
     format: str = option("hf", "output format: hf for PyTorch, savedmodel for TensorFlow", choices=("hf", "savedmodel"))
     checkpoint: str = option("best", "checkpoint of a run: best, last, or the number of a step")
