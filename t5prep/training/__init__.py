@@ -10,23 +10,24 @@ from pathlib import Path
 from t5prep.errors import UsageError
 from t5prep.io.installation import TENSORFLOW_FITS, install_command
 
-# TensorFlow's messages about its own build: errors are raised, its log is about GPUs. Set before anything imports it.
+# TensorFlow logs warnings about missing GPU libraries, which this trainer never uses; its errors are raised all the same.
+# The variable works only if it is set before the first import of TensorFlow.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def _load_triton() -> None:
-    """Load PyTorch's Triton if it is installed, so that its LLVM and TensorFlow's do not meet.
+    """Load PyTorch's Triton, if it is installed, before its LLVM can clash with TensorFlow's LLVM.
 
-    TensorFlow shows its symbols to every library that is loaded after it. Triton, which `transformers` loads with a T5,
-    would then register the options of its own LLVM in TensorFlow's a second time, which ends the process: "LLVM ERROR:
-    inconsistency in registered CommandLine options". Loaded before TensorFlow, Triton finds its own symbols; after it, with
-    RTLD_DEEPBIND. This takes 0.1 s of processor time (Triton 3.9, November 2026).
+    TensorFlow exports its symbols to every library that is loaded later. `transformers` loads Triton together with a T5.
+    Triton then registers the options of its LLVM a second time, in TensorFlow's copy, and the process ends: "LLVM ERROR:
+    inconsistency in registered CommandLine options". Triton finds its own symbols if it is loaded before TensorFlow, or
+    after it with RTLD_DEEPBIND. Loading takes 0.1 s of processor time (Triton 3.9, November 2026).
     """
     spec = importlib.util.find_spec("triton") if sys.platform == "linux" else None
     late = getattr(os, "RTLD_DEEPBIND", 0) if "tensorflow" in sys.modules else 0
     for folder in (spec and spec.submodule_search_locations) or ():
         for library in Path(folder).glob("_C/libtriton*.so"):
-            with contextlib.suppress(OSError):  # PyTorch will say what it lacks
+            with contextlib.suppress(OSError):  # PyTorch reports a missing library itself, if it is ever imported
                 ctypes.CDLL(str(library), os.RTLD_NOW | late)
 
 
@@ -34,10 +35,7 @@ _load_triton()
 
 
 def need_tensorflow() -> None:
-    """Raise UsageError, with the install command, if TensorFlow is missing.
-
-    The error says so if TensorFlow has no release for this Python.
-    """
+    """Raise UsageError with the install command if TensorFlow is missing, or has no release for this Python."""
     if importlib.util.find_spec("tensorflow") is None:
         python_version = f"{sys.version_info.major}.{sys.version_info.minor}"
         if not TENSORFLOW_FITS:

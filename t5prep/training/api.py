@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class Scores:
     """The result of `t5prep.evaluate`: the scores of a checkpoint on a split.
 
-    `checkpoint` is the one that was scored. `metrics` holds numbers by name (`loss`, `accuracy`, the task's own); for a
-    task with classes also `labels` and `confusion`. `predictions` has a dict for each record (`id`, `prediction`,
-    `references`, `scores`), `worst` the wrong answers with the highest losses, and `sample` a random sample of the wrong
-    answers to each class. Of several splits or datasets, `metrics` are the means, and `each` holds the scores of each one;
-    the rest is theirs.
+    `checkpoint` is the scored checkpoint. `metrics` holds numbers by name (`loss`, `accuracy`, the task's own); for a task
+    with classes also `labels` and `confusion`. `predictions` has a dict for each record (`id`, `prediction`, `references`,
+    `loss`, `scores`). `worst` holds the wrong answers with the highest losses, and `sample` random wrong answers to each
+    class. If several splits or datasets were scored, `metrics` holds their means, `each` the Scores of each one, and
+    `predictions`, `worst` and `sample` are empty.
     """
 
     checkpoint: str
@@ -44,7 +44,7 @@ class Scores:
     each: list["Scores"] = dataclasses.field(default_factory=list)
 
     def to_json(self, *, scores: bool = False) -> dict[str, object]:
-        """Return what `t5prep eval --json` prints. `scores`: with those of each prediction."""
+        """Return the JSON that `t5prep eval --json` prints. With `scores`, each prediction has its own scores."""
         entries = {"checkpoint": self.checkpoint}
         if self.each:
             return {
@@ -55,7 +55,7 @@ class Scores:
         return {**entries, **self._split_to_json(scores)}
 
     def _split_to_json(self, scores: bool) -> dict[str, object]:
-        """Return one split's part of the JSON."""
+        """Return the part of the JSON that describes one split."""
         left_out = () if scores else ("scores",)
         return {
             "data": self.data,
@@ -78,7 +78,7 @@ def configuration(
     tokenizer: str = "",
     settings: JSONObject | None = None,
 ) -> TrainConfig:
-    """Return the settings of a run: `settings` override the arguments, which override the recipe. Raises UsageError."""
+    """Return the settings of a run. `settings` override the arguments, and these override the recipe. Raises UsageError."""
     places = (data,) if isinstance(data, str) else tuple(data)
     arguments = {"data": places, "out": out, "model": model, "tokenizer": tokenizer}
     return configs.build(
@@ -108,15 +108,15 @@ def train(
     Args:
         data: A prepared dataset (a directory or gs:// prefix), or several, which are mixed.
         out: The run's directory, local or gs://: checkpoints, metrics, configuration, tokenizer.
-        model: The source of the first weights: a Hugging Face directory or Hub name, or a run, whose best checkpoint is
-            taken. May be left out where the recipe has one.
-        recipe: Settings by name (`t5prep train --settings` lists them), or a TOML file.
-        tokenizer: The tokenizer, where the one that the manifest names is no longer there.
+        model: The source of the first weights: a Hugging Face directory, a Hub name, or a run, whose best checkpoint is
+            used. Optional if the recipe names one.
+        recipe: The name of a recipe (`t5prep train --settings` lists them), or a TOML file.
+        tokenizer: The tokenizer, if the one that the manifest names no longer exists.
         settings: Single settings that override the recipe's, such as `{"epochs": 2, "batch": 64}`: the fields of
             `t5prep.training.settings.config.TrainConfig`.
-        tpu: On a TPU: its name, or "local" on a TPU VM.
+        tpu: The name of a TPU, or "local" on a TPU VM.
         gpus: Whether to use all GPUs of this machine.
-        replicas: Logical CPU devices, for tests.
+        replicas: The number of logical CPU devices, for tests.
         profile: Record a trace of this many steps in `out`/tensorboard, for TensorBoard's profiler.
 
     Returns:
@@ -124,8 +124,8 @@ def train(
         (`result.evaluation.metrics`), which is None for a dataset without the evaluation split.
 
     Raises:
-        T5prepError: In one sentence: TensorFlow is missing, a setting cannot work, data and tokenizer do not fit, or a
-            signal stopped the run (after saving).
+        T5prepError: TensorFlow is missing, a setting is not possible, data and tokenizer do not fit, or a signal stopped
+            the run (after saving). The message is one sentence.
 
     Example:
         result = t5prep.train(data="data/sample", out="runs/sample", recipe="tiny", settings={"steps": 4, "warmup": 2})
@@ -147,10 +147,10 @@ def evaluate(model: str, **options: object) -> Scores:
         **options
 
     Returns:
-        Scores: checkpoint, metrics, predictions, worst; of several splits or datasets also `evaluations`.
+        Scores: checkpoint, metrics, predictions, worst; for several splits or datasets the means, and `each`.
 
     Raises:
-        T5prepError: In one sentence: a model, dataset or split is missing, or they do not fit together.
+        T5prepError: A model, dataset or split is missing, or they do not fit together. The message is one sentence.
 
     Example:
         scores = t5prep.evaluate("runs/sample", split="validation")
@@ -174,24 +174,24 @@ def predict(
 ) -> "Predictions":
     """Answer rows with a trained model, one answer for each row, in order.
 
-    Rows are answered while one iterates over what is returned, or calls its `write`, and nothing is kept of earlier
-    answers: a source of any size fits.
+    Rows are answered while the caller iterates over the result or calls its `write`. Earlier answers are not held in
+    memory, so a source may have any size.
 
     Args:
         model: A run, a Hugging Face directory, or a Hub name.
         rows: A source as `t5prep.prepare` reads it (a table with the columns of the model's task, without the target), an
-            open binary file, the same rows as a DataFrame, an Arrow table, a dataset of the Hub's `datasets` or dicts, or
-            texts, which are whole inputs and include the task's prefix. Filters that changed the training texts change
-            all of these.
+            open binary file, or the same rows as a DataFrame, an Arrow table, a dataset of the Hub's `datasets`, or dicts.
+            Also texts: each is a complete input, with the task's prefix. Filters that changed the training texts change
+            these rows too.
         **options
 
     Returns:
-        Predictions, which yields answers with `id`, `input` and `prediction`; for a row without an input, `prediction`
-        is None and `reason` says why. Its `write("answers.csv")` writes them to a file that a killed run continues.
+        Predictions, which yields answers with `id`, `input` and `prediction`. For a row without an input, `prediction`
+        is None and `reason` says why. Its `write("answers.csv")` writes a file that the same call resumes after a kill.
 
     Raises:
-        T5prepError: In one sentence: a model, source or column is missing, or options of generation contradict each
-            other.
+        T5prepError: A model, source or column is missing, or options of generation contradict each other. The message is
+            one sentence.
 
     Example:
         for answer in t5prep.predict("runs/sample", ["quality: How do I sort a list?"]):
@@ -219,23 +219,24 @@ def embed(
     watch: Callable[[int, int], None] | None = None,
     **options: object,
 ) -> "Embedded":
-    """Write what an encoder makes of texts: a vector for each token, or for each text, in files that a trainer reads.
+    """Write encoder embeddings of texts, a vector for each token or each text, to files that a trainer reads.
 
-    The same call goes on where a killed one stopped: files that are there and unaltered are not computed again. Texts are
-    used unchanged, and an empty text is embedded, too.
+    The same call resumes after a kill: existing, unaltered files are not computed again. Texts are used unchanged, and an
+    empty text is embedded too.
 
     Args:
         model: A run, a Hugging Face directory, or a Hub name: a T5 (its encoder alone is read) or another encoder.
         rows: A source as `t5prep.prepare` reads it, an open binary file, or rows or texts in memory, as for `t5prep.predict`.
         out: A directory or gs:// prefix for `vectors-*.safetensors` and `manifest.json`.
-        watch: Is called with the rows and the characters of each file, when it is there.
+        watch: A function that is called for each finished file, with the numbers of its rows and of their characters.
         **options
 
     Returns:
-        Embedded: the folder, how many rows, texts, tokens and files it has, and how many files were there already.
+        Embedded: the folder, the numbers of its rows, texts, tokens and files, and how many files existed before.
 
     Raises:
-        T5prepError: In one sentence: a model, source or column is missing, or `out` has vectors of another model.
+        T5prepError: A model, source or column is missing, or `out` has vectors of another model. The message is one
+            sentence.
 
     Example:
         made = t5prep.embed("runs/sample", ["How do I sort a list?"], out="vectors/sample", column="input", pooling="mean")
@@ -253,13 +254,13 @@ def embed(
 
 
 def _in_memory(options: RowOptions, *, as_text: bool = False) -> RowOptions:
-    """Return the options of rows that were in memory: they were written as UTF-8."""
+    """Return the options for rows from memory, which were written to a temporary file in UTF-8."""
     return dataclasses.replace(options, as_text=as_text, files=dataclasses.replace(options.files, encoding="utf-8"))
 
 
 @contextlib.contextmanager
 def _source_of(rows: object) -> Iterator[tuple[str | Resolved, bool | None]]:
-    """Yield rows as a source, and whether all are texts; None for what is no rows in memory. Raises UsageError."""
+    """Yield `rows` as a source, and whether all rows are texts; None for a file or a source's URI. Raises UsageError."""
     if hasattr(rows, "read"):
         with memory.piped(cast(BinaryIO, rows), name=STDIN) as source:
             yield source, None

@@ -28,12 +28,12 @@ from t5prep.training.trainer import first_weights
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Compare one variable after the step on both.
+    """The difference of one variable after a step on the CPU and on the accelerator.
 
-    `not_finite` counts the accelerator's numbers that are infinite or no numbers, in the weights and in the optimizer's
-    state. `update` is the norm of the change that the CPU makes to the weights, `weights` the largest difference of a
-    weight. `state` is the norm of the difference of the optimizer's state, as a share of the norm of the CPU's: that state
-    is made of the gradient alone, so a wrong gradient is seen there first.
+    `not_finite` counts the accelerator's infinite and NaN values, in the weights and in the optimizer's state. `update` is
+    the norm of the change that the CPU makes to the weights. `weights` is the largest difference of a weight. `state` is
+    the norm of the difference of the optimizer's states, divided by the norm of the CPU's state. That state depends on the
+    gradient alone, so it shows a wrong gradient first.
     """
 
     name: str
@@ -45,29 +45,32 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class StepCheck:
-    """One step on both: where they ran, `loss`, `accuracy` and `gradient_norm` of each, and every variable, worst first."""
+    """One step on the CPU and on the accelerator: device names, metrics of both, and the variables, worst first.
+
+    The metrics are `loss`, `accuracy` and `gradient_norm`.
+    """
 
     cpu: str
     accelerator: str
     cpu_metrics: dict[str, float]
     accelerator_metrics: dict[str, float]
-    without: list[str]  # of `model.switches.SWITCHES`, what T5PREP_WITHOUT turned off
+    without: list[str]  # the switches (`model.switches.SWITCHES`) that T5PREP_WITHOUT turned off
     variables: list[Difference]
 
     @property
     def finite(self) -> bool:
-        """Check whether all that the accelerator computed are finite numbers."""
+        """Check whether the accelerator computed only finite numbers."""
         return not any(variable.not_finite for variable in self.variables) and all(
             map(np.isfinite, self.accelerator_metrics.values())
         )
 
 
 def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, replicas: int = 1) -> StepCheck:
-    """Run the first step of a run on one CPU device in float32, and on the accelerator as the settings say; write nothing.
+    """Run a run's first step on one CPU device in float32, and on the accelerator in the dtype of the settings.
 
-    Both begin with the same weights and the same batch, without dropout, whose masks differ from device to device.
-    `replicas`: CPU devices that stand for an accelerator, for tests. Raises UsageError if there is no accelerator, and
-    what `train` raises.
+    Nothing is written. Both steps begin with the same weights and batch. Dropout is off, because its masks differ between
+    devices. `replicas`: the number of CPU devices that replace an accelerator, for tests. Raises UsageError if no
+    accelerator is named, and the errors of `train`.
     """
     if tpu is None and not gpus and replicas == 1:
         raise UsageError(
@@ -111,7 +114,7 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
 
 
 def differences(initial_weights: Mapping[str, Array], cpu: Variables, accelerator: Variables) -> list[Difference]:
-    """Return how each trained variable differs, the worst first: those that are not finite, then by the optimizer's state."""
+    """Return the difference of each trained variable: most values that are not finite first, then by the optimizer's state."""
     comparisons = []
     for name, slots in cpu.slots.items():
         ours, theirs = accelerator.weights[name], cpu.weights[name]
@@ -131,12 +134,12 @@ def differences(initial_weights: Mapping[str, Array], cpu: Variables, accelerato
 
 
 def _norm(arrays: Sequence[np.ndarray]) -> float:
-    """Return the norm of all numbers of some arrays together."""
+    """Return the Euclidean norm of all values of `arrays`, as if they were one vector."""
     return float(np.sqrt(sum(np.square(array, dtype=np.float64).sum() for array in arrays)))
 
 
 def _first_batch(batches: Iterator[dict[str, Any]], lengths: tuple[int, int]) -> dict[str, Any]:
-    """Return the first batch of these input and target lengths; in buckets others may come before it."""
+    """Return the first batch with these (input, target) lengths; with buckets, batches of other lengths may come first."""
     for _, batch in zip(range(1000), batches, strict=False):
         if (batch["input_ids"].shape[1], batch["labels"].shape[1]) == lengths:
             return batch

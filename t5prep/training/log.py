@@ -1,10 +1,13 @@
 """Log a run while it works: metrics.jsonl, TensorBoard, and lines on stderr.
 
-metrics.jsonl holds the loss of single steps, never a mean over a window, so that a run which was killed and resumed
-writes the same numbers as one that was not. The speed has its own line, at most once in `SELDOM` seconds, for the steps
-since the last such line, with the devices that did them: {"step": 4520, "tokens_per_second": 181234.5,
-"waiting_for_input": 0.02, "share_of_peak": 0.41, "device": "8 × TPU v5 lite"}. The share is that of the FLOPs of the model's
-products (`training_flops`, padding too) in what the devices do with large matrices (`matrix_peak`), where that was measured.
+metrics.jsonl holds the loss of single steps, never a mean over a window. A run that was killed and resumed therefore
+writes the same numbers as an uninterrupted one. The speed has its own line, at most once in `SELDOM` seconds:
+
+    {"step": 4520, "tokens_per_second": 181234.5, "waiting_for_input": 0.02, "share_of_peak": 0.41, "device": "8 × TPU v5 lite"}
+
+The line covers the steps since the previous line of speed. `share_of_peak` is the FLOPs of the model's matrix products
+(`architecture.training_flops`, padding included), divided by the FLOPs that the devices reach with large matrices
+(`matrix_peak.measure`). It is absent where no peak was measured.
 """
 
 import json
@@ -26,7 +29,7 @@ INPUT_BOUND = 0.2  # share of the time spent waiting for a batch, above which fa
 
 
 class RunLog:
-    """Write the log of one run in its directory, from the step where it starts or resumes. One of the hosts writes."""
+    """Write the log of one run to the run's directory, from the step where it starts or resumes. Only one host writes."""
 
     def __init__(
         self,
@@ -40,10 +43,18 @@ class RunLog:
         device: str = "",
         evaluated: str = "",
     ) -> None:
-        """Drop what an earlier start logged after `step`, and of that step the numbers that begin with `evaluated`.
+        """Open the log in `run`, and remove the entries that an earlier start of the run logged after `step`.
 
-        An evaluation whose checkpoint does not know of it is made again. peak_per_step: the seconds that the products of a step
-        take at least; 0 where that is not known.
+        Args:
+            run: The run's directory, local or gs://.
+            step: The step to resume from, or 0.
+            steps: The last step of the run.
+            tokens_per_step: Mean tokens of a step, without padding.
+            peak_per_step: Seconds that the products of a step take at the devices' matrix peak; 0 if that is unknown.
+            tensorboard: Whether to write curves for TensorBoard too.
+            device: The devices' name in the lines of speed.
+            evaluated: Also remove the numbers of `step` itself whose names begin with this prefix. The evaluation of a
+                checkpoint that does not contain its result is repeated, so its log would appear twice.
         """
         self._writing = hosts.writes()
         tensorboard = tensorboard and self._writing
@@ -65,7 +76,10 @@ class RunLog:
         self.flush()
 
     def record(self, step: int, values: Mapping[str, float], *, prefix: str, device: str = "") -> None:
-        """Write the values of one step: a line in metrics.jsonl, a point in each TensorBoard curve."""
+        """Write the values of one step: a line in metrics.jsonl, and a point in each TensorBoard curve.
+
+        `prefix` is put before each name, such as "validation_". On gs:// the line appears at the next `flush`.
+        """
         if not self._writing:
             return
         prefixed_values = {f"{prefix}{name}": value for name, value in values.items()}
@@ -90,7 +104,7 @@ class RunLog:
     def line(self, step: int, *, loss: float, learning_rate: float, waited: float) -> None:
         """Print the step and the speed since the last such line, at most once in `SELDOM` seconds.
 
-        `waited`: seconds since the last call in which the devices had no batch to work on.
+        `waited`: the seconds since the previous call in which the devices had no batch to work on.
         """
         seconds, steps = time.monotonic() - self._since, step - self._at
         self.restart(step)
@@ -123,7 +137,10 @@ class RunLog:
         self._since, self._at = time.monotonic(), step
 
     def flush(self) -> None:
-        """Make all that was recorded so far readable, in complete lines."""
+        """Write out all buffered entries, in complete lines.
+
+        An object on gs:// cannot be appended to, so there metrics.jsonl is written anew as a whole.
+        """
         if self._writer:
             try:
                 self._writer.flush()
@@ -134,21 +151,21 @@ class RunLog:
             self._written = True
 
     def _without_curves(self, error: tf.errors.OpError) -> None:
-        """Go on without TensorBoard: metrics.jsonl has the same numbers, so its curves are no reason to end a training."""
+        """Continue without TensorBoard after `error`. metrics.jsonl has the same numbers, so the run need not end."""
         self._writer = None
         say(f"TensorBoard's curves end here, for {self._curves} cannot be written: {reason(error)}")
 
 
 def say(text: str) -> None:
-    """Print one line for people, on stderr; only one of several hosts prints."""
+    """Print one line on stderr. In a run of several hosts only the one that writes files prints."""
     if hosts.writes():
         print(text, file=sys.stderr, flush=True)
 
 
 def keep_points(folder: str, *, step: int, evaluated: str = "") -> None:
-    """Leave of TensorBoard's curves in a folder only the points up to `step`, and none at all of step 0: a new training.
+    """Remove the points after `step` from the TensorBoard files in `folder`; at step 0 remove the files.
 
-    Of the step itself, points whose names begin with `evaluated` go too. A trace of the profiler stays.
+    Points of `step` itself are removed too if their names begin with `evaluated`. A profiler's trace is not touched.
     """
     for path in sorted(tf.io.gfile.glob(f"{folder}/events.out.tfevents.*")):
         records = []
@@ -160,7 +177,7 @@ def keep_points(folder: str, *, step: int, evaluated: str = "") -> None:
                 if event.step <= step and not is_repeated:
                     records.append(record)
         except tf.errors.DataLossError:
-            pass  # it was being written when the run ended: its last point is cut
+            pass  # the run was killed while it wrote this file, so the file's last record is incomplete
         if step:
             with tf.io.TFRecordWriter(f"{folder}/unfinished") as writer:
                 for record in records:
@@ -171,9 +188,9 @@ def keep_points(folder: str, *, step: int, evaluated: str = "") -> None:
 
 
 def _lines_until(path: str, *, step: int, evaluated: str) -> list[str]:
-    """Return the lines of an earlier start up to the restored step, without later ones or an incomplete last one.
+    """Return the lines of the metrics.jsonl at `path` up to `step`, without an incomplete last line.
 
-    Of that step, lines with numbers that begin with `evaluated` are left out.
+    Lines of `step` itself are left out if one of their names begins with `evaluated`.
     """
     if not tf.io.gfile.exists(path):
         return []

@@ -1,6 +1,7 @@
-"""Make a run's steps, and log, save and evaluate when each is due, until the last step, a signal, or patience's end.
+"""Run a training's steps, and log, save and evaluate when each is due.
 
-Steps are started on the devices before earlier ones have ended, and their metrics are read later.
+The loop ends at the last step, at a signal, or when patience is exhausted. Steps are started on the devices before
+earlier steps have ended, and their metrics are fetched later.
 """
 
 import collections
@@ -35,8 +36,8 @@ from t5prep.training.settings.config import TrainConfig
 if TYPE_CHECKING:
     from t5prep.training.publish.pushes import CheckpointPushes
 
-# Steps that are started on the devices and not yet waited for. One is being computed, the input of the next one is
-# being transferred; more would only keep more batches in memory.
+# Steps that are started on the devices and not yet waited for: one is computed while the next one's input is transferred.
+# A larger number would only hold more batches in memory.
 AHEAD = 3
 
 Step = Callable[..., tuple[Tree, ...]]  # (weights, slots, step, batch, rate) â†’ (weights, slots, step, metrics)
@@ -44,17 +45,17 @@ Step = Callable[..., tuple[Tree, ...]]  # (weights, slots, step, batch, rate) â†
 
 @dataclasses.dataclass(frozen=True)
 class FinishedStep:
-    """A step that has ended: its number, counted from 1, and its metrics if they were wanted."""
+    """A step that has ended: its number, counted from 1, and its metrics if they were requested."""
 
     number: int
     metrics: dict[str, float] | None
 
 
 class Stepper:
-    """Make steps one after the other, and keep the host ahead of the devices.
+    """Run steps one after the other, and keep the host ahead of the devices.
 
-    `batches` yields batches that are already being transferred to the devices; `wanted(number)` says whether the
-    metrics of a step are needed. Only then are they fetched.
+    `batches` yields batches whose transfer to the devices has begun. `rate(number)` is the learning rate after `number`
+    steps. Metrics of a step are fetched only if `needs_metrics(number)` is true, because fetching waits for the device.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Stepper:
         """Start one step on the devices."""
         since = time.monotonic()
         batch = next(self._batches)
+        # The newest step has already ended, so the devices were idle while this batch was awaited.
         if not self._begun or self._begun[-1][1].is_ready():
             self._waited += time.monotonic() - since
         rate = np.float32(self._rate(self.number))
@@ -87,15 +89,16 @@ class Stepper:
         self._begun.append((self.number, metrics))
 
     def take_waited(self) -> float:
-        """Return the seconds, since the last call, in which the devices only waited for a batch."""
+        """Return the seconds since the previous call in which the devices waited for a batch."""
         waited, self._waited = self._waited, 0.0
         return waited
 
     def ended(self, *, ahead: int = AHEAD) -> Iterator[FinishedStep]:
-        """Yield steps in order until at most `ahead` started steps are left to yield.
+        """Yield steps in order as they end, until at most `ahead` started steps have not been yielded.
 
-        Raises T5prepError that names the first step whose loss or gradient is not finite. The metrics of all steps are
-        looked at where those of one are fetched, so before each checkpoint, and no step waits for it.
+        Raises a T5prepError that names the first step whose loss or gradient is not finite. All steps are checked, but only
+        together with a step whose metrics are fetched, or with `ahead` = 0. So they are checked before each checkpoint, and
+        no step waits for the check.
         """
         while len(self._begun) > ahead:
             number, metrics = self._begun.popleft()
@@ -129,7 +132,7 @@ def _check_finite(number: int, metrics: Mapping[str, float]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Due:
-    """After how many steps each thing happens; 0: never. What is not 0 happens after the last step too."""
+    """The intervals, in steps, of evaluating, saving and logging; 0: never. Each of the others also follows the last step."""
 
     steps: int
     evaluate_every: int
@@ -138,7 +141,11 @@ class Due:
 
     @classmethod
     def by(cls, config: TrainConfig, *, steps: int, in_epoch: int, evaluates: bool) -> "Due":
-        """Return what the settings say. By default a run evaluates after each epoch, and saves when it evaluates."""
+        """Return the intervals of a run of `steps` steps, `in_epoch` of them in an epoch.
+
+        By default a run evaluates after each epoch, and saves when it evaluates. `evaluates`: whether any dataset has the
+        evaluation split.
+        """
         evaluate_every = (config.eval_every or min(in_epoch, steps)) if evaluates else 0
         return cls(steps, evaluate_every, config.save_every or evaluate_every or min(in_epoch, steps), config.log_every)
 
@@ -159,10 +166,11 @@ class Due:
 
 
 class Signals:
-    """Remember SIGTERM and SIGINT while the loop runs, instead of ending the process at once; a second one ends it.
+    """Record a SIGTERM or SIGINT while the loop runs, so that the run saves before it ends. A second signal ends it at once.
 
-    Python calls a handler only between two of its own instructions, and an evaluation may compute for minutes in one of
-    them. So a thread of its own hears of each signal, prints, and ends the process.
+    Python calls a handler only between two of its own instructions, and a single instruction of an evaluation may compute
+    for minutes. Therefore a thread reads each signal from a pipe (`signal.set_wakeup_fd`), prints a line, and ends the
+    process at the second signal.
     """
 
     def __init__(self) -> None:
@@ -172,7 +180,8 @@ class Signals:
         self._heard, self._pipe, self._pipe_before = 0, -1, -1
 
     def __enter__(self) -> Self:
-        # Several hosts end after the same step: jax tells all of them when one has received a signal.
+        # With several hosts jax handles signals: it tells all hosts when one has received a signal, so that all end after
+        # the same step (`hosts.stopping`).
         if threading.current_thread() is threading.main_thread() and hosts.count() == 1:
             listening, self._pipe = os.pipe()
             os.set_blocking(self._pipe, False)
@@ -181,7 +190,8 @@ class Signals:
             self._pipe_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
             for number in io_signals.stopping():
                 self._previous_handlers[number] = signal.signal(number, self._remember)
-            # Of a signal that came before, the KeyboardInterrupt may have been raised where it is ignored.
+            # A signal may have come before this point and its KeyboardInterrupt may have been swallowed, in a destructor
+            # for example. It counts as the first signal.
             if earlier := io_signals.received():
                 self.received, self._heard = earlier, self._heard + 1
             io_signals.forget()
@@ -211,7 +221,7 @@ class Signals:
             if number not in self._previous_handlers:
                 continue
             self._heard += 1
-            # Not by print, whose lock the main thread may hold.
+            # os.write, because the main thread may hold the lock of print's buffer.
             message = "saving after the steps under way. A second one ends at once, unsaved."
             if self._heard > 1:
                 message = (
@@ -219,16 +229,19 @@ class Signals:
                 )
             with contextlib.suppress(OSError):
                 os.write(2, f"{number.name}: {message}\n".encode())
-            if self._heard > 1:  # a checkpoint that is being written counts only when it is whole
+            if self._heard > 1:  # safe at any moment: an incomplete checkpoint is never read
                 os._exit(1)
         os.close(listening)
 
 
-WARM = 3  # steps before the first one that is recorded: they fill the queues between host and devices
+WARM = 3  # steps before the first recorded one: they fill the queues between host and devices
 
 
 class StepProfile:
-    """Record `steps` steps of a run that begins after step `first`, and write them once; 0 records nothing."""
+    """Record a profiler's trace of `steps` steps, beginning `WARM` steps after step `first`; 0 records nothing.
+
+    The trace is written to the TensorBoard folder of `run`.
+    """
 
     def __init__(self, run: str, *, steps: int, first: int) -> None:
         self._place = f"{run.rstrip('/')}/{CURVES}"
@@ -237,12 +250,13 @@ class StepProfile:
         self._stack = contextlib.ExitStack()
 
     def step(self, number: int, variables: Variables) -> None:
-        """Begin or end the trace after step `number` was started, whose results are `variables`."""
+        """Begin or end the trace if that is due after step `number`, which was started and computes `variables`."""
         if number == self._begin:
             jax.block_until_ready(variables)
             self._folder = self._stack.enter_context(atomic_files.temporary_folder())
             options = jax.profiler.ProfileOptions()
-            options.python_tracer_level = 0  # it ends the process where other threads run Python, as the input does
+            # jax's tracer of Python ends the process if other threads run Python, as the readers of batches do.
+            options.python_tracer_level = 0
             jax.profiler.start_trace(self._folder, profiler_options=options)
         if number == self._end:
             self.finish(variables)
@@ -264,7 +278,7 @@ class StepProfile:
 
 
 def _copy(folder: Path, destination: str) -> None:
-    """Copy all files of a folder to a place that may be on gs://."""
+    """Copy all files of `folder`, with its subfolders, to `destination`, a local folder or a gs:// prefix."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             target = f"{destination}/{path.relative_to(folder).as_posix()}"
@@ -274,7 +288,7 @@ def _copy(folder: Path, destination: str) -> None:
 
 @dataclasses.dataclass
 class TrainingLoop:
-    """A run while it trains. `state` is that of its newest checkpoint."""
+    """A run while it trains. `state` is the state of its newest checkpoint."""
 
     state: State
     due: Due
@@ -287,9 +301,10 @@ class TrainingLoop:
     pushes: "CheckpointPushes | None" = None
 
     def run(self) -> None:
-        """Make steps until the last one, until no evaluation is better for a while, or until a signal; then all is saved.
+        """Run steps until the last one, until patience is exhausted, or until a signal. The last step is saved in each case.
 
-        A signal that comes while a step is waited for is seen after the next step: a run never ends without saving.
+        A signal that arrives while the loop waits for a step takes effect after the next step, because a run never ends
+        without saving.
         """
         stepper, due = self.stepper, self.due
         if self.state.step and due.evaluate(self.state.step) and not self.state.metrics:
@@ -321,7 +336,7 @@ class TrainingLoop:
         return evaluated and (now >= self.due.steps or self.stopped_early)
 
     def _log_ended(self, *, all_of_them: bool) -> None:
-        """Log the steps that have ended; with `all_of_them`, wait until every one that was started has."""
+        """Log the steps that have ended. With `all_of_them`, wait until all started steps have ended."""
         for finished_step in self.stepper.ended(ahead=0) if all_of_them else self.stepper.ended():
             if finished_step.metrics:
                 self.log.record(finished_step.number, finished_step.metrics, prefix="")
@@ -331,9 +346,9 @@ class TrainingLoop:
                 )
 
     def _save_and_evaluate(self) -> bool:
-        """Save, and evaluate if it is due. Return whether all is saved and a signal has come, so that the run ends.
+        """Save and evaluate if they are due. Return true if a signal has arrived and everything is saved, so that the run ends.
 
-        Saving comes first: an evaluation may take longer than a preemption allows.
+        Saving comes first, because an evaluation may take longer than the notice before a preemption.
         """
         now = self.stepper.number
         self.state = dataclasses.replace(self.state, step=now, value=None, metrics={})
@@ -349,10 +364,15 @@ class TrainingLoop:
         return saving and self.signals.stop(now)
 
     def _evaluate(self, *, saved_already: bool) -> None:
-        """Evaluate, log it, and write it to this step's checkpoint, or to a new one if it is the best or the last."""
+        """Evaluate, and write the result to the log and to a checkpoint.
+
+        With `saved_already` the checkpoint of this step gets the result. Otherwise a new checkpoint is written if the result
+        is the best so far, or if the run stops early.
+        """
         self.state, improved = self.evaluations.judge(self.state, self.stepper.variables.weights)
         self.log.record(self.state.step, self.state.metrics, prefix=f"{self.evaluations.split}_")
-        self.log.flush()  # before a checkpoint knows of the evaluation: a run that goes on from there logs it no more
+        # Flush before the checkpoint contains the evaluation: a run that resumes from it does not log the evaluation again.
+        self.log.flush()
         if saved_already:
             self.writer.describe(self.state)
         elif improved or self.stopped_early:

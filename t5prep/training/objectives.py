@@ -1,4 +1,7 @@
-"""Say how a model learns, answers and is scored on each kind of target. How targets become labels: tasks/targets.py."""
+"""Define the loss, the answers and the metrics of each kind of target.
+
+An objective is to training what a target (tasks/targets.py) is to preparing: that module turns texts into labels.
+"""
 
 from __future__ import annotations
 
@@ -22,29 +25,29 @@ Answers = tuple[tuple[str, ...], tuple[float, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """Hold how targets of one kind are learned: by default, by the cross-entropy at each label.
+    """Define how targets of one kind are learned: by default, by the cross-entropy at each label.
 
-    Logits are float32[rows, places, classes], labels int32[rows, length].
+    Logits are float32[rows, positions, classes], labels int32[rows, length], and -100 (`IGNORED`) is no label.
     """
 
     target: Target
 
-    # The end of the name that a model's class has in transformers, its `problem_type` there, and a model card's words for it.
-    head: ClassVar[str] = ""
-    problem: ClassVar[str] = ""
-    title: ClassVar[str] = ""
-    hub_task: ClassVar[str] = ""  # the Hub's name of what such a model does
-    numbers: ClassVar[Mapping[str, Number] | None] = None  # of an evaluation, besides those of tokens; None: of texts
-    unfit: ClassVar[Sequence[str]] = ()  # the numbers of tokens that say nothing of these targets
-    best: ClassVar[str] = "accuracy"  # the number that picks the best checkpoint, where an evaluation has it
-    has_softmax: ClassVar[bool] = True  # label smoothing and z-loss change the loss
+    head: ClassVar[str] = ""  # the end of the name of a model's class in transformers, such as "SequenceClassification"
+    problem: ClassVar[str] = ""  # the `problem_type` in a config.json of transformers
+    title: ClassVar[str] = ""  # the name of the job in a model card
+    hub_task: ClassVar[str] = ""  # the name of the job on the Hub
+    # The numbers of an evaluation besides those of tokens; None: the metrics of texts or classes (`metrics.METRICS`).
+    numbers: ClassVar[Mapping[str, Number] | None] = None
+    unfit: ClassVar[Sequence[str]] = ()  # numbers of tokens that mean nothing for these targets
+    best: ClassVar[str] = "accuracy"  # the number that picks the best checkpoint, if an evaluation has it
+    has_softmax: ClassVar[bool] = True  # whether label smoothing and z-loss change the loss
 
     def losses(
         self, logits: tf.Tensor, labels: tf.Tensor, **smoothing: float
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return the loss of each label, whether the likeliest answer is right there, and whether there is a label.
+        """Return the loss at each position, whether the likeliest label is right, and whether the position has a label.
 
-        smoothing: `label_smoothing` and `z_loss`.
+        smoothing: `label_smoothing` and `z_loss` of `losses.token_losses`.
         """
         from t5prep.training.step.losses import token_losses
 
@@ -57,20 +60,21 @@ class Objective:
         return tf.argmax(logits, axis=-1, output_type=tf.int32)
 
     def possible(self, dataset: Manifest, *, split: str, generate: bool, metric: str = "") -> tuple[str, ...]:
-        """Return the names of all numbers that an evaluation of this split may have, by what the manifest says of it.
+        """Return the names of all numbers that an evaluation of `split` may have, according to the manifest `dataset`.
 
-        `metric` is the number that picks the best checkpoint: where the task's metrics do not give it, another one is computed.
+        `generate`: whether answers are generated. `metric`: the number that picks the best checkpoint; the metric that
+        computes it is added if the task does not name one.
         """
         if self.numbers is None:
             return metrics.possible(dataset, split=split, generate=generate, metric=metric)
         return (*(name for name in metrics.OF_TOKENS if name not in self.unfit), *self.numbers)
 
     def ranks(self, dataset: Manifest) -> bool:
-        """Check whether the targets order texts, as those that are found for a query."""
+        """Check whether the targets rank the texts of a query, as relevance scores do."""
         return False
 
     def score(self, results: Results, scoring: Scoring) -> Scored | None:
-        """Return the answers of a split with their metrics; None where there is nothing but the loss of each token."""
+        """Return the answers to a split with their metrics; None if only the loss of each token is known."""
         return None
 
 
@@ -107,7 +111,7 @@ class TextObjective(Objective):
 
 
 class HiddenTokensObjective(Objective):
-    """Learn hidden tokens: an encoder scores the vocabulary at each place."""
+    """Learn hidden tokens: an encoder scores the vocabulary at each position."""
 
     hub_task = "fill-mask"
     numbers: ClassVar[Mapping[str, Number]] = {}
@@ -115,7 +119,7 @@ class HiddenTokensObjective(Objective):
 
 @dataclasses.dataclass(frozen=True)
 class HeadObjective(Objective):
-    """Learn targets that a head on an encoder tells."""
+    """Learn targets that a head on an encoder predicts."""
 
     target: HeadTarget
 
@@ -123,17 +127,18 @@ class HeadObjective(Objective):
     hub_task = "text-classification"
 
     def answers(self, logits: tf.Tensor, *, count: int) -> dict[str, tf.Tensor]:
-        """Return `ids`, int32[rows, answers, length], as records have them, and a score of each; `count` answers at most."""
+        """Return at most `count` answers to each row: `ids`, int32[rows, answers, length], encoded as labels, and `scores`."""
         return {"ids": self.likeliest(logits)[:, None], "scores": self.log_likelihoods(logits)}
 
     def log_likelihoods(self, logits: tf.Tensor) -> tf.Tensor:
-        """Return the score of the likeliest answer: float32[rows, 1], of tags float32[rows, 1, places]."""
+        """Return the score of the likeliest answer: float32[rows, 1], or for tags float32[rows, 1, positions]."""
         raise NotImplementedError
 
     def read(self, ids: np.ndarray, scores: np.ndarray, *, words: np.ndarray | None, count: int) -> Answers:
         """Return the texts of a row's answers and their scores, best first.
 
-        words: the number of the word at each place of the input, or IGNORED; count: how many words the input has.
+        ids, scores: one row of the result of `answers`. words: the number of the word that begins at each position of the
+        input, or IGNORED. count: the number of words in the input.
         """
         return (self.target.text(ids[0]),), (float(scores[0]),)
 
@@ -145,7 +150,7 @@ class HeadObjective(Objective):
         return Scored(self.values(results), answers, [[label] for label in right])
 
     def values(self, results: Results) -> dict[str, float]:
-        """Return the metrics of answers."""
+        """Return the metrics of the answers `results`."""
         raise NotImplementedError
 
 
@@ -170,7 +175,7 @@ class ClassObjective(HeadObjective):
 
 
 class TagsObjective(HeadObjective):
-    """Learn a tag for each word. Tags that mark spans are scored by these, other tags by tokens alone."""
+    """Learn a tag for each word. Tags that mark spans (`B-PER`) are scored by spans, other tags by tokens alone."""
 
     head = "TokenClassification"
     title = "tagging"
@@ -184,7 +189,7 @@ class TagsObjective(HeadObjective):
         return tf.reduce_max(tf.nn.log_softmax(logits), axis=-1)[:, None]
 
     def read(self, ids: np.ndarray, scores: np.ndarray, *, words: np.ndarray | None, count: int) -> Answers:
-        """Return the tags of words. One that was cut off, or has no token, has the tag O, if there is one, else the first."""
+        """Return the tags of all words. A word that was cut off or has no token gets the tag "O", or the first class."""
         assert words is not None
         classes, first = self.target.classes, np.flatnonzero(words != IGNORED)
         tags = ["O" if "O" in classes else classes[0]] * count
@@ -202,7 +207,7 @@ class TagsObjective(HeadObjective):
 
 
 class LogitObjective(HeadObjective):
-    """Learn targets of which each label has a logit of its own."""
+    """Learn targets whose labels each have a separate logit, without a softmax over them."""
 
     has_softmax = False
 
@@ -221,7 +226,7 @@ class LogitObjective(HeadObjective):
 
 
 class LabelsObjective(LogitObjective):
-    """Learn any number of labels: the cross-entropy of each by itself."""
+    """Learn any number of labels: the loss is the binary cross-entropy of each label."""
 
     problem = "multi_label_classification"
     title = "multi-label classification"
@@ -253,7 +258,7 @@ class LabelsObjective(LogitObjective):
 
 
 class NumberObjective(LogitObjective):
-    """Learn a number, whose label is the bits of a float32: the squared error."""
+    """Learn a number by the squared error. Its label is the bits of a float32, because labels are int32."""
 
     problem = "regression"
     title = "regression"
@@ -263,7 +268,7 @@ class NumberObjective(LogitObjective):
         "spearman": Number(hub="spearmanr"),
     }
     unfit = ("perplexity", "token_accuracy")
-    # What an evaluation has also of pairs that are prepared in groups (`--group-column`).
+    # Numbers that are added if pairs are prepared in groups (`--group-column`), such as a query with its documents.
     rankings: ClassVar[Mapping[str, Number]] = {"mrr_at_10": Number(), "ndcg_at_10": Number()}
 
     def logit_losses(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -313,15 +318,15 @@ NUMBERS: Mapping[str, Number] = {
 
 
 def of(target: Target) -> Objective:
-    """Return how targets are learned."""
+    """Return the objective that learns `target`."""
     return OBJECTIVES[target.name](target)
 
 
 def lower_is_better(number: str) -> bool:
-    """Check whether less of this number is better; of a number that is not in the table, more is."""
+    """Check whether a lower value of `number` is better. A number that is not in NUMBERS is better if higher."""
     return number in NUMBERS and NUMBERS[number].lower_is_better
 
 
 def _with_label(rows: Iterable[np.ndarray], labels: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the values of each row at the places that have a label."""
+    """Yield the values of each row at the positions that have a label."""
     return (row[label != IGNORED] for row, label in zip(rows, labels, strict=True))

@@ -42,7 +42,7 @@ from t5prep.training.step.step import checkpoint_bytes, dtype_of, schedule_of, s
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """The result of a run. `evaluation` is of the restored best checkpoint; None without an evaluation split."""
+    """The result of a run. `evaluation` scores the restored best checkpoint; None without an evaluation split."""
 
     run: str
     steps: int
@@ -54,11 +54,11 @@ class Result:
 def train(
     config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, replicas: int = 1, profile: int = 0
 ) -> Result:
-    """Train, or resume the run that is in `config.out`; same data and same settings give the same losses.
+    """Train, or resume the run in `config.out`. The same data and settings give the same losses.
 
-    Every host of a run calls this. `tpu`, `gpus`, `replicas`: see `devices.open_layout`. `profile`: record a trace of so
-    many steps (`profiling`). Raises T5prepError, also when SIGTERM or SIGINT stopped it, after saving: the same call then
-    resumes from there.
+    Every host of a run calls this. `tpu`, `gpus`, `replicas`: see `devices.open_layout`. `profile`: record a trace of this
+    many steps (`loop.StepProfile`). Raises T5prepError, also when SIGTERM or SIGINT stopped the run after saving; the same
+    call then resumes it.
     """
     gcs.check_tensorflow_reaches(config.out)
     open_devices = functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas)
@@ -69,9 +69,9 @@ def train(
 def _train(
     config: TrainConfig, open_devices: Callable[..., Layout], until_the_end: contextlib.ExitStack, *, profile: int
 ) -> Result:
-    """Train, as `train` does, on the devices that `open_devices` opens; `until_the_end` holds the run's directory."""
+    """Train on the devices that `open_devices` opens. `until_the_end` holds the lock of the run's directory."""
     began = time.monotonic()
-    # What is opened, loaded and compiled until the first step can be made again.
+    # Until the first step nothing needs to be saved, so a signal ends the process at once.
     beginning = until_the_end.enter_context(contextlib.ExitStack())
     beginning.enter_context(io_signals.end_at_once("Stopped before the first step. The same command starts again."))
     for key, example in (("data", "--data data/sample"), ("model", "--model google-t5/t5-base"), ("out", "--out RUN")):
@@ -109,7 +109,9 @@ def _train(
         # Imported here, so that a run that pushes nothing starts without it.
         from t5prep.training.publish.pushes import CheckpointPushes
 
-        pushes = CheckpointPushes(config.out, repo=config.push)  # before a step is paid for
+        pushes = CheckpointPushes(
+            config.out, repo=config.push
+        )  # fails here, before any step, if the Hub refuses the token
     say(checkpoints.check_space(config.out, size=checkpoint_bytes(config, shape), keep=config.keep))
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
@@ -120,7 +122,8 @@ def _train(
         shape, config, every, lengths, packed=packed, padding=masking, cache_path=cache_path
     )
     peak_per_step = _peak_per_step(config, shape, layout, lengths, cache_path=cache_path)
-    if newest:  # what is trained comes from the checkpoint alone; beside adapters, the rest from the model
+    # A checkpoint holds every trained variable. In a run with adapters, all other weights still come from the model.
+    if newest:
         specs = step.variables
         untrained = {name: array for name, array in initial.items() if name not in specs.slots}
         placed = put_weights(untrained, specs.weights)
@@ -189,9 +192,10 @@ def _train(
 def _peak_per_step(
     config: TrainConfig, shape: Config, layout: Layout, lengths: Sequence[tuple[int, int]], *, cache_path: str
 ) -> float:
-    """Return the seconds that the products of a step take on all devices at their matrix peak, which is measured and said.
+    """Measure and print the devices' matrix peak; return the seconds that the products of a step take at that peak.
 
-    0 on a CPU, in float32, with adapters, whose step computes fewer gradients, and with buckets, whose steps differ.
+    Return 0 where the share of the peak would mean nothing: on a CPU, in float32, with adapters (fewer gradients are
+    computed), and with buckets (steps differ in size).
     """
     if layout.platform == "cpu" or config.dtype != "bfloat16" or config.lora or len(lengths) > 1:
         return 0.0
@@ -210,7 +214,7 @@ def first_weights(
         say(
             f"{config.model} gives its shape alone, for weights=random. To begin with its weights: --set weights=pretrained"
         )
-    # Madlad-400 has no embeddings for sentinels, so that its data must do without.
+    # Madlad-400 has no embeddings for sentinels: its data fits only if no record contains one.
     marked = any(
         manifest.settings.marked or manifest.settings.keep_newlines or manifest.task.hides_spans
         for manifest in manifests
@@ -244,10 +248,11 @@ def _state(
     processors: int,
     in_epoch: int,
 ) -> State:
-    """Return the state to go on from: that of the `newest` checkpoint, or step 0.
+    """Return the state to resume from: the state of the `newest` checkpoint, or a new one at step 0.
 
-    `tokenizer` is its digest, and `base` that of weights under adapters. Raises UsageError if the checkpoint is of other
-    data, another tokenizer or settings that cannot be changed.
+    `tokenizer` is the tokenizer's digest, and `base` the digest of the weights under adapters. `processors` is the number
+    of usable processors on a CPU, and 0 elsewhere. Raises UsageError if the checkpoint was trained on other data, with
+    another tokenizer, or with other settings that cannot be changed.
     """
     data = [
         {

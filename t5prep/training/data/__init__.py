@@ -38,8 +38,8 @@ def train_batches(
 ) -> tf.data.Dataset:
     """Return endless training batches from `start_step` on: this host's part of each global batch.
 
-    The same seed and step give the same rows in the same order, for any number of hosts. An epoch need not be a whole
-    number of steps: the next one begins in the same batch.
+    The same seed and step give the same rows in the same order, for any number of hosts. An epoch may end in the middle of
+    a batch; the next epoch then fills the rest of that batch.
 
     Args:
         data: A prepared dataset (a directory or gs:// prefix), or several, which are mixed.
@@ -47,24 +47,24 @@ def train_batches(
         global_batch: Rows of a batch over all hosts.
         seed: Decides the order.
         start_step: The step whose batch comes first, counted from 0.
-        rates: How often each dataset is drawn, as positive numbers; in proportion to their records by default.
+        rates: Relative rates at which the datasets are drawn, as positive numbers; by default their numbers of records.
         host: This host's number, from 0.
-        hosts: How many hosts there are; each reads only its own `global_batch / hosts` rows.
+        hosts: The number of hosts; each reads only its own `global_batch / hosts` rows.
         with_ids: Whether to add `id`: string[rows] (packed: string[rows, most in a row]).
         tokenizer: The SHA-256 of the tokenizer that the manifest must name; None for any.
-        buckets: Lengths of inputs and targets, such as [(128, 16), (512, 64)]: each row goes to the first that holds it,
-            and each batch has the lengths of one. A split without `shards.lengths` (one of more than 2^24
-            records) is read once before the first batch.
-        masks: Whether to add `attention_mask`; a training step computes it itself, on its device.
+        buckets: Lengths of inputs and targets, such as [(128, 16), (512, 64)]. Each record goes to the first bucket that
+            holds it, and all rows of a batch come from one bucket. A split without `shards.lengths` (one of more than
+            2^24 records) is read once before the first batch.
+        masks: Whether to add `attention_mask`. The trainer sets False, because its step computes the mask on the device.
 
     Returns:
         A tf.data.Dataset of `{"input_ids", "attention_mask": int32[rows, input_length], "labels": int32[rows,
         target_length]}`; labels are -100 where there is no target token.
 
     Raises:
-        DatasetError: A dataset is not what its manifest says; while batches are read, too. From a dataset that is made of
-            this one (by `take`, `map`, …) that is TensorFlow's error, which quotes it.
-        UsageError: The rows cannot be dealt to the hosts, or the datasets not be mixed at these rates.
+        DatasetError: A dataset differs from its manifest. This may also be raised later, while batches are read. A dataset
+            that is derived from this one (by `take`, `map`, …) raises TensorFlow's error instead, which quotes it.
+        UsageError: The rows cannot be dealt to the hosts, or the datasets cannot be mixed at these rates.
 
     Example:
         batches = t5prep.train_batches("data/sample", global_batch=32, seed=0, start_step=1000)
@@ -87,9 +87,11 @@ def train_batches(
 def eval_batches(opened: DatasetSplit, *, batch: int, limit: int = 0) -> Iterator[dict[str, np.ndarray]]:
     """Yield every record of a split once, in the order of its shards, as batches of `batch` rows without masks.
 
-    `limit` takes only that many records, the first ones: records lie in random order. The last batch is filled up with rows
-    that the loss ignores: their labels are all -100, their `id` is b"". There are `id`, bytes[rows], and `references`,
-    bytes[rows, most], b"" if a record has fewer; packed rows have neither. Raises DatasetError.
+    With a `limit`, only the first `limit` records are read; they are a random sample, because shards are shuffled. The
+    last batch is filled up with rows that the loss ignores: their labels are all -100, and their `id` is b"".
+
+    A batch also has `id`, bytes[rows], and `references`, bytes[rows, most], with b"" where a record has fewer. Batches of
+    packed rows have neither. Raises DatasetError.
     """
     split = WholeSplit(opened, rows=batch, limit=limit)
     return read_ahead(split, range(len(split)))

@@ -1,6 +1,7 @@
-"""Compute the rows of each step from datasets with an index: windows of lanes, buckets, each host's part of a batch.
+"""Compute the rows of each step: windows of lanes, buckets, and each host's part of a batch.
 
-A bucket has the records that fit into rows of its shape, and a batch in buckets has the rows of one of them.
+A *lane* is a contiguous range of an epoch's records, and a *window* the rows of some steps (`order`). A *bucket* holds the
+records that fit into rows of its lengths; with buckets, all rows of a batch come from one bucket.
 """
 
 import collections
@@ -22,12 +23,15 @@ from t5prep.training.data.order import PageOrder
 from t5prep.training.data.page_reader import PageReader
 from t5prep.training.settings.config import Lengths
 
-# Pages that are read at once to learn the lengths of their records.
+# Pages that are read at once when lengths are counted: this bounds the memory.
 _SCANNED = 64
 
 
 def check_buckets(opened: Sequence[DatasetSplit], buckets: Sequence[Lengths]) -> None:
-    """Raise UsageError if these datasets cannot be trained on in buckets."""
+    """Raise UsageError if the split `opened` cannot be read in `buckets`, as pairs of lengths.
+
+    Buckets need a single dataset without packed rows, and may not be longer than its rows.
+    """
     if len(opened) > 1:
         raise UsageError("buckets part the records of a single dataset, and this run has several. Leave buckets out.")
     dataset_split = opened[0]
@@ -45,15 +49,15 @@ def check_buckets(opened: Sequence[DatasetSplit], buckets: Sequence[Lengths]) ->
 
 
 def lengths_kept(opened: DatasetSplit) -> bool:
-    """Check whether the lengths of a split's records stand beside the index, where they are read at once."""
+    """Check whether the dataset has a file with the lengths of the split's records, so that no record must be read."""
     length_index = opened.manifest.lengths
     return length_index is not None and opened.name in length_index.records
 
 
 def lengths_of(opened: DatasetSplit) -> np.ndarray:
-    """Return the input and target tokens of each record of a split, `int32[records, 2]`.
+    """Return the numbers of input and target tokens of each record of a split, int32[records, 2].
 
-    They stand beside the index; if they do not, all of the split is read. Raises DatasetError.
+    They come from the file of lengths beside the index. Without that file the whole split is read. Raises DatasetError.
     """
     length_index = opened.manifest.lengths
     if length_index and lengths_kept(opened):
@@ -92,14 +96,15 @@ def assign_buckets(lengths: np.ndarray, buckets: Sequence[Lengths]) -> np.ndarra
 def turn_of(records: Sequence[int], step: int) -> tuple[int, int]:
     """Return the bucket of a step, and which of that bucket's batches it is, from 0.
 
-    Buckets take turns in proportion to their records, as evenly as they can: the batch j of a bucket with n of all N
-    records stands at the place (2 j + 1) / 2 n.
+    `records` holds the number of records of each bucket. Buckets take turns as evenly as possible, in proportion to their
+    records: batch j of a bucket with n records has the rank (2 j + 1) / 2 n, and batches come in the order of their ranks.
 
     >>> [turn_of([300, 100], step) for step in range(8)]
     [(0, 0), (0, 1), (1, 0), (0, 2), (0, 3), (0, 4), (1, 1), (0, 5)]
     """
     total = sum(records)
-    # A place that is surely before this step: all batches before it are counted, and the rest are gone through.
+    # `sure` is a step that certainly comes before this one. The batches before it are counted by a formula, and only the few
+    # after it one by one, so that the work does not grow with `step`.
     sure = max(0, step - 2 * len(records))
     batch_counts = [max(0, -((total - 2 * bucket_records * sure) // (2 * total))) for bucket_records in records]
     scales = [math.prod(records) // count for count in records]  # to compare fractions as whole numbers
@@ -111,7 +116,7 @@ def turn_of(records: Sequence[int], step: int) -> tuple[int, int]:
 
 
 class Reader(Protocol):
-    """Read records by their page and their place in it; `sizes` are the records of each page."""
+    """Read records by their page and their place in the page. `sizes` holds the number of records of each page."""
 
     sizes: np.ndarray
 
@@ -120,13 +125,13 @@ class Reader(Protocol):
 
 
 class Part:
-    """Read the records of one bucket: pages and places are counted among its own records.
+    """Read the records of one bucket, by pages and places that count only this bucket's records.
 
-    `sizes` are the bucket's records of each page that has any, int64[pages].
+    `sizes` holds the number of the bucket's records in each page that has any, int64[pages].
     """
 
     def __init__(self, reader: Reader, numbers: np.ndarray) -> None:
-        """Take the records of these numbers, int64[n] in rising order, counted over the whole split."""
+        """Select the records with these `numbers`, int64[n] in rising order, counted over the whole split."""
         self._reader = reader
         page = np.repeat(np.arange(len(reader.sizes)), reader.sizes)[numbers]
         self._places = numbers - (np.cumsum(reader.sizes) - reader.sizes)[page]
@@ -134,16 +139,16 @@ class Part:
         self._first = np.cumsum(self.sizes) - self.sizes
 
     def records(self, pages: np.ndarray, places: np.ndarray) -> Records:
-        """Return the records at some places of some pages, in the same shape."""
+        """Return the records at the given places of the given pages, in the shape of these arrays."""
         return self._reader.records(self._pages[pages], self._places[self._first[pages] + places])
 
 
-# A mixture's rates are exact to 1 / _FINENESS: each dataset gives a whole number of rows to a lane's window.
+# The least rows of a lane's window in a mixture. Each dataset gives a whole number of them, so rates are exact to 1 / 512.
 _FINENESS = 512
 
 
 class Host(NamedTuple):
-    """Name the rows of a global batch that this host reads: part `number` of `hosts` equal ones."""
+    """The part of a global batch that this host reads: part `number`, from 0, of `hosts` equal parts."""
 
     number: int
     hosts: int
@@ -153,7 +158,7 @@ ALONE = Host(0, 1)
 
 
 class Windows:
-    """Compute the rows of the steps of a window, on one host, from one dataset or from several that are mixed."""
+    """Compute one host's rows of all steps of a window, from one dataset or from a mixture."""
 
     def __init__(
         self,
@@ -165,7 +170,10 @@ class Windows:
         host: Host,
         stream: int = 0,
     ) -> None:
-        """Take `shares` rows of a lane's window from each reader; `stream` is the number of the first one's order."""
+        """Define the windows: each reader gives the number of rows in `shares` to a lane's window.
+
+        `stream` is the number of the first reader's order. Different streams have independent orders under one seed.
+        """
         self.table, self._readers, self._seed, self._shares = table, readers, seed, shares
         self.local = table.lanes * table.width // host.hosts
         first = host.number * self.local // table.width
@@ -199,10 +207,10 @@ class Windows:
 
 
 class Batches:
-    """Give the records of one step after the other: a window's are kept, and the next one's are read meanwhile."""
+    """Give the records of any step. The step's window stays in memory, and a thread reads the next window ahead."""
 
     def __init__(self, windows: Windows) -> None:
-        """Take the windows. `steps` are the batches of a window."""
+        """Read from `windows`. The attribute `steps` is the number of steps in a window."""
         self.steps, self._windows = windows.table.steps, windows
         self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="window")
         self._reading: dict[int, concurrent.futures.Future[Records]] = {}
@@ -213,7 +221,7 @@ class Batches:
         for old in [window_number for window_number in self._reading if window_number < number]:
             del self._reading[old]
         window = self._window(number).result()
-        self._window(number + 1)  # begun now, so that the first batch waits for its own window alone
+        self._window(number + 1)  # after the wait above, so that the first batch waits for its own window alone
         return Records(window.pages, window.places[offset])
 
     def _window(self, number: int) -> "concurrent.futures.Future[Records]":
@@ -221,10 +229,10 @@ class Batches:
 
 
 class Reading:
-    """This host's batches of a run, as numpy arrays: the rows of any step, in the lengths of the step's bucket.
+    """This host's batches of a run as numpy arrays: the rows of any step, in the lengths of the step's bucket.
 
-    `rows` are those of a batch, `together` the batches that have one shape and are cheaply read at once, `names` the
-    features, and `lengths` their lengths, None if buckets decide.
+    `rows` is the number of this host's rows in a batch. `together` is the number of consecutive batches that have one
+    shape and are cheap to read in one call. `names` holds the features and `lengths` their lengths, None with buckets.
     """
 
     def __init__(
@@ -239,13 +247,21 @@ class Reading:
         masks: bool = False,
         reader: Callable[[DatasetSplit], Reader] = PageReader,
     ) -> None:
-        """Open the index. Each dataset of a mixture gives its share of a lane's rows in a window, by `rates`.
+        """Open the index of each dataset.
 
-        Each bucket has an order of its own, as a dataset has. One that holds no record has no turn. `reader` makes what
-        reads the records of a dataset.
+        Args:
+            opened: The split of each dataset.
+            seed: Decides the order.
+            global_batch: Rows of a batch over all hosts.
+            rates: Relative rates at which the datasets are drawn; by default their numbers of records.
+            host: The part of each batch that this host reads.
+            buckets: Pairs of lengths. Each bucket has an independent order; a bucket without records is never used.
+            masks: Whether to add `attention_mask`, see `features.decoder`.
+            reader: Makes the reader of a dataset's records.
 
-        Raises UsageError if the rows cannot be dealt to the hosts, the datasets cannot be mixed by these rates, or not be cut
-        into these buckets, and DatasetError.
+        Raises:
+            UsageError: The rows cannot be dealt to the hosts, or the datasets do not fit these rates or buckets.
+            DatasetError: An index or a file of lengths is missing or damaged.
         """
         if global_batch < 1 or host.hosts < 1 or global_batch % host.hosts or not 0 <= host.number < host.hosts:
             raise UsageError(
@@ -253,8 +269,9 @@ class Reading:
                 "counted from 0): take a batch that the number of hosts divides."
             )
         self.rows = global_batch // host.hosts
-        self._batches: list[Batches] = []  # of each bucket
-        self._sizes: list[int] = []  # its records
+        # One entry for each bucket that has records; a single entry without buckets.
+        self._batches: list[Batches] = []
+        self._sizes: list[int] = []  # number of records
         self._decoders: list[RecordDecoder] = []
         if buckets:
             check_buckets(opened, buckets)
@@ -285,7 +302,10 @@ class Reading:
         self.lengths: Sequence[int | None] = [None] * len(self.names) if buckets else decoder.lengths
 
     def records(self, step: int, steps: int = 1) -> tuple[Records, RecordDecoder]:
-        """Return the records of some batches of one shape, and what decodes them. Raises DatasetError."""
+        """Return the records of `steps` batches from `step` on, and their decoder. Raises DatasetError.
+
+        All these batches must have one shape: with buckets `steps` is 1.
+        """
         turns = [turn_of(self._sizes, number) for number in range(step, step + steps)]
         parts = [self._batches[bucket](turn) for bucket, turn in turns]
         return parts[0] if steps == 1 else tfrecord.join_records(parts), self._decoders[turns[0][0]]
@@ -301,7 +321,7 @@ class Reading:
 
 
 def _shares(opened: Sequence[DatasetSplit], rates: Sequence[float] | None, rows: int) -> list[int]:
-    """Return how many of the `rows` of a lane's window each dataset gives."""
+    """Return how many of the `rows` of a lane's window each dataset gives. Raises UsageError if one gives none."""
     weights = [float(dataset_split.records) for dataset_split in opened] if rates is None else list(rates)
     if len(weights) != len(opened) or min(weights) <= 0 or 0 in (shares := order.shares(weights, rows)):
         raise UsageError(
@@ -312,13 +332,13 @@ def _shares(opened: Sequence[DatasetSplit], rates: Sequence[float] | None, rows:
 
 
 class WholeSplit:
-    """This run's batches of every record of a split once, in the order of its shards, as numpy arrays.
+    """Batches that hold every record of a split once, in the order of its shards, as numpy arrays.
 
-    The last one is filled up with rows that the loss ignores: only EOS (a softmax needs at least one token), no label.
+    The last batch is filled up with rows that the loss ignores: only EOS (a softmax needs at least one token), no label.
     """
 
     def __init__(self, opened: DatasetSplit, *, rows: int, limit: int = 0) -> None:
-        """Take the first `limit` records (0: all): records lie in random order. Raises DatasetError."""
+        """Select the first `limit` records (0: all), a random sample, because shards are shuffled. Raises DatasetError."""
         self._reader, self._decoder = PageReader(opened), features.decoder([opened], masks=False)
         self._ends, self._rows, self._data = np.cumsum(self._reader.sizes), rows, opened.folder
         self._records = min(limit, opened.records) or opened.records
@@ -331,7 +351,10 @@ class WholeSplit:
         return -(-self._records // self._rows)
 
     def __call__(self, number: int) -> dict[str, np.ndarray]:
-        """Return a batch: ids, int32[rows, length], the `id` of each record, and its `references`. Raises DatasetError."""
+        """Return batch `number`: its features, int32[rows, length], and each record's `id` and `references`.
+
+        Raises DatasetError.
+        """
         places = np.arange(number * self._rows, min((number + 1) * self._rows, self._records))
         pages = np.searchsorted(self._ends, places, side="right")
         read = self._reader.records(pages, places - (self._ends - self._reader.sizes)[pages])
@@ -344,7 +367,7 @@ class WholeSplit:
         return batch | self._texts(read, padding_rows)
 
     def _texts(self, read: Records, padding_rows: int) -> dict[str, np.ndarray]:
-        """Return the ids and references of records as bytes; those of packed records are left out."""
+        """Return the `id` and `references` of records as bytes; nothing for packed rows, which hold several records."""
         if self._packed:
             return {}
         ids, references = features.texts_of(read, "id", "references", one_id=True, data=self._data)
@@ -359,7 +382,7 @@ AHEAD = 8
 
 
 def read_ahead(batch: Callable[[int], dict[str, np.ndarray]], steps: Iterable[int]) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the batches of some steps; a few are made ahead. Raises what `batch` raises."""
+    """Yield `batch(step)` for each of `steps`, made in a thread, up to AHEAD of them in advance. Raises the errors of `batch`."""
     pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="batch")
     ahead = collections.deque[concurrent.futures.Future[dict[str, np.ndarray]]]()
     try:

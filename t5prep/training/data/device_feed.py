@@ -14,30 +14,36 @@ from t5prep.training.settings.config import TrainConfig, parse_buckets
 
 
 def rates_of(opened: Sequence[DatasetSplit], config: TrainConfig) -> list[float]:
-    """Return how often each dataset of a run is drawn, adding up to 1."""
+    """Return the rate at which each dataset of a run is drawn. The rates add up to 1."""
     records = [dataset_split.records for dataset_split in opened]
     return rates(records, explicit_rates=config.rates, temperature=config.temperature, cap=config.cap)
 
 
 def shapes(opened: Sequence[DatasetSplit], config: TrainConfig) -> list[tuple[int, int]]:
-    """Return the (input, target) lengths that a run's batches have, the longest first. Raises UsageError, DatasetError."""
+    """Return the (input, target) lengths of a run's batches, the longest first. Raises UsageError, DatasetError."""
     if not config.buckets:
         inputs, targets = map(max, zip(*(dataset_split.lengths for dataset_split in opened), strict=True))
         return [(inputs, targets)]
     of_buckets = parse_buckets(config.buckets)
     batches.check_buckets(opened, of_buckets)
-    if batches.lengths_kept(opened[0]):  # a record that fits nowhere is found before the step is compiled
+    # A record that fits no bucket raises here, before minutes are spent on compiling the step.
+    if batches.lengths_kept(opened[0]):
         batches.assign_buckets(batches.lengths_of(opened[0]), of_buckets)
     return of_buckets[::-1]
 
 
 def cost_of_padding(opened: Sequence[DatasetSplit], shares: Sequence[float]) -> str:
-    """Return a sentence for people if datasets of different lengths are padded to the longest, else ""."""
+    """Return a sentence about the cost of padding datasets of different lengths to the longest; "" if all are equally long.
+
+    `shares` holds the rate of each dataset, which add up to 1.
+    """
     lengths = [dataset_split.lengths for dataset_split in opened]
     if len(set(lengths)) == 1:
         return ""
     tokens = [sum(pair) for pair in lengths]
-    factor = max(tokens) / math.fsum(map(operator.mul, tokens, shares))  # by which a row is longer than it need be
+    factor = max(tokens) / math.fsum(
+        map(operator.mul, tokens, shares)
+    )  # the mean factor by which padding lengthens a row
     longest = " + ".join(str(max(side)) for side in zip(*lengths, strict=True))
     return (
         f"The datasets have rows of {', '.join(f'{a} + {b}' for a, b in lengths)} tokens, and all are padded to {longest}: "
@@ -55,7 +61,7 @@ def device_batches(
 
 
 def reading_of(opened: Sequence[DatasetSplit], config: TrainConfig, **options: Any) -> Reading:
-    """Return what reads the batches of a run; the `options` are those of Reading. Raises UsageError, DatasetError."""
+    """Return the Reading of a run's batches. `options` are further arguments of Reading. Raises UsageError, DatasetError."""
     return Reading(
         opened,
         seed=config.seed,
@@ -69,11 +75,11 @@ def reading_of(opened: Sequence[DatasetSplit], config: TrainConfig, **options: A
 def rates(
     records: Sequence[int], *, explicit_rates: Sequence[float] = (), temperature: float = 1.0, cap: int = 0
 ) -> list[float]:
-    """Return how often each dataset is drawn, adding up to 1: as `explicit_rates`, else by its number of records.
+    """Return the rate at which each dataset is drawn: `explicit_rates` scaled to a sum of 1, or rates from `records`.
 
-    `cap` counts at most this many records of a dataset (0: all), and a `temperature` above 1 makes rates more equal: they are
-    records^(1 / temperature). The paper of T5 trains with both (Raffel 2020 §3.5.2: "examples-proportional mixing" with a
-    limit, "temperature-scaled mixing"); seqio calls them `maximum` and `temperature`.
+    Without explicit rates, a dataset's rate is proportional to min(records, cap)^(1 / temperature). A `cap` of 0 is no limit,
+    and a `temperature` above 1 makes rates more equal. T5's paper trains with both (Raffel 2020 §3.5.2: "examples-proportional
+    mixing" with a limit, and "temperature-scaled mixing"). seqio calls them `maximum` and `temperature`.
 
     >>> rates([900, 100])
     [0.9, 0.1]

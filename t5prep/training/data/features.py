@@ -1,4 +1,4 @@
-"""Parse serialized records to the trainer's arrays, a whole batch at a time: in C, or an unusual record in Python."""
+"""Parse serialized records into the trainer's arrays, a batch at a time: in C, or in Python if a record is unusual."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,16 +14,19 @@ from t5prep.training.settings.padding import Padding
 
 _PACKED = ("input_segment_ids", "input_positions", "label_segment_ids", "label_positions")
 
-ALIGNMENT = 64  # bytes; Eigen's for the widest vectors
+ALIGNMENT = 64  # bytes; Eigen's alignment for the widest vectors, without which TensorFlow copies an array
 
 
 class RecordDecoder:
     """Read features of records as int32[records, length of the feature], in the order of `lengths`.
 
-    `lengths` and `fills` are by the features' names: a row's ids, and what it is filled up with. `counts` are the ids that
-    a record must have, of which a row takes the first ones; a feature that it does not name has at most a row's. With a
-    `pad_id`, the `attention_mask` of the first feature is added, as `model.token_mask` computes it for rows that are neither
-    packed nor pairs.
+    Args:
+        lengths: The length of a row, by the feature's name.
+        fills: The value that fills up a row, by the feature's name; 0 by default.
+        counts: The exact number of ids that a record must have, by the feature's name. A row takes the first of them. A
+            feature without a count may have fewer ids than a row.
+        pad_id: Add the `attention_mask` of the first feature, which is 0 where an id is `pad_id`. This equals
+            `forward.token_mask` for rows that are neither packed nor pairs. None adds no mask.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class RecordDecoder:
         self._pad_id = pad_id
 
     def __call__(self, records: Records) -> list[np.ndarray]:
-        """Return one array for each feature from serialized records. Raises DatasetError for a damaged record."""
+        """Return one array for each feature of `names`. Raises DatasetError for a damaged record."""
         rows = len(records.places)
         arrays = [_aligned(rows, length) for length in self.lengths]
         features = tuple((spec[0], ids, *spec[1:]) for spec, ids in zip(self._how, arrays, strict=False))
@@ -50,6 +53,8 @@ class RecordDecoder:
         pages, places = tuple(records.pages), np.ascontiguousarray(records.places)
         if decode_rows(pages, places, features, mask, pad) == rows:
             return arrays
+        # The C code stops at the first record that `prepare` would not have written so. Python reads any valid
+        # tf.train.Example, and names the fault of an invalid one.
         for row, record in enumerate(records.serialized()):
             _read_one(record, row, features)
         if mask is not None:
@@ -58,7 +63,10 @@ class RecordDecoder:
 
 
 def _read_one(record: bytes, row: int, features: Sequence[tuple[bytes, np.ndarray, int, int, int]]) -> None:
-    """Read a record that may not be as `prepare` writes it into the `row` of each feature's array. Raises DatasetError."""
+    """Read a serialized tf.train.Example of any form into row `row` of each feature's array. Raises DatasetError.
+
+    features: name, array, length, fill and count of each, as in `RecordDecoder`; a count of -1 is none.
+    """
     try:
         feature_values = tfrecord.parse(record)
         for key, ids, length, fill, count in features:
@@ -73,9 +81,9 @@ def _read_one(record: bytes, row: int, features: Sequence[tuple[bytes, np.ndarra
 
 
 def texts_of(records: Records, *names: str, one_id: bool, data: str = "DATA") -> list[list[list[bytes]]]:
-    """Return the texts that each record of a dataset has of the byte features of these names, none of one that it lacks.
+    """Return for each of the byte features `names` the texts of each record; an empty list where a record lacks the feature.
 
-    Raises DatasetError, also for a record that has not just `one_id`.
+    `data` is the dataset's name for errors. Raises DatasetError, with `one_id` also for a record without exactly one id.
     """
     try:
         raw = [tfrecord.raw_features(record, names=names) for record in records.serialized()]
@@ -89,7 +97,7 @@ def texts_of(records: Records, *names: str, one_id: bool, data: str = "DATA") ->
 
 
 def filled(texts: Sequence[Sequence[bytes]]) -> np.ndarray:
-    """Return texts as bytes[rows, most], b"" where a row has fewer."""
+    """Return texts as an object array of bytes[rows, most], filled up with b"" where a row has fewer."""
     max_texts = max(map(len, texts))
     return np.array([[*row_texts, *[b""] * (max_texts - len(row_texts))] for row_texts in texts], object).reshape(
         len(texts), max_texts
@@ -97,18 +105,19 @@ def filled(texts: Sequence[Sequence[bytes]]) -> np.ndarray:
 
 
 def _aligned(rows: int, length: int) -> np.ndarray:
-    """Return room for int32[rows, length] that begins where TensorFlow and jax take an array without copying it."""
+    """Return an uninitialized int32[rows, length] at an aligned address, so that TensorFlow and jax need not copy it."""
     room = np.empty(rows * length + ALIGNMENT // 4, np.int32)
     begin = -room.ctypes.data % ALIGNMENT // 4
     return room[begin : begin + rows * length].reshape(rows, length)
 
 
 def decoder(datasets: Sequence[DatasetSplit], *, masks: bool = True, bucket: Lengths | None = None) -> RecordDecoder:
-    """Return a reader in C of the ids of records.
+    """Return the decoder of the records of `datasets`, which are mixed.
 
-    `input_ids` have `input_length` places, `labels` `target_length`, with -100 where there is no target. Packed datasets
-    have segment ids and positions too. Rows of datasets of different lengths are padded to the longest, those of a `bucket`
-    to its lengths. Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `with_mask`.
+    It gives `input_ids`, int32[records, input_length], and `labels`, int32[records, target_length], with -100 where there is
+    no target. Packed datasets add segment ids and positions. Rows are padded to the lengths of `bucket`, or to those of the
+    longest dataset. With `masks` it adds `attention_mask`, except for packed rows and pairs: `forward.with_mask` computes
+    theirs.
     """
     dataset = datasets[0].manifest
     padding, packed = Padding.of_dataset(dataset), datasets[0].settings.is_packed
@@ -123,7 +132,7 @@ def decoder(datasets: Sequence[DatasetSplit], *, masks: bool = True, bucket: Len
 
 
 def _lengths(datasets: Sequence[DatasetSplit]) -> dict[str, int]:
-    """Return the features that are lists of ids, and how many ids a row of each has."""
+    """Return the number of ids in a row, by the name of each feature that is a list of ids."""
     longest = map(max, zip(*(dataset_split.lengths for dataset_split in datasets), strict=True))
     lengths = dict(zip(("input", "label"), longest, strict=True))
     names = ["input_ids", "labels", *(_PACKED if datasets[0].settings.is_packed else ())]
@@ -131,7 +140,7 @@ def _lengths(datasets: Sequence[DatasetSplit]) -> dict[str, int]:
 
 
 def fills_of(opened: DatasetSplit) -> dict[str, int]:
-    """Return what rows are filled up with, by feature, if that is not 0."""
+    """Return the value that fills up rows, by feature, for the features where it may differ from 0."""
     return {"input_ids": opened.manifest.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
 
 

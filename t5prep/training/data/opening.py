@@ -7,9 +7,9 @@ from t5prep.errors import DatasetError, UsageError
 
 
 def open_split(dataset: Dataset, split: str, *, tokenizer: str | None = None) -> DatasetSplit:
-    """Return a split after checking that batches can be read of it: an index, records, shards of the manifest's sizes.
+    """Return a split after checking that it has records and an index, and that its shards have the manifest's sizes.
 
-    `tokenizer` is the SHA-256 of the tokenizer that the ids must come from; None checks nothing. Raises DatasetError.
+    `tokenizer` is the SHA-256 of the tokenizer that must have made the ids; None skips this check. Raises DatasetError.
     """
     opened, folder, described = dataset.split(split), dataset.folder, dataset.manifest.tokenizer
     if tokenizer is not None and described.sha256 != tokenizer:
@@ -27,16 +27,17 @@ def open_split(dataset: Dataset, split: str, *, tokenizer: str | None = None) ->
             )
     if not opened.records:
         raise DatasetError(f'The split "{split}" of {folder} holds no records. Name another, or prepare more rows.')
-    _ = dataset.index  # raises
+    _ = dataset.index  # reads the index, and raises DatasetError if it is missing or damaged
     return opened
 
 
 def open_splits(
     data: Sequence[str], split: str, *, tokenizer: str | None = None, tokenizer_name: str = ""
 ) -> list[DatasetSplit]:
-    """Open the datasets of a mixture by `open_split`, and check that they agree on tokenizer, and on being packed.
+    """Open the `split` of each dataset, and check that all have the same tokenizer, and that all or none are packed.
 
-    `tokenizer_name` is for names in manifests that lead to no tokenizer. Raises DatasetError and UsageError.
+    `tokenizer` is the SHA-256 that each must have, see `open_split`. `tokenizer_name` replaces the name in the manifests, if
+    no tokenizer is found under that name. Raises DatasetError and UsageError.
     """
     opened = [open_split(Dataset(name, tokenizer=tokenizer_name), split, tokenizer=tokenizer) for name in data]
     first = opened[0].manifest

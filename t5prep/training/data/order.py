@@ -4,8 +4,8 @@ Shards hold their records in shuffled order already (by hash), so the work per e
 
 * the pages of records of the whole split are permuted and concatenated, starting at a record drawn for that epoch;
 * that sequence is cut into one contiguous range per *lane*; every batch takes the same number of rows from each lane. A
-  page has few records and there are many lanes, so that records of one page or one shard stand together in a batch no
-  more often than any others;
+  page has few records and there are many lanes, so records of one page or one shard meet in a batch no more often than
+  any others (docs/decisions/021-mix-records-by-lanes.md);
 * the records that a lane reads for some steps (a *window*) are permuted among themselves.
 
 Epochs follow each other without a gap: the rows of the first `records` positions are exactly one epoch, no batch is
@@ -25,18 +25,18 @@ import numpy as np
 WINDOW = 8192
 # Many lanes keep the records of one page out of the same batch; a lane costs one page in memory.
 MAX_LANES = 128
-# A window has at most this part of the records.
+# A window has at most 1 / _PART of all records: _WINDOWS of them are less than _FIRST_READ below.
 _PART = 64
-# While the first batch is made, up to this many windows are read, and the rest of the page that each lane has begun. All
-# together have at most this part of the records, and the begun pages at most that one.
+# Before the first batch is complete, up to _WINDOWS windows are read, and the whole page that each lane has begun. Together
+# they have at most _FIRST_READ of all records; the begun pages alone at most _OF_PAGES.
 _WINDOWS, _FIRST_READ, _OF_PAGES = 3, 1 / 20, 1 / 32
 
 _MASK = 2**63 - 1
-# The odd constants of splitmix64 (Steele, Lea and Flood 2014), cut to 63 bits.
+# The odd constants of splitmix64 (Steele, Lea and Flood 2014), cut to 63 bits, so that they fit int64.
 _GOLDEN = 0x1E3779B97F4A7C15
 _FIRST = 0x3F58476D1CE4E5B9
 _SECOND = 0x14D049BB133111EB
-# The purpose of a hash is part of its key, so that no hash decides two things.
+# Each purpose of a hash has a number that is part of the key, so that no hash decides two things.
 _START, _ROWS, _PAGES = 2, 3, 4
 
 
@@ -55,9 +55,9 @@ class Table:
 
 
 def table(global_batch: int, *, records: int, every: int, least: int = 1) -> Table:
-    """Return the layout of a global batch for datasets with `records` records each, in pages of (at most) `every`.
+    """Return the layout of a global batch for datasets of `records` records in all, in pages of at most `every` records.
 
-    A lane has at least `least` rows in a window.
+    A lane has at least `least` rows in a window: a mixture needs several, to deal them to its datasets.
 
     >>> table(128, records=40_000, every=8)
     Table(lanes=128, width=1, steps=2)
@@ -76,7 +76,7 @@ def table(global_batch: int, *, records: int, every: int, least: int = 1) -> Tab
 
 
 def shares(rates: Sequence[float], size: int) -> list[int]:
-    """Return how many of `size` records each dataset gives, by largest remainder: exact to 1 / size.
+    """Return how many of `size` records each dataset gives, by the method of largest remainders: exact to 1 / size.
 
     >>> shares([0.7, 0.2, 0.1], 512)
     [358, 103, 51]
@@ -90,7 +90,7 @@ def shares(rates: Sequence[float], size: int) -> list[int]:
 
 
 def key(*words: Any) -> Any:
-    """Return a hash of integers, or of int64 arrays that broadcast: in [0, 2**63)."""
+    """Return a hash in [0, 2**63) of integers, or of int64 arrays that broadcast. Integers and arrays give the same hash."""
     h = _GOLDEN
     for word in words:
         h = ((h ^ (word & _MASK)) + _GOLDEN) & _MASK
@@ -102,9 +102,9 @@ def key(*words: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PageOrder:
-    """The order of one dataset: which records the lanes read, `width` of them in turn from each lane.
+    """The order of one dataset: the records that each lane reads. A batch takes `width` records from each lane.
 
-    `sizes` (int64[pages]) are the records of each page; `stream` is the dataset's number.
+    `sizes` (int64[pages]) holds the number of records of each page; `stream` is the dataset's number in its mixture.
     """
 
     sizes: np.ndarray
@@ -112,7 +112,7 @@ class PageOrder:
     lanes: int
     width: int
     stream: int = 0
-    # The sequences of the last epochs: two, where a window ends one epoch and begins the next.
+    # The page sequences of at most two epochs: a window may end one epoch and begin the next.
     _kept: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict, repr=False)
 
     @functools.cached_property
@@ -133,7 +133,8 @@ class PageOrder:
         lane, index = np.broadcast_arrays(lane, index)
         epochs = self.epoch(lane, index)
         first, following = epochs * self.epoch_records, (epochs + 1) * self.epoch_records
-        # Where in the epoch's sequence, which is a ring, the lane's range begins, and how many records it has read before.
+        # The epoch's sequence is a ring. `begins` is the ring position where the lane's range begins, `read` the number of
+        # records that the lane has read in earlier epochs.
         start = key(self.seed, self.stream, _START, epochs) % self.epoch_records
         begins = start + self._count_earlier_rows(lane, following) - self._count_earlier_rows(lane, first)
         read = self._count_earlier_rows(lane + 1, first) - self._count_earlier_rows(lane, first)
@@ -153,7 +154,7 @@ class PageOrder:
         return position // turn * (self.width * lane) + np.minimum(position % turn, self.width * lane)
 
     def _sequence(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pages in the order of an epoch, and how many records there are up to the end of each."""
+        """Return the pages in the order of an epoch, and the cumulative number of records at the end of each page."""
         if epoch not in self._kept:
             for old in list(self._kept)[:-1]:
                 del self._kept[old]
@@ -164,9 +165,10 @@ class PageOrder:
 
 
 def shuffled(seed: int, lane: np.ndarray, index: np.ndarray, epoch: np.ndarray) -> np.ndarray:
-    """Return the permutation of a window: int[..., size], from lanes, indices and epochs that broadcast to that shape.
+    """Return the permutation of a window: int[..., size], from `lane`, `index` and `epoch`, which broadcast to that shape.
 
     Records of an earlier epoch stay before those of a later one. `index` counts a lane's rows over all epochs.
     """
+    # The sort key has the epoch in its high bits and 44 bits of the hash below, so epochs never mix.
     random_keys = key(seed, _ROWS, lane, index)
     return np.argsort((epoch - epoch[..., :1]) * 2**44 + random_keys // 2**19)

@@ -1,4 +1,4 @@
-"""Read the records of one dataset with an index, from wherever the order wants them: a page is one read."""
+"""Read records of one dataset in any order, by the dataset's index. A page, a few neighbouring records, is one read."""
 
 import collections
 import concurrent.futures
@@ -12,20 +12,20 @@ from t5prep.dataset.tfrecord import Records
 from t5prep.errors import DatasetError
 from t5prep.io import gcs
 
-# Requests to a bucket at the same time: at 50 ms each, 160 pages a second.
+# Concurrent requests to a bucket: at 50 ms each, they read 160 pages a second.
 _SIDE_BY_SIDE = 8
-# Shards that are kept open.
+# Shards that are open at the same time; the one opened first is closed for the next. Systems often allow 1,024 open files.
 _OPEN_FILES = 128
 
 
 class PageReader:
-    """Read records by their page and their place in it; the pages of the last call are kept for the next one.
+    """Read records by their page and their place in the page. The pages of the previous call stay in memory.
 
-    `sizes` are the records of each page, int64[pages].
+    `sizes` holds the number of records of each page, int64[pages].
     """
 
     def __init__(self, opened: DatasetSplit) -> None:
-        """Read the index. Raises DatasetError if it is missing or altered."""
+        """Read the index of the split `opened`. Raises DatasetError if it is missing or altered."""
         self._open: collections.OrderedDict[int, int] = collections.OrderedDict()
         dataset = opened.dataset
         every, shards = dataset.index.every[opened.name], [sizes for sizes in dataset.pages[opened.name] if len(sizes)]
@@ -37,7 +37,8 @@ class PageReader:
         self.sizes = np.concatenate(
             [shard_files.page_records(shard, len(sizes), every=every) for shard, sizes in shard_pages]
         )
-        # The pages of the last call by number: their bytes, and where their records lie.
+        # The pages of the previous call by number: their bytes, and the positions of their records. A window of a lane often
+        # begins in the page where the previous window ended, so that page need not be read twice.
         self._kept: dict[int, tuple[bytes, np.ndarray]] = {}
         self._pool = concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) if gcs.is_gs(opened.folder) else None
 
@@ -46,9 +47,9 @@ class PageReader:
             os.close(handle)
 
     def records(self, pages: np.ndarray, places: np.ndarray) -> Records:
-        """Return the records at some places of some pages, in the same shape.
+        """Return the records at the given `places` of the given `pages`, int64 arrays of one shape, in the same shape.
 
-        Raises DatasetError if a shard is not what it was when it was prepared.
+        Raises DatasetError if a shard was altered after it was prepared.
         """
         unique_pages, inverse = np.unique(pages, return_inverse=True)
         numbers = unique_pages.tolist()
@@ -61,7 +62,7 @@ class PageReader:
         return Records([data for data, _ in self._kept.values()], table[begins[inverse].reshape(pages.shape) + places])
 
     def _read(self, numbers: list[int]) -> dict[int, tuple[bytes, np.ndarray]]:
-        """Return the bytes of some pages, and where their records lie, by number."""
+        """Return by number the bytes of pages, and the positions of their records."""
         if not numbers:
             return {}
         data = list(self._pool.map(self._bytes_of, numbers) if self._pool else map(self._bytes_of, numbers))
@@ -95,6 +96,7 @@ class PageReader:
             if len(self._open) == _OPEN_FILES:
                 os.close(self._open.popitem(last=False)[1])
             self._open[shard] = os.open(self._paths[shard], os.O_RDONLY)
-            if hasattr(os, "posix_fadvise"):  # else the system reads up to 128 kB at each place that is new to it
+            # Without this advice Linux reads up to 128 kB ahead at each new position, of which a page needs little.
+            if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(self._open[shard], 0, 0, os.POSIX_FADV_RANDOM)
         return self._open[shard]

@@ -1,4 +1,4 @@
-"""Give the rows of datasets with an index to TensorFlow: each host's rows of every global batch, from any step on."""
+"""Serve batches as a `tf.data.Dataset`: a host's rows of every global batch, from any step on."""
 
 import atexit
 import contextlib
@@ -13,15 +13,16 @@ from t5prep.errors import T5prepError
 from t5prep.training.data import features
 from t5prep.training.data.batches import Reading
 
-# Batches that are read ahead, and that one call from TensorFlow into Python makes: a call takes as long as 20 rows.
+# Batches that are read ahead, and batches that one call from TensorFlow into Python makes. A call costs as much time as
+# the decoding of 20 rows, so one call makes several batches.
 AHEAD = BATCHES_PER_CALL = 8
 
 
 class _Calls:
-    """Count the calls from TensorFlow's threads into Python, and end them before Python ends.
+    """Count the calls from TensorFlow's threads into Python, and let them end before Python does.
 
-    Python never gives its lock to a thread that waits for it when the process ends. An iterator that is still there then
-    waits for its thread, and the process for the iterator, for ever.
+    When Python shuts down, it never again gives its lock to a waiting thread. An iterator that still exists would then
+    wait for its thread, and the process for the iterator, for ever.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class _Calls:
         atexit.register(self._end)
 
     def __call__(self, function: Callable[[int], Any]) -> Callable[[Any], Any]:
-        """Return a function for `tf.numpy_function` that calls another one with a whole number."""
+        """Return a function for `tf.numpy_function` that calls `function` with an int. At the end of Python it stops the data."""
 
         def call(number: Any) -> Any:
             self._calls += 1
@@ -40,7 +41,7 @@ class _Calls:
         return call
 
     def _end(self) -> None:
-        """Let the threads run until none calls any more: what they read ahead is full of failed calls then."""
+        """Wait until no thread calls any more: by then the queues of batches are full of failed calls."""
         self._ending, previous_count = True, -1
         while previous_count != self._calls:
             previous_count = self._calls
@@ -51,13 +52,16 @@ _from_tensorflow = _Calls()
 
 
 class _Failures:
-    """Remember what reading raised in TensorFlow's threads: TensorFlow wraps it in an error of its own, with a traceback."""
+    """Record the first T5prepError of reading, and raise it to the caller.
+
+    TensorFlow would raise an error of its own, with a traceback in its message.
+    """
 
     def __init__(self) -> None:
         self._first: T5prepError | None = None
 
     def __call__(self, function: Callable[[int], Any]) -> Callable[[int], Any]:
-        """Return the function, whose T5prepError is remembered."""
+        """Return `function`, changed so that its T5prepError is recorded."""
 
         def call(number: int) -> Any:
             try:
@@ -69,7 +73,11 @@ class _Failures:
         return call
 
     def raised_by(self, served: tf.data.Dataset) -> tf.data.Dataset:
-        """Return the dataset, whose iterators raise what reading raised. Those of datasets made from it raise TensorFlow's error."""
+        """Return `served`, changed so that its iterators raise the recorded error.
+
+        Datasets that are derived from it (by `map`, `take`) still raise TensorFlow's error.
+        """
+        # tf.data has no hook for errors, so the classes of this dataset and of its iterators are replaced by subclasses.
         failures, kind = self, type(served)
 
         class Batches(kind):  # type: ignore[misc, valid-type]
@@ -108,12 +116,14 @@ class _Failures:
 def batches(
     reading: Reading, finish: Callable[[dict[str, Any]], Any], *, start_step: int, with_ids: bool
 ) -> tf.data.Dataset:
-    """Return a dataset of what `finish` returns for each batch by name: the arrays of `reading`, without end.
+    """Return an endless dataset of the batches of `reading`, from `start_step` on, each changed by `finish`.
 
-    `with_ids` adds the records' `id`. Its iterators raise what reading raises.
+    `finish` takes and returns a batch, its tensors by name. `with_ids` adds the records' `id`. Iterators raise the errors
+    of reading.
     """
     failures = _Failures()
-    # Else the first batch would wait for many windows; and of packed rows, each batch has the most ids of its own rows.
+    # A call makes at most one window, or the first batch would wait for several. With ids it makes one batch: the number of
+    # ids in a packed row differs from batch to batch.
     batches_per_call = 1 if with_ids else min(BATCHES_PER_CALL, reading.together)
     names = (*reading.names, *(["id"] if with_ids else []))
     shapes = [[batches_per_call, reading.rows, -1 if length is None else length] for length in reading.lengths]

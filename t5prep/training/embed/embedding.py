@@ -1,6 +1,6 @@
-"""Make vectors of all texts of a source, in order, in files of some rows each: what `t5prep.embed` runs.
+"""Embed all texts of a source, in order, into files with a fixed number of rows each: the code of `t5prep.embed`.
 
-A file depends on its own rows alone, and on the choices: so it is the same whether a run was killed before it or not.
+A file depends only on its own rows and on the options. A run that was killed and resumed therefore writes the same files.
 """
 
 import collections
@@ -42,9 +42,9 @@ from t5prep.training.run import run
 from t5prep.training.runtime import hosts
 from t5prep.version import __version__
 
-# Rows of a file, of vectors of tokens and of vectors of texts.
+# Rows of a file of vectors of tokens, and of a file with one vector for each text.
 ROWS, ROWS_OF_TEXTS = 1024, 16384
-# The most bytes of vectors that are computed before they are written; at least one batch is.
+# The maximum bytes of vectors that are computed before they are written. One batch is computed even if it is larger.
 _WINDOW_BYTES = 256 << 20
 _DTYPES = {"bfloat16": "BF16", "float32": "F32"}  # by their names in safetensors
 Watch = Callable[[int, int], None]
@@ -52,9 +52,10 @@ Watch = Callable[[int, int], None]
 
 @dataclasses.dataclass(frozen=True)
 class Embedded:
-    """The result of `t5prep.embed`: the folder, its rows, texts, tokens and files, and how many files were there already.
+    """The result of `t5prep.embed`: the folder `out` and the numbers of its rows, texts, tokens and files.
 
-    `cut` are the texts that were longer than the length, `missing` the rows without a text, by reason.
+    `cut` counts the texts that were longer than the maximum length, `missing` the rows without a text, by reason. `kept`
+    counts the files that existed before and were not computed again.
     """
 
     out: str
@@ -70,7 +71,7 @@ class Embedded:
 
 @dataclasses.dataclass(frozen=True)
 class _Text:
-    """One row as it goes to the device: its ids, or the reason why it has none."""
+    """One tokenized row: its ids, int32[length], or the reason why it has none. `cut`: whether its text was too long."""
 
     id: str
     ids: np.ndarray | None
@@ -78,14 +79,15 @@ class _Text:
     cut: bool = False
 
 
-# Places of some texts, their lengths, and the work that was begun on them.
+# A batch on the devices: the indices of its texts, their lengths, and the pending array of their vectors.
 _Begun = tuple[list[int], list[int], "jax.Array"]
 
 
 class Embedding:
-    """Embed the texts of a source with a model, which is opened here; the devices are opened when a file needs them.
+    """Embed the texts of `source` with `model`. Raises T5prepError.
 
-    Raises T5prepError.
+    The constructor opens the model. The devices are opened only when a file must be computed, so that a call whose files
+    all exist is quick.
     """
 
     def __init__(
@@ -139,14 +141,16 @@ class Embedding:
     @functools.cached_property
     def _encoder(self) -> Encoder:
         output = self.output
-        if self._recipe and self._recipe.has_matrices:  # the vectors are finished on the host
+        if (
+            self._recipe and self._recipe.has_matrices
+        ):  # `SentenceRecipe.finish` needs float32, and normalizes afterwards
             output = dataclasses.replace(output, dtype="float32", normalize=False)
         return Encoder(self._opened, output, self._options, tokenizer=self._words)
 
     def write(self, out: str, *, watch: Watch | None = None) -> Embedded:
-        """Write all vectors, or what is missing of them; `watch` is told the rows and bytes of text of each file.
+        """Write all files of vectors that do not exist yet, and the manifest.
 
-        Raises OutputError.
+        `watch` is called for each file with the numbers of its rows and of their characters. Raises OutputError.
         """
         hosts.check_places(out)
         with contextlib.ExitStack() as stack:
@@ -156,7 +160,8 @@ class Embedding:
             rows = itertools.islice(iter(self.rows), self._options.rows.limit)
             first = list(itertools.islice(rows, self.rows_of_file))
             texts = []
-            if len(first) < self.rows_of_file:  # these are all
+            # The whole source fits into the first file: check that it has texts before the folder is created.
+            if len(first) < self.rows_of_file:
                 texts = self._ask(first)
                 self._check_texts(texts)
             questions = itertools.chain(first, rows)
@@ -189,14 +194,14 @@ class Embedding:
         return Embedded(out, **totals, width=self.width, files=len(shards), kept=existing_files, missing=dict(missing))
 
     def _check_texts(self, texts: Sequence[_Text]) -> None:
-        """Raise SourceError if no row of a whole source has a text."""
+        """Raise SourceError if none of `texts`, which are all rows of the source, has a text."""
         if any(text.ids is not None for text in texts):
             return
         reasons = collections.Counter(text.reason for text in texts)
         raise columns.without_texts(self.source, len(texts), reasons=reasons)
 
     def _write_one(self, folder: Folder, name: str, texts: Sequence[_Text]) -> Entry:
-        """Compute the vectors of the rows of a file, and write it; return what is known of it."""
+        """Compute the vectors of `texts`, write them to the file `name`, and return its entry."""
         texts_with_ids = [text for text in texts if text.ids is not None]
         lengths = np.array([len(text.ids) for text in texts_with_ids if text.ids is not None], np.int64)
         tokens, count, dtype = int(lengths.sum()), len(texts_with_ids), _DTYPES[self.output.dtype]
@@ -229,7 +234,7 @@ class Embedding:
         return folder.write(summary, tensors=tensors, metadata=metadata, values=values)
 
     def _ask(self, questions: Sequence[Question]) -> list[_Text]:
-        """Return the texts tokenized; a text without any letters has the tokens that a model expects around each text."""
+        """Return the tokenized texts of `questions`. A blank text has only the tokens around each text, such as [CLS] [SEP]."""
         encoded = iter(self._featurize.inputs_of([question.example for question in questions if question.example]))
         texts = []
         for question in questions:
@@ -244,7 +249,10 @@ class Embedding:
         return texts
 
     def _windows(self, inputs: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
-        """Yield the vectors of some texts after the other, in order; the next ones are begun before these are awaited."""
+        """Yield the vectors of `inputs` in order, a list of them at a time.
+
+        The devices start on the next texts before the host waits for the previous ones.
+        """
         row = self.width * BYTES[_DTYPES[self.output.dtype]]
         row *= self.length if self.output.pooling == "none" else 1
         batches = max(1, min(WINDOW, _WINDOW_BYTES // (row * self._options.batch)))
@@ -259,7 +267,10 @@ class Embedding:
             yield self._end(previous_batches)
 
     def _begin(self, inputs: Sequence[np.ndarray]) -> list[_Begun]:
-        """Start the work on some texts; return the places, the lengths and the begun work of each batch."""
+        """Start the computation for `inputs` on the devices and return its batches, the longest texts first.
+
+        Batches of similar lengths need less padding.
+        """
         order = sorted(range(len(inputs)), key=lambda index: len(inputs[index]), reverse=True)
         pending_batches = []
         for first in range(0, len(order), self._encoder.rows):
@@ -270,7 +281,10 @@ class Embedding:
         return pending_batches
 
     def _end(self, pending_batches: Sequence[_Begun]) -> list[np.ndarray]:
-        """Return the vectors of each text: those of its tokens, with padding if that is asked for, or its one."""
+        """Wait for the batches and return the vectors of each text, in the order of the inputs.
+
+        A text has [length, width], padded if the options say so, or [width] if pooled.
+        """
         vectors_by_index: dict[int, np.ndarray] = {}
         for places, lengths, work in pending_batches:
             vectors = self._encoder.vectors_of(work)
@@ -283,7 +297,7 @@ class Embedding:
         return [vectors_by_index[index] for index in range(len(vectors_by_index))]
 
     def identity(self) -> JSONObject:
-        """Return what the bytes of the files depend on."""
+        """Return everything that the bytes of the files depend on, as JSON. A run resumes only if it is unchanged."""
         opened, words = self._opened, self._words
         files = [[file.name, file.bytes, sources.sha256(file)] for file in self.source.files]
         return {
@@ -309,10 +323,10 @@ class Embedding:
 def _choose(
     model: str, recipe: SentenceRecipe | None, output: VectorOptions
 ) -> tuple[VectorOptions, SentenceRecipe | None]:
-    """Return the output with its pooling decided, and the model's own recipe if it is what decides.
+    """Return the options with "auto" pooling resolved, and the recipe if it applies, else None.
 
-    What another choice leaves out of the recipe is said. Raises UsageError for a recipe that is not computed here, and for a
-    division by the length of vectors of tokens.
+    The recipe of `model` applies to "auto" pooling without padding. If another pooling was chosen, a line says which steps
+    are skipped. Raises UsageError for a recipe with unsupported steps.
     """
     if output.pooling == "auto" and (recipe is None or output.padded):
         output = dataclasses.replace(output, pooling="none")
@@ -330,10 +344,10 @@ def _choose(
 
 
 def _fingerprint(opened: run.Model) -> str:
-    """Return a digest of the encoder's embeddings, norms and biases, and of one row of each matrix: two models are told apart by it.
+    """Return a digest of the encoder's embeddings, norms and biases, and of one row of each matrix.
 
-    Training changes every row of a matrix, but of the embeddings only those of tokens that it saw. Reading all of a T5-XXL
-    would take minutes.
+    It tells two models apart without reading all weights, which would take minutes for a T5-XXL. Training changes every row
+    of a matrix, so one is enough. Of the embeddings it changes only the rows of tokens in its data, so all are read.
     """
     digest = hashlib.sha256(repr(opened.config).encode())
     for name, layout in of_encoder(opened.config).items():

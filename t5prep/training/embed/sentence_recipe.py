@@ -1,4 +1,4 @@
-"""Read how sentence-transformers makes one vector of a text: pooling, matrices and length, from `modules.json` beside an encoder."""
+"""Read from `modules.json`, beside an encoder, how sentence-transformers makes one vector of a text: pooling, matrices, length."""
 
 import dataclasses
 import hashlib
@@ -14,13 +14,15 @@ from t5prep.tasks.example import Example, Part, Protected
 from t5prep.training.model.entries import Entries
 from t5prep.training.published import choosing
 
-# Files with the length of texts, by the first model types of sentence-transformers; new models of any type have the first one.
+# Files with the maximum length of a text, in the order of preference. The first versions of sentence-transformers named the
+# file by the type of the model; new models of any type have the first one.
 LENGTHS = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-# Kinds of pooling by the names of sentence-transformers 6 and of the ones before → ours.
+# The pooling of sentence-transformers 6 → the value of --pooling.
 POOLINGS = {"cls": "first", "mean": "mean"}
+# The boolean entry of earlier versions → its name in version 6.
 OLD_POOLINGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -35,36 +37,37 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "ReLU": lambda x: np.maximum(x, 0),
     "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
 }
-LONGEST = 1 << 20  # tokens; transformers writes 10^30 where a tokenizer has no limit
-LEAST_NORM = 1e-12  # of a vector that is divided by its norm (torch.nn.functional.normalize)
+LONGEST = 1 << 20  # tokens; transformers writes 10^30 for a tokenizer without a limit, so larger values are no limit
+LEAST_NORM = 1e-12  # the smallest divisor when a vector is normalized (torch.nn.functional.normalize)
 
 
 @dataclasses.dataclass(frozen=True)
 class Dense:
-    """A matrix after pooling, float32[in, out], with its bias and the name of its activation."""
+    """A layer after pooling: its matrix, float32[in, out], its bias, float32[out], and the name of its activation."""
 
     matrix: np.ndarray
     bias: np.ndarray
     activation: str
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
-        """Return float32[..., out] of float32[..., in]."""
+        """Return the outputs, float32[..., out], for `vectors`, float32[..., in]."""
         outputs: np.ndarray = ACTIVATIONS[self.activation](vectors @ self.matrix + self.bias)
         return outputs
 
 
 def normalize(vectors: np.ndarray) -> np.ndarray:
-    """Return vectors divided by their lengths."""
+    """Return vectors, float[..., width], divided by their Euclidean norms."""
     unit_vectors: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), LEAST_NORM)
     return unit_vectors
 
 
 @dataclasses.dataclass(frozen=True)
 class SentenceRecipe:
-    """Describe how a model's own files make one vector of a text: by which steps, of how many tokens (0: not said), of which text.
+    """The steps by which a model's own files make one vector of a text.
 
-    `after_pooling`: the matrices, and None for a division by the length, in their order. `others`: steps that are not computed
-    here.
+    `pooling`: "first" or "mean"; "" if the pooling is not supported. `after_pooling`: the layers in their order, None for a
+    division by the norm. `length`: the maximum tokens of a text; 0 if the files do not say. `lowercase` and `prompt` change
+    the text first. `others`: the names of steps that are not supported here.
     """
 
     pooling: str
@@ -83,11 +86,11 @@ class SentenceRecipe:
 
     @property
     def has_matrices(self) -> bool:
-        """Check whether more than a division by the length follows pooling."""
+        """Check whether a Dense layer follows pooling."""
         return any(step for step in self.after_pooling)
 
     def width(self, pooled: int) -> int:
-        """Return the width of a text's vector, which is `pooled` before the matrices."""
+        """Return the width of a text's vector after all steps; `pooled` is the width after pooling."""
         return next((int(step.matrix.shape[1]) for step in reversed(self.after_pooling) if step), pooled)
 
     def finish(self, vectors: np.ndarray) -> np.ndarray:
@@ -97,7 +100,7 @@ class SentenceRecipe:
         return vectors
 
     def prepare(self, example: Example) -> Example:
-        """Return an example whose text is in lower case, and begins with the prompt, if the model asks for that."""
+        """Return the example with its text in lower case and the prompt in front, if the recipe has these steps."""
         is_text = isinstance(example.inputs, str)
         parts: Sequence[Part] = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
         new_parts = [part.lower() if isinstance(part, str) and self.lowercase else part for part in parts]
@@ -108,7 +111,7 @@ class SentenceRecipe:
         return dataclasses.replace(example, inputs=inputs)
 
     def identity(self) -> JSONObject:
-        """Return what the vectors depend on, as JSON."""
+        """Return the steps, and a digest of the layers, as JSON: recipes with equal JSON give equal vectors."""
         digest = hashlib.sha256()
         for step in self.after_pooling:
             if step:
@@ -117,7 +120,7 @@ class SentenceRecipe:
 
 
 def read(files: ModelFiles) -> SentenceRecipe | None:
-    """Return what a model's `modules.json` says; None if it has none. Raises UsageError if a file of it is damaged."""
+    """Return the recipe in a model's `modules.json`; None without that file. Raises UsageError if a file is damaged."""
     if MODULES not in files.names:
         return None
     try:

@@ -1,14 +1,19 @@
-"""Write vectors as files that appear whole, check those that are there, and say what they hold in a manifest.
+"""Write vectors to files that appear atomically, verify existing files, and describe all files in a manifest.
 
     OUT/
       vectors-00000.safetensors      the vectors of the first rows; anything that reads safetensors reads them
       vectors-00001.safetensors
       manifest.json                  written last: model, tokenizer, source, and the SHA-256 of each file
 
-A file has `vectors`: [tokens, width] with `starts`, int64[texts + 1], where the vectors of each text begin; or with padding
-[texts, length, width] and `mask`, uint8[texts, length]; or [texts, width]. Its metadata have the texts' `ids` and the rows
-without a text, `missing`, as JSON. What is known of a finished file stands beside it until the manifest is written, so a
-killed run computes no finished file again.
+The tensors of a file depend on the options:
+
+    vectors of tokens             vectors [tokens, width], starts int64[texts + 1]: where the vectors of each text begin
+    vectors of tokens, padded     vectors [texts, length, width], mask uint8[texts, length]
+    one vector for each text      vectors [texts, width]
+
+Its metadata hold, as JSON, the `ids` of the texts, and `missing`, the rows without a text. Until the manifest is written,
+each finished file has a small JSON file beside it with its manifest entry. A killed run therefore computes no finished
+file again.
 """
 
 import collections
@@ -28,16 +33,16 @@ from t5prep.training.published import safetensors_file
 
 MANIFEST, SCHEMA = "manifest.json", 1
 _UNFINISHED_MANIFEST = f"{atomic_files.UNFINISHED}{MANIFEST}"
-_HASHED_BYTES = 1 << 20  # at a time
+_HASHED_BYTES = 1 << 20  # bytes that are read at a time when a file is hashed
 
 
 def name_of(number: int) -> str:
-    """Return the name of a file of vectors, counted from 0."""
+    """Return the name of file `number` of vectors, counted from 0."""
     return f"vectors-{number:05d}.safetensors"
 
 
 class Entry(TypedDict, total=False):
-    """What the manifest says of a file: its rows, those with a text, their tokens, texts that were cut, and rows without one."""
+    """The manifest's entry of a file: counts of its rows, texts, tokens, cut texts, and rows without a text."""
 
     name: str
     rows: int
@@ -50,10 +55,10 @@ class Entry(TypedDict, total=False):
 
 
 class Folder:
-    """A folder of vectors, local or gs://: what it holds already, and what is added. `identity` decides the bytes of all files.
+    """A folder of vectors, local or gs://, to which an interrupted run can add.
 
-    Raises OutputError if the folder has something else, or vectors of another model or other texts. Of several hosts,
-    `writes` is true for the one that writes.
+    `identity` holds everything that the bytes of the files depend on. Raises OutputError if the folder has other files, or
+    vectors with another identity. With several hosts, `writes` is true on the single host that writes.
     """
 
     def __init__(self, folder: str, *, identity: JSONObject, writes: bool = True) -> None:
@@ -95,7 +100,7 @@ class Folder:
         self._beside = {name for name in existing_names if name.startswith(atomic_files.UNFINISHED)}
 
     def finished(self, name: str) -> Entry | None:
-        """Return what is known of a file that is there and unaltered, else None."""
+        """Return the entry of file `name` if it exists and has the recorded SHA-256, else None."""
         entry = self._known.get(name)
         if entry is None and (entry_name := _get_entry_name(name)) in self._beside:
             entry = self._read(entry_name)
@@ -111,15 +116,16 @@ class Folder:
         metadata: Mapping[str, str],
         values: Iterable[np.ndarray],
     ) -> Entry:
-        """Write the file that is `summary`, and beside it this entry with its size and its SHA-256, which is returned.
+        """Write the file that `summary` names, and its entry beside it; return the entry, with size and SHA-256.
 
-        `tensors`: dtype and shape of each, in the order of `values`, which are written as they come.
+        `tensors`: dtype and shape of each tensor, in the order of `values`. These are written as they are computed, so a
+        file may be larger than the memory.
         """
         if not self._writes:
-            collections.deque(values, maxlen=0)  # the host that writes computes the same rows at the same time
+            collections.deque(values, maxlen=0)  # computes and discards them: each step needs the devices of all hosts
             return summary
         name, digest, size = summary["name"], hashlib.sha256(), 0
-        if name in self._there:  # altered, or a pipe, into which it would be written
+        if name in self._there:  # an altered file; or a pipe, which an atomic write would write into
             self._remove(name)
         with paths.open_atomic(paths.join(self.place, name)) as file:
             begin = memoryview(safetensors_file.header(tensors, metadata))
@@ -132,7 +138,7 @@ class Folder:
         return entry
 
     def finish(self, shards: Sequence[Entry], **totals: JSON) -> None:
-        """Write the manifest, and remove what a run leaves until then."""
+        """Write the manifest with the entries `shards` and the `totals`, and remove the temporary files of entries."""
         if not self._writes:
             return
         paths.write(paths.join(self.place, MANIFEST), _json({**self._identity, **totals, "shards": list(shards)}))
@@ -149,14 +155,14 @@ class Folder:
             raise OutputError(atomic_files.explain(error, Path(self.place))) from error
 
     def _read(self, name: str) -> Any | None:
-        """Return a JSON object of the folder; None if it is not there, or damaged."""
+        """Return the JSON object in the file `name` of the folder; None if it is missing or damaged."""
         try:
             return dict(json.loads(paths.read(paths.join(self.place, name))))
         except (OSError, ValueError, TypeError, RecursionError):
             return None
 
     def _sha256(self, name: str) -> str | None:
-        """Return the SHA-256 of a file; None if it is not there."""
+        """Return the SHA-256 of the file `name` of the folder; None if it is missing."""
         digest = hashlib.sha256()
         try:
             with paths.opened(paths.join(self.place, name)) as file:
@@ -175,7 +181,7 @@ class Folder:
 
 
 def _get_entry_name(name: str) -> str:
-    """Return the name of the file that says what is known of a file, until the manifest does."""
+    """Return the name of the file that holds the entry of file `name` until the manifest is written."""
     return f"{atomic_files.UNFINISHED}{name}.json"
 
 

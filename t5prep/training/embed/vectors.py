@@ -26,10 +26,11 @@ from t5prep.training.step.step import OF_LAYERS, dtype_of
 
 
 class Encoder:
-    """Make vectors of a batch of texts at a time. Raises UsageError as `predict.device.Device` does.
+    """Compute the vectors of a batch of texts at a time, with weights that stay on the devices.
 
-    `output` is what the model's own recipe makes of the options. On a TPU or GPU, products have the dtype of the
-    vectors, and the matrices of layers are held in it; on a CPU, float32.
+    `output` holds the kind of vectors, after the model's own recipe was applied (`embedding._choose`). On a TPU or GPU the
+    matrix products, and the stored matrices of layers, have the dtype of the vectors; on a CPU they are float32. Raises
+    UsageError if weights are not finite or do not fit into the devices' memory.
     """
 
     def __init__(
@@ -61,13 +62,16 @@ class Encoder:
         self._run = on_rows("embed", run, shape=config, layout=layout, dtype=dtype)
 
     def begin(self, inputs: Sequence[np.ndarray], length: int) -> jax.Array:
-        """Start the work on at most `rows` of int32[<= length], and return what `vectors_of` waits for."""
+        """Start the computation for at most `rows` inputs, int32[<= length] each, and return the pending array.
+
+        `vectors_of` waits for the array, so that the host can prepare the next batch meanwhile.
+        """
         batch = batch_of(inputs, [self.rows, length], tokenizer=self._tokenizer, pairs=self._pairs)
         with enough_memory(self.rows):
             return self._run(self._weights, batch)["vectors"]
 
     def vectors_of(self, work: jax.Array) -> np.ndarray:
-        """Return the vectors: [rows, length, width], or [rows, width] of texts."""
+        """Wait for the pending array `work` and return its vectors: [rows, length, width], or [rows, width] if pooled."""
         with enough_memory(self.rows):
             return np.asarray(work)
 
@@ -80,7 +84,7 @@ def vectors(
     output: VectorOptions,
     dtype: tf.DType,
 ) -> dict[str, tf.Tensor]:
-    """Return the `vectors` of a batch, in the dtype of `output`; `dtype` is that of products."""
+    """Return the `vectors` of a batch in the dtype of `output`. `dtype` is the dtype of matrix products."""
     x, mask = encode(weights, config, batch, dtype=dtype), batch["attention_mask"]
     if output.pooling != "none":
         x = mean_of_tokens(x, mask) if output.pooling == "mean" else tf.cast(x[:, 0], tf.float32)
@@ -90,12 +94,12 @@ def vectors(
 
 
 def is_rounded(name: str, weight: WeightLayout) -> bool:
-    """Check whether a weight is held in the dtype of products: the matrices of layers are."""
+    """Check whether a weight is stored in the dtype of matrix products, as the matrices of layers are."""
     return weight.transposed and name.startswith(OF_LAYERS)
 
 
 def weight_specs(config: Config, dtype: tf.DType, layout: Layout) -> dict[str, jax.ShapeDtypeStruct]:
-    """Return the weights that a device holds, by name; `dtype` is that of products."""
+    """Return shape, dtype and sharding of each weight of the encoder, by name. `dtype` is the dtype of matrix products."""
     specs = layout.weights(config)
     return {
         name: specs[name].update(dtype=dtype.as_numpy_dtype) if is_rounded(name, weight) else specs[name]
@@ -104,7 +108,7 @@ def weight_specs(config: Config, dtype: tf.DType, layout: Layout) -> dict[str, j
 
 
 def program_of(config: Config, output: VectorOptions, *, rows: int, length: int, layout: Layout) -> Program:
-    """Return the program that `Encoder` runs on a TPU or GPU, for `rows` of one length over all devices."""
+    """Return the program that `Encoder` runs on a TPU or GPU for `rows` texts of `length` tokens, over all devices."""
     dtype = tf.as_dtype(output.dtype)
     return rows_program(
         "embed",
