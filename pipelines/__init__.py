@@ -1,6 +1,7 @@
-"""Wire the stages of `t5prep.prepare` with Beam for this machine, Prism, Flink and Dataflow."""
+"""Executors of the stages of `t5prep.prepare`: processes of this machine, or Beam on Prism, Flink and Dataflow."""
 
 import os
 
-# NumPy's BLAS starts a thread for each core in each worker, and no matrix is multiplied here. It reads this when it is loaded.
+# OpenBLAS starts a thread for each core in each worker process, although preparing multiplies no matrices. It reads
+# this variable when NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

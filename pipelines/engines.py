@@ -1,6 +1,6 @@
-"""The engines besides this machine's own processes: what they need here, how Beam starts and ends them, what they say when they fail.
+"""Start and stop Beam's engines (Prism, Flink, Dataflow), list what they need on this machine, and explain their errors.
 
-Nothing here imports Beam before an engine is asked for.
+No function imports Beam before an engine is requested, because that import takes longer than a small preparation.
 """
 
 import atexit
@@ -28,13 +28,17 @@ from t5prep.version import __version__
 RUNNERS = ("local", "prism", "flink", "dataflow")
 BEAM = "2.77.0"
 FLINK = "1.19"
-# In a clone; who has installed the package has none, and Beam fetches its own release of Flink's job server.
+# Only a clone of the repository has this script. In an installed package, Beam downloads its own release of Flink's
+# job server.
 _SCRIPT = Path(__file__).parents[1] / ".ci" / "engines"
 _JAVA = "sudo apt-get install -y default-jre-headless   (or any Java 11 or 17: https://adoptium.net)"
 
 
 class Missing(NamedTuple):
-    """Describe something that an engine needs and that is not here: what it is, what for, and the command that gets it."""
+    """A program or package that an engine needs and this machine lacks.
+
+    `what` is its name, `engine` the `--runner` that needs it, and `command` the shell command that installs it.
+    """
 
     what: str
     engine: str
@@ -42,24 +46,27 @@ class Missing(NamedTuple):
 
 
 def folder() -> Path:
-    """Return where `.ci/engines` installs: $T5PREP_ENGINES, else `engines` in t5prep's cache folder."""
+    """Return the folder where `.ci/engines` installs engines: $T5PREP_ENGINES, or `engines` in t5prep's cache folder."""
     return Path(os.environ.get("T5PREP_ENGINES") or store.root() / "engines")
 
 
 def prism() -> Path | None:
-    """Return the Prism binary, where it is installed; without one Beam fetches its own release."""
+    """Return the path of the installed Prism binary, or None. Without it, Beam downloads its own release."""
     path = folder() / "bin" / "prism"
     return path if path.exists() else None
 
 
 def flink_job_server() -> Path | None:
-    """Return Flink's job server for pipelines, where it is installed; without one Beam fetches its own release."""
+    """Return the path of the installed job server of Flink, or None. Without it, Beam downloads its own release."""
     path = folder() / "flink" / "job-server.jar"
     return path if path.exists() else None
 
 
 def require(name: str, *, arguments: Sequence[str] = (), out: str = "") -> None:
-    """Raise UsageError for no engine's name, and where an engine cannot run here or does not take Beam's options."""
+    """Check that the engine `name` exists and can run on this machine with these options of Beam. Raises UsageError.
+
+    `arguments` are Beam's own options. `out` is the dataset's folder: Dataflow requires one on gs://.
+    """
     if name not in RUNNERS:
         raise UsageError(f'--runner "{name}": it is one of {", ".join(RUNNERS)}.{did_you_mean(name, RUNNERS)}')
     if name == "local" and arguments:
@@ -77,14 +84,16 @@ def require(name: str, *, arguments: Sequence[str] = (), out: str = "") -> None:
 
 
 def _installed(module: str) -> bool:
+    """Check whether a module can be imported, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
+    # A parent package of the module is missing. `find_spec` imports the parents to search them.
     except ModuleNotFoundError:
         return False
 
 
 def missing() -> list[Missing]:
-    """Return what the engines lack on this machine; nothing when all of them can run."""
+    """Return the programs and packages that engines lack on this machine. The list is empty if every engine can run."""
     lacks = []
     if not prism():
         command = f"GOBIN={folder()}/bin go install github.com/apache/beam/sdks/v2/go/cmd/prism@v{BEAM}"
@@ -99,21 +108,22 @@ def missing() -> list[Missing]:
     return lacks
 
 
-# Beam options that Beam would otherwise choose so that a user's machine stumbles.
+# Everything runs on this machine, without Docker or a cluster. LOOPBACK runs Prism's workers as threads of this
+# process. "[auto]" starts Flink inside its job server, and its workers are processes of this Python.
 _PRISM = ["--environment_type=LOOPBACK", "--prism_log_level=error"]
 _FLINK = [
     f"--flink_version={FLINK}",
     "--flink_master=[auto]",
     "--experiments=use_loopback_process_worker",
-    "--environment_cache_millis=60000",  # else every stage starts Python anew
+    "--environment_cache_millis=60000",  # otherwise each stage starts a new Python process
 ]
-# Nothing is defined in __main__, so there is no main session to pickle.
+# Workers import t5prep by name, so no definition of `__main__` has to be pickled and sent to them.
 _DATAFLOW = ["--no_save_main_session", "--job_name=t5prep-prepare"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """A Beam runner and its options. Its workers share neither memory nor disk with this process."""
+    """A Beam runner with its options. Its workers share neither memory nor disk with this process."""
 
     name: str
     runner: Any
@@ -121,8 +131,11 @@ class Engine:
 
 
 def engine(name: str, *, arguments: Sequence[str] = (), workers: int | None = None) -> Engine:
-    """Return the engine of a `--runner`. `arguments` are Beam's own options, which win over ours. Raises UsageError."""
-    # Beam logs a traceback of every error before it raises it; what matters is raised.
+    """Return the engine of a `--runner`. `arguments` are Beam's own options, which override t5prep's. Raises UsageError.
+
+    `workers` is the number of workers, for Flink and Dataflow. None leaves it to the engine.
+    """
+    # Beam logs a traceback of each error before it raises the same error. `explained` reports the raised one.
     for logger in ("apache_beam", "root", "PrismRunner", "FlinkJarJobServer", "PrismJobServer", "SdkWorker"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     return {"prism": _prism, "flink": _flink, "dataflow": _dataflow}[name](list(arguments), workers)
@@ -130,14 +143,16 @@ def engine(name: str, *, arguments: Sequence[str] = (), workers: int | None = No
 
 @contextlib.contextmanager
 def running(engine: Engine) -> Iterator[None]:
-    """Let a pipeline run meanwhile; then end what the engine started on this machine, and undo what it changed.
+    """Run the body's pipeline. Then stop the servers that the engine started on this machine, and restore the environment.
 
-    Prism's server is one small process, which later runs use too: it ends with this one.
+    Prism's server is not stopped: it is one small process, which later runs of this process reuse, and it ends with
+    this process.
     """
     if engine.name != "flink":
         yield
         return
-    # Beam starts its worker processes as `python`: it shall be this one, also where its environment is not activated.
+    # Beam starts workers by the command `python`, which need not be this interpreter if its environment is not
+    # activated.
     with started_quietly(), servers_ended(engine.runner):
         yield
 
@@ -164,7 +179,7 @@ def _dataflow(arguments: list[str], workers: int | None) -> Engine:
     from apache_beam.options.pipeline_options import GoogleCloudOptions
     from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
-    own_image = any(argument.startswith("--sdk_container_image") for argument in arguments)  # it has the package
+    own_image = any(argument.startswith("--sdk_container_image") for argument in arguments)  # it has t5prep installed
     worker_options = [f"--max_num_workers={workers}"] if workers else []
     options = _options([*([] if own_image else _package()), *_DATAFLOW, *worker_options, *arguments])
     cloud = options.view_as(GoogleCloudOptions)
@@ -178,7 +193,7 @@ def _dataflow(arguments: list[str], workers: int | None) -> Engine:
 
 
 def _package() -> list[str]:
-    """Return the options by which workers get t5prep: by its setup.py, else as the released package of this version."""
+    """Return the options that install t5prep on workers: from the clone's setup.py, or the released package of this version."""
     setup = Path(__file__).parents[1] / "setup.py"
     if setup.exists():
         return [f"--setup_file={setup}"]
@@ -191,6 +206,7 @@ def _package() -> list[str]:
 
 
 def _options(arguments: Sequence[str]) -> Any:
+    """Return Beam's PipelineOptions of some command-line arguments."""
     from apache_beam.options.pipeline_options import PipelineOptions
 
     return PipelineOptions(list(arguments))
@@ -198,10 +214,10 @@ def _options(arguments: Sequence[str]) -> Any:
 
 @contextlib.contextmanager
 def servers_ended(runner: Any) -> Iterator[None]:
-    """End every job server that this Beam runner starts meanwhile, whatever becomes of its pipelines.
+    """Stop every job server that this Beam runner starts in the body, also after an error.
 
-    Beam keeps each, a Java process of hundreds of megabytes, until this process ends, and ends them then one after the
-    other: a process that is given only some seconds for its end leaves those behind that it did not come to.
+    Beam stops its servers only when this process ends, one after the other. Each is a Java process of hundreds of
+    megabytes. If this process gets only some seconds to end, the remaining servers are orphaned.
     """
     start, previous_handler, servers = runner.default_job_server, signal.getsignal(signal.SIGINT), list[Any]()
 
@@ -213,24 +229,27 @@ def servers_ended(runner: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        # Beam's handler of Ctrl-C waits for a lock that is held while its server is ended.
+        # Beam installs a handler of Ctrl-C that takes the server's lock. `server.stop()` holds that lock, so Ctrl-C
+        # would deadlock.
         if previous_handler is not None and getattr(signal.getsignal(signal.SIGINT), "__self__", None) in servers:
             signal.signal(signal.SIGINT, previous_handler)
         for server in servers:
-            with contextlib.suppress(OSError):  # its temporary folder is gone
+            with contextlib.suppress(OSError):  # the server's temporary folder was removed already
                 server.stop()
 
 
 @contextlib.contextmanager
 def started_quietly() -> Iterator[None]:
-    """Let Beam meanwhile find a `python` that is this one and prints nothing on stderr: it starts workers by that name.
+    """Put a `python` first on PATH that is this interpreter with stderr discarded: Beam starts workers by that name.
 
-    A worker of Flink prints a traceback of twenty lines when the engine closes its connection at the end of a run. What
-    this process starts later finds the `python` that it found before.
+    At the end of a run, Flink closes the connection to its workers, and each prints a traceback of twenty lines. The
+    previous PATH is restored after the body.
     """
     previous_path = os.environ.get("PATH")
     with atomic_files.temporary_folder() as folder:
         script = Path(folder) / "python"
+        # -P: otherwise a file such as `random.py` in the user's folder would be imported instead of the standard
+        # module.
         script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P "$@" 2>/dev/null\n')
         script.chmod(0o755)
         os.environ["PATH"] = os.pathsep.join([folder, *([previous_path] if previous_path else [])])
@@ -244,7 +263,11 @@ def started_quietly() -> Iterator[None]:
 
 
 def ignore_closed_connections() -> None:
-    """Let threads of Beam end without a traceback where the engine has closed the connection that they read from."""
+    """Install a `threading.excepthook` that prints no traceback for gRPC errors.
+
+    Threads of Beam still read from the engine when it closes the connection at the end of a run. Other exceptions go
+    to the previous hook.
+    """
     previous_hook = threading.excepthook
     if getattr(previous_hook, "ignores_closed_connections", False):
         return
@@ -260,10 +283,10 @@ def ignore_closed_connections() -> None:
 
 
 _STEP_SUFFIX = re.compile(r" \[while running '[^']*'\]")
-# Distributed runners hand an exception over as the text of its traceback, some of them with its newlines escaped.
+# Distributed runners pass on an exception as the text of its traceback. Some of them escape the newlines as "\n".
 _OURS = re.compile(r"t5prep\.errors\.(\w+Error): (.+?)(?= \[while running|\\n|\n|$)")
-# numpy's and Arrow's own say how much was asked for; Beam makes other types of those that it cannot make anew.
-# The last two are of threads that cannot be started.
+# numpy's and Arrow's messages name the allocated size. Beam replaces exception types that it cannot construct, so the
+# text is searched. The last two alternatives are messages of threads that cannot be started.
 _MEMORY = re.compile(
     r"MemoryError|Unable to allocate|bad_alloc|Resource temporarily unavailable|can't start new thread"
 )
@@ -277,7 +300,11 @@ _NO_MEMORY = (
 
 @contextlib.contextmanager
 def explained(engine: str, *, out: str) -> Iterator[None]:
-    """Turn what a runner raises into the T5prepError that a worker raised, or one that says what the engine said."""
+    """Convert an exception of the body into a T5prepError: the one that a worker raised, or one with the engine's message.
+
+    `engine` is the `--runner` in use, `out` the dataset's folder. With "local", unknown exceptions are raised
+    unchanged, because they are bugs.
+    """
     try:
         yield
     except T5prepError as error:

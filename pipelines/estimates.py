@@ -1,4 +1,4 @@
-"""Estimate from a sample that is timed here what a preparation will take: time, bytes on disk, bytes shuffled, money."""
+"""Estimate the time, disk, shuffled bytes and cost of a preparation, from a sample that is prepared and timed here."""
 
 import collections
 import dataclasses
@@ -28,23 +28,26 @@ from t5prep.sources import RawFile, Resolved
 from t5prep.sources.opening import unpacked_name
 from t5prep.tasks.task import Corpus
 
-# Reading, shuffling, writing and starting workers, beside tokenizing.
+# Processor time of a whole preparation as a multiple of that of tokenizing: reading, shuffling, writing and starting
+# workers come to it.
 OVERHEAD = 2.0
-# Files of one source differ: so many of them are sampled, or one of each split, and so many places of a file.
+# Files of one source differ, so a sample takes rows of several files, or of one file for each split, and from several
+# positions in each file.
 SAMPLED_FILES, SAMPLED_PLACES = 4, 8
-# So many bytes that what each block costs, however small, is little of its time: of 30 GB, a sixteenth of them said a quarter of
-# the speed, and a sixth less disk. Of a file a sixteenth is enough, but not less than the least.
+# The sample must be large, because each block has a fixed cost. For 30 GB of text, a sixteenth of SAMPLED_BYTES
+# predicted a quarter of the real speed and a sixth less disk. A sixteenth of a file (SAMPLED_PART) suffices, but not
+# less than LEAST_SAMPLED.
 SAMPLED_BYTES, LEAST_SAMPLED, SAMPLED_PART = 16 << 20, 256 << 10, 16
-# A file with a longer line is sampled where it begins: it may be one line, a JSON array of any size.
+# A file with a longer line may be a single line (a JSON array of any size), so it is sampled only at its beginning.
 _LONGEST_LINE = 1 << 20
-# On an engine rows lie beside the shards three times: as blocks left them, in ranges of positions, and cut into shards
-# (t5prep.preparation.shards). Only what near-duplicates are searched in is shuffled.
+# On an engine, rows are stored three times beside the shards: as prepared blocks, in ranges of positions, and cut
+# into shards (t5prep.preparation.shards). Only the data for the search for near-duplicates is shuffled.
 STORED = 3
 _PRICE = re.compile(r"(\d*\.?\d+)(?:\+(\d*\.?\d+))?")
 
 
 class Price(NamedTuple):
-    """The price of an engine: a vCPU-hour with its memory, and a gigabyte shuffled."""
+    """The prices of an engine: for a vCPU-hour including its memory, and for a shuffled gigabyte."""
 
     vcpu_hour: float
     shuffled_gigabyte: float = 0.0
@@ -52,12 +55,14 @@ class Price(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """Say what a preparation will read and write, from a `sample` of its blocks that was timed here.
+    """The expected reads, writes and hours of a preparation, extrapolated from a `sample` of blocks that were timed here.
 
-    `files`, `rows` and `bytes` (as they are stored) are those of the source; `records` and `record_bytes` those of each split,
-    before duplicates go; `spilled` are the bytes of rows on their way into shards, `sketched` those in which near-duplicates
-    are searched, `rate` the bytes of text that one core prepares in a second, and `hours` those of one core for all, with
-    reading, shuffling and writing.
+    * `files`, `rows`, `bytes`: of the source; bytes as stored, so compressed files count compressed.
+    * `records`, `record_bytes`: for each split, before duplicates are removed.
+    * `spilled`: bytes of the rows while they are sorted into shards.
+    * `sketched`: bytes that the search for near-duplicates reads.
+    * `rate`: bytes of text that one core prepares in a second.
+    * `hours`: hours of one core for everything, including reading, shuffling and writing.
     """
 
     files: int
@@ -73,10 +78,10 @@ class Forecast:
 
     @property
     def needed(self) -> int:
-        """Return the bytes of disk that a run here needs.
+        """The bytes of disk that a run on this machine needs.
 
-        Spills are merged into new ones before the old ones go, and shards are written before the spills go. Shards in a
-        bucket need no disk, but what sorts them does.
+        Spills are merged into new files before the old ones are removed, and shards are written before spills are
+        removed. Shards in a bucket take no local disk, but spills still do.
         """
         return self.spilled + self.sketched + max(self.spilled, sum(self.record_bytes.values()))
 
@@ -90,7 +95,10 @@ class Forecast:
         memory: int = 0,
         price: Price | None = None,
     ) -> str:
-        """Return all of it on a few lines. `memory` (bytes) and `workers` are those of a run here, `price` is an engine's."""
+        """Return the forecast as some lines of text.
+
+        `memory` (bytes) and `workers` are those of a run on this machine; `price` is an engine's.
+        """
         sample, size = self.sample, byte_sizes.text
         rejections = "".join(f", {reason} {number:,}" for reason, number in sample.reasons.most_common())
         became = f"{sum(sample.records.values()):,} examples{rejections}" + (
@@ -136,7 +144,7 @@ class Forecast:
 
 
 def parse_price(text: str) -> Price:
-    """Return the price that a user gives: of a vCPU-hour, and after a `+` of a gigabyte shuffled. Raises UsageError.
+    """Return the price that a user gave as VCPU_HOUR or VCPU_HOUR+GB_SHUFFLED. Raises UsageError.
 
     >>> parse_price("0.07+0.011")
     Price(vcpu_hour=0.07, shuffled_gigabyte=0.011)
@@ -152,7 +160,10 @@ def parse_price(text: str) -> Price:
 def forecast(
     work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPLED_BYTES, places: int = SAMPLED_PLACES
 ) -> Forecast:
-    """Return a forecast from some rows of some files (`_sampled`), which are prepared and timed here. Raises SourceError."""
+    """Return a forecast, made by preparing and timing some rows of some files in this process. Raises SourceError.
+
+    `sampled_bytes` is the size of the whole sample, and `places` the number of positions in a Parquet file.
+    """
     work = dataclasses.replace(work, kept="", spool="")
     settings, task = work.job.settings, steps.staged_of(work.job).task
     unlimited = dataclasses.replace(settings, limit=None)
@@ -167,16 +178,16 @@ def forecast(
         if not sampled_blocks:
             continue
         stored = sum(map(_size, group))
-        # All files of the group are taken to be like these rows.
+        # The factor by which this sample stands for all files of its group, assuming that they resemble it.
         times = stored / max(1, _size(file)) / share
-        if settings.limit and not settings.splits and len(groups) > 1:  # each split has its limit
+        if settings.limit and not settings.splits and len(groups) > 1:  # here each split has its own limit
             times = min(times, settings.limit / max(1, sum(block.rows for block in sampled_blocks)))
         total += min(stored, times * share * _size(file))
         for block in sampled_blocks:
             work.sort(
                 _select_previous_row(block)
-            )  # what loads the tokenizer, and decodes a file up to there, is not timed
-            began = time.process_time()  # as other work on the machine would be counted by the clock
+            )  # a warm-up: loading the tokenizer and decoding a file up to this row is not timed
+            began = time.process_time()  # not the clock, which also counts other programs
             sorted_block = work.sort(block)
             took = time.process_time() - began
             sample.merge(sorted_block.totals)
@@ -191,7 +202,7 @@ def forecast(
             record_bytes.update(
                 {split: round(times * size) for split, size in sorted_block.totals.record_bytes.items()}
             )
-    pa.default_memory_pool().release_unused()  # what the sample took, 0.1 GB, this process would keep until its end
+    pa.default_memory_pool().release_unused()  # Arrow would hold the sample's 0.1 GB until this process ends
     part = min(1.0, settings.limit / max(1.0, rows)) if settings.limit and settings.splits else 1.0
     return Forecast(
         files=len(source.files),
@@ -210,10 +221,11 @@ def forecast(
 def _sampled(
     file: LimitedFile, settings: Settings, corpus: Corpus, *, size: int, places: int
 ) -> tuple[list[Block], float]:
-    """Return rows of a file, about `size` bytes, and what share of it they are.
+    """Return blocks of about `size` bytes of a file, and the share of the file that they are.
 
-    They stand at some places, because how long rows are may go with where they stand; or where the file begins, if it cannot be
-    read elsewhere without reading all before. `places` are those of a Parquet file, where each costs decoding what is before it.
+    The rows come from several positions, because the length of rows may depend on their position. Where the file can
+    only be read from its beginning, they come from there. `places` is the number of positions in a Parquet file,
+    where each costs decoding its row group up to there.
     """
     scanned_blocks = row_limit.scan(file, settings, corpus, block_bytes=size)
     first = next(scanned_blocks, None)
@@ -226,7 +238,7 @@ def _sampled(
     parts, chosen = [part for part in (first, *scanned_blocks) if part.rows] or [first], dict[int, Block]()
     for sample_index in range(places):
         position = len(parts) * (sample_index + 0.5) / places if places > 1 else 0.0
-        pieces = list(parts[int(position)].pieces(size // places))  # a part is as large as its row group asks for
+        pieces = list(parts[int(position)].pieces(size // places))  # the size of a part depends on its row group
         piece = pieces[int(position % 1 * len(pieces))]
         chosen[piece.first_row] = piece
     rows, of_all = (max(1, sum(block.rows for block in block_group)) for block_group in (chosen.values(), parts))
@@ -234,7 +246,7 @@ def _sampled(
 
 
 def _of_lines(file: LimitedFile, first: Block, *, size: int) -> Block:
-    """Return lines from some places of a file as one block; the `first` block of what is no plain file of lines."""
+    """Return lines from several positions of a file as one block, or `first` if the file is not a plain file of lines."""
     raw, lines = blocks.files(file.element)[0], first.format.kind in ("jsonl", "text", "tsv")
     plain = isinstance(file.element, RawFile) and not raw.member and unpacked_name(raw.name) == raw.name
     if not (lines and plain) or first.format.written or raw.bytes < 4 * size:
@@ -243,10 +255,11 @@ def _of_lines(file: LimitedFile, first: Block, *, size: int) -> Block:
     with sources.open_random(raw) as opened:
         for sample_index in range(SAMPLED_PLACES):
             begin = max(first.begin, raw.bytes * sample_index // SAMPLED_PLACES)
-            if sample_index and begin < opened.tell():  # a row was longer than the way to the next place
+            if sample_index and begin < opened.tell():  # the previous row reached beyond this position
                 continue
             opened.seek(begin)
-            # The row in which a place lies is passed over. The last one is whole: else longer rows would be missing.
+            # A position lies within a row, which is skipped. The last row is read to its end: otherwise long rows
+            # would be underrepresented.
             remaining_bytes, is_partial = size // SAMPLED_PLACES, sample_index > 0
             while remaining_bytes > 0 and (line := opened.readline(_LONGEST_LINE)):
                 if len(line) == _LONGEST_LINE:
@@ -255,7 +268,7 @@ def _of_lines(file: LimitedFile, first: Block, *, size: int) -> Block:
                     sampled_lines.append(line)
                     remaining_bytes -= len(line)
                 is_partial = False
-            # A JSON array is a file of lines by its name alone.
+            # A file named .jsonl may hold one JSON array. The scanned block then differs from the file's first line.
             if not sample_index and not blocks.content(first).startswith(sampled_lines[0]):
                 return first
     data = b"".join(sampled_lines)
@@ -264,14 +277,14 @@ def _of_lines(file: LimitedFile, first: Block, *, size: int) -> Block:
 
 
 def _select_previous_row(block: Block) -> Block:
-    """Return the row before a block, or its own first one where its row group, or its file, begins."""
+    """Return the row before a block as a block. At the start of a file or row group, return the block's first row."""
     if not block.skip:
         return block.head(1)
     return dataclasses.replace(block, first_row=block.first_row - 1, skip=block.skip - 1, rows=1)
 
 
 def _group_files(files: list[LimitedFile], settings: Settings) -> list[list[LimitedFile]]:
-    """Return the files in groups: those of a split, where files are splits themselves, else some that follow each other."""
+    """Return the files in groups: by split where each file belongs to a split, otherwise SAMPLED_FILES runs of neighbours."""
     groups: dict[Any, list[LimitedFile]] = {}
     for number, file in enumerate(files):
         split = "" if settings.splits else blocks.files(file.element)[0].split
@@ -280,12 +293,12 @@ def _group_files(files: list[LimitedFile], settings: Settings) -> list[list[Limi
 
 
 def _size(file: LimitedFile) -> int:
-    """Return the bytes of a file or pair as they are stored."""
+    """Return the stored bytes of a file, or of both files of a pair."""
     return sum(raw_file.bytes for raw_file in blocks.files(file.element))
 
 
 def _packing(block: Block) -> float:
-    """Return the bytes that a file stores for a byte of a block, of a packed file about what gzip makes of the block."""
+    """Return stored bytes of the file for each byte of a block. For compressed files, gzip of the block is the approximation."""
     if block.data is None:
         return block.packing
     written = block.format.written
@@ -295,17 +308,19 @@ def _packing(block: Block) -> float:
     return len(stored) / max(1, len(block.data))
 
 
-# The shortest rows make this many bytes of padded records of one byte of text: a source that fits even then is not sampled.
+# With the shortest rows, one byte of text becomes this many bytes of padded records. If a source fits on the disk
+# even then, it is not sampled.
 MOST_BYTES_OUT = 100
-# Every run of some size waits for this sample.
+# This first sample is small, because every larger run waits for it.
 DISK_SAMPLED_BYTES = 64 << 10
-# All is told from 1 GiB on. A run is refused where 70 % of what it needs is more than is free: a sample may be wrong.
+# The forecast is printed for runs that need 1 GiB or more. A run is refused only if 70 % of its need exceeds the free
+# space, because samples err.
 WORTH_TELLING = 1 << 30
 DOUBT = 0.7
 
 
 def check_disk(work: PrepareBlock, *, source: Resolved, out: str, workers: int, memory: int) -> None:
-    """Print what a large run will do. Raises OutputError if it needs more of the disk than is free."""
+    """Print the forecast of a large run. Raises OutputError if the run needs more disk than is free."""
     scratch_folder = scratch_place(out)
     free = free_bytes(Path(scratch_folder))
     if 2 * MOST_BYTES_OUT * sum(file.bytes for file in source.files) <= min(free, WORTH_TELLING):
@@ -313,7 +328,7 @@ def check_disk(work: PrepareBlock, *, source: Resolved, out: str, workers: int, 
     estimate = forecast(work, source=source, sampled_bytes=DISK_SAMPLED_BYTES, places=1)
     if estimate.needed < WORTH_TELLING and estimate.needed <= free / 2:
         return
-    estimate = forecast(work, source=source)  # so small a sample tells no time, and refuses nothing
+    estimate = forecast(work, source=source)  # the small sample is too inexact for times and refusals
     if DOUBT * estimate.needed > free:
         raise OutputError(
             f"no space for all of it: about {byte_sizes.text(sum(estimate.record_bytes.values()))} of records; {scratch_folder} needs "
@@ -324,12 +339,12 @@ def check_disk(work: PrepareBlock, *, source: Resolved, out: str, workers: int, 
 
 
 def scratch_place(out: str) -> str:
-    """Return the folder of this machine where a run keeps what it sorts."""
+    """Return the local folder in which a run sorts its rows: `out`, or the folder for temporary files if `out` is on gs://."""
     return tempfile.gettempdir() if gcs.is_gs(out) else out
 
 
 def free_bytes(folder: Path) -> int:
-    """Return how many bytes a user may still write at a place, or where it would be made."""
+    """Return the bytes that the user may still write into a folder, which need not exist yet."""
     existing_path = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     disk = os.statvfs(existing_path)
     return disk.f_bavail * disk.f_frsize

@@ -1,7 +1,7 @@
-"""The kinds of stages: what is mapped, keyed, combined and cached, as plain objects with typed inputs and outputs.
+"""Define the kinds of stages (map, group, combine, cache) as plain objects with typed inputs and outputs.
 
-A stage names the stages that it reads. `pipelines.local` executes a list of them on the processes of one machine,
-`pipelines.graph` adds it to a Beam pipeline; neither knows what a preparation is. Nothing here imports Beam.
+A stage names the stages that it reads. `pipelines.local` executes a list of stages with the processes of one machine,
+and `pipelines.graph` adds the list to a Beam pipeline. Both know only these kinds. No function here imports Beam.
 """
 
 import dataclasses
@@ -15,9 +15,14 @@ Item = TypeVar("Item")
 Out_co = TypeVar("Out_co", covariant=True)
 
 
+# `eq=False` here and below: stages are keys of dictionaries by identity, because two stages may have equal fields.
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stage(Generic[Out_co]):
-    """A stage that makes elements, or one value. `values` are arguments of its step that other stages compute."""
+    """A stage that yields elements or computes one value.
+
+    `elements` are the stages whose elements it reads. `values` maps names of its step's arguments to stages that
+    compute them.
+    """
 
     name: str
     elements: tuple["Stage[Any]", ...] = ()
@@ -26,22 +31,24 @@ class Stage(Generic[Out_co]):
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Create(Stage[Out]):
-    """Make what a step yields that is called once."""
+    """Yield the elements of a step that is called once."""
 
     step: Callable[..., Iterable[Out]]
 
 
 def remove_nothing(element: Any, results: Sequence[Any]) -> None:
-    """Remove no file."""
+    """Remove no file: the default of `Map.remove`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Map(Stage[Out], Generic[In, Out]):
-    """Make all that a step yields of each element; a step that takes long is for `workers`.
+    """Yield all results of a step that is called with each element.
 
-    Results of an element are cached for the same job again under the name that `cache_name` gives it ("": they are not), and with
-    a file of the output if `cache_file` names one. The bytes of results of `stored` types lie in a file where workers share no disk.
-    `remove` is called with an element and its results when these have arrived, and removes files that nothing reads any more.
+    * `workers`: run the step in worker processes, because it takes long.
+    * `cache_name`: returns the name under which the results of an element are cached for a resumed job; "" caches nothing.
+    * `cache_file`: returns the path of the output file that belongs to the cached results.
+    * `stored`: where workers share no disk, the bytes of results of these types are written to a file.
+    * `remove`: is called with an element and its results once these have arrived; it removes files that no stage reads any more.
     """
 
     elements: tuple[Stage[In], ...] = dataclasses.field(kw_only=False)
@@ -55,7 +62,7 @@ class Map(Stage[Out], Generic[In, Out]):
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class MapInOrder(Stage[Out], Generic[In, Out]):
-    """Make what a step yields of all elements, in their order; for an executor that has one, and reads them one by one."""
+    """Yield the results of a step that iterates over all elements in order. Only an executor with an order supports it."""
 
     elements: tuple[Stage[In], ...] = dataclasses.field(kw_only=False)
     step: Callable[[Iterable[In]], Iterable[Out]]
@@ -63,14 +70,14 @@ class MapInOrder(Stage[Out], Generic[In, Out]):
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Filter(Stage[Out]):
-    """Take the elements of a type."""
+    """Yield the elements of one type."""
 
     type: type[Out]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Reshuffle(Stage[Out], Generic[Out]):
-    """Spread elements over all workers; those of a `key` stay together."""
+    """Distribute elements over all workers. Elements with the same `key` go to the same worker."""
 
     elements: tuple[Stage[Out], ...] = dataclasses.field(kw_only=False)
     key: Callable[[Out], str] | None = None
@@ -78,7 +85,7 @@ class Reshuffle(Stage[Out], Generic[Out]):
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class GroupByKey(Stage[tuple[Key, Iterable[Item]]], Generic[Key, Item]):
-    """Make for each key one element, of the key and all its items, from pairs of both."""
+    """Yield (key, items) for each key of (key, item) pairs."""
 
     elements: tuple[Stage[tuple[Key, Item]], ...] = dataclasses.field(kw_only=False)
     key: type[Key]
@@ -86,7 +93,7 @@ class GroupByKey(Stage[tuple[Key, Iterable[Item]]], Generic[Key, Item]):
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Batch(Stage[list[Out]], Generic[Out]):
-    """Make lists of `size` elements, as they come, and one of the rest; for an executor where one process sees all of them."""
+    """Yield lists of `size` elements in order of arrival; the last list has the rest. Only one process may see the elements."""
 
     elements: tuple[Stage[Out], ...] = dataclasses.field(kw_only=False)
     size: int
@@ -94,14 +101,14 @@ class Batch(Stage[list[Out]], Generic[Out]):
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Call(Stage[Out]):
-    """Make one value: what a step returns."""
+    """Compute one value: the return value of a step."""
 
     step: Callable[..., Out]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Combine(Stage[Out], Generic[Out]):
-    """Make one value: all elements added up."""
+    """Compute one value: the sum of all elements by `add`, starting with `zero()`."""
 
     elements: tuple[Stage[Out], ...] = dataclasses.field(kw_only=False)
     zero: Callable[[], Out]
@@ -110,21 +117,21 @@ class Combine(Stage[Out], Generic[Out]):
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class ToList(Stage[list[Out]], Generic[Out]):
-    """Make one value: the list of few elements, without the bytes of those that are stored."""
+    """Compute one value: the list of all elements, which are few. Elements with stored bytes come without the bytes."""
 
     elements: tuple[Stage[Out], ...] = dataclasses.field(kw_only=False)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class ToTable(Stage[Mapping[Key, Sequence[Item]]], Generic[Key, Item]):
-    """Make one value: a table of the items of each key."""
+    """Compute one value: a mapping from each key to the items of its (key, item) pairs."""
 
     elements: tuple[Stage[tuple[Key, Item]], ...] = dataclasses.field(kw_only=False)
     key: type[Key]
 
 
 def in_order(last: Stage[Any]) -> list[Stage[Any]]:
-    """Return a stage and all that it reads, each behind the stages that itself reads."""
+    """Return the stage `last` and all stages that it depends on, each after its own inputs."""
     ordered: dict[Stage[Any], None] = {}
 
     def visit(stage: Stage[Any]) -> None:

@@ -1,7 +1,7 @@
-"""Add the stages of a preparation to a Beam pipeline, for engines: Prism, Flink, Dataflow. Their workers share no disk.
+"""Add the stages of a preparation to a Beam pipeline, for the engines Prism, Flink and Dataflow, whose workers share no disk.
 
-What every block and every shard counts is added up by combiners, so that no step is handed a list that grows with the number of
-blocks. Rows lie in files beside the shards, and the runner's shuffle brings together where those of each shard are.
+Combiners add up the counts of blocks and shards, so no step receives a list that grows with the number of blocks.
+Rows are stored in files beside the shards. The runner's shuffle groups only the locations of these rows.
 """
 
 import contextlib
@@ -19,13 +19,16 @@ from t5prep.errors import OutputError
 
 
 class Graph:
-    """The executor of engines: each stage adds steps to a pipeline. What workers made is `kept` for the same job again."""
+    """The executor for engines: each stage adds transforms to `pipeline`. `results` caches workers' results for a resumed job."""
 
     def __init__(self, pipeline: beam.Pipeline, results: JobResults) -> None:
         self._pipeline, self._kept = pipeline, results
 
     def run(self, stages: Sequence[flow.Stage[Any]]) -> beam.PCollection:
-        """Return the value of the last stage: one element. Each stands behind those that it reads."""
+        """Add all stages in order and return the PCollection of the last one, which has one element.
+
+        Each stage must follow the stages that it reads (`flow.in_order`).
+        """
         collections = dict[flow.Stage[Any], Any]()
         for stage in stages:
             sides = {
@@ -36,6 +39,7 @@ class Graph:
             }
             match [collections[source] for source in stage.elements]:
                 case []:
+                    # Beam calls a step only for an element: one None starts the step of a stage without inputs.
                     elements = self._pipeline | f"{stage.name}Once" >> beam.Create([None])
                 case [elements]:
                     pass
@@ -45,7 +49,7 @@ class Graph:
         return collections[stages[-1]]
 
     def _added(self, stage: flow.Stage[Any], elements: beam.PCollection, sides: dict[str, Any]) -> Any:
-        """Return what a stage makes of elements, or of one that says nothing, and of values."""
+        """Return the PCollection, or side input, of one stage applied to `elements`. `sides` are the side inputs of its step."""
         name = stage.name
         match stage:
             case flow.Create():
@@ -61,8 +65,8 @@ class Graph:
             case flow.Reshuffle(key=None):
                 return elements | name >> beam.Reshuffle()
             case flow.Reshuffle():
-                # They are spread by a key, because Flink leaves out the second of two `Reshuffle`s that only ParDos are between: all
-                # blocks of a file would stay on the worker that found them.
+                # Spread by a key, because Flink drops the second of two `Reshuffle`s with only ParDos between them.
+                # All blocks of a file would then stay on the worker that found them.
                 pairs = elements | f"{name}Key" >> beam.Map(with_key, key=stage.key).with_output_types(tuple[str, Any])
                 return pairs | name >> beam.GroupByKey() | f"{name}Values" >> beam.FlatMap(group_values)
             case flow.GroupByKey() | flow.ToTable():
@@ -80,23 +84,28 @@ class Graph:
 
 
 def called(element: Any, *, step: Callable[..., Any], **sides: Any) -> Any:
-    """Return what a step makes of an element. Beam hands values to functions only, not to what `functools.partial` returns."""
+    """Return `step(element, **sides)`. Beam passes side inputs to plain functions, but not to objects of `functools.partial`."""
     return step(element, **sides)
 
 
 def called_once(_: None, *, step: Callable[..., Any], **sides: Any) -> Any:
-    """Return what a step makes of values alone, called for the one element of a collection that says nothing."""
+    """Return `step(**sides)`. The argument is the None of a collection that exists only to call the step once."""
     return step(**sides)
 
 
 def is_of(element: Any, *, type: type) -> bool:
-    """Check whether an element is of a type, or is a stored one of it."""
+    """Check whether an element has a type, or is the `Stored` form of that type."""
     return isinstance(element.about if isinstance(element, Stored) else element, type)
 
 
 @dataclasses.dataclass(frozen=True)
 class Once:
-    """Do the step of a stage for an element, unless an earlier run of the job has done it, and store the bytes of its results."""
+    """Call the step of a stage for an element, or return the results that an earlier run of the job cached.
+
+    * `kept`: the cached results of the job.
+    * `stage`: the name of the stage.
+    * `cache_name`, `cache_file`, `stored`: as in `flow.Map`.
+    """
 
     kept: JobResults
     stage: str
@@ -106,9 +115,9 @@ class Once:
     stored: tuple[type, ...]
 
     def __call__(self, element: Any, **sides: Any) -> list[Any]:
-        """Return the results of the step. Raises OutputError."""
+        """Return the results of the step; the bytes of `stored` types are in a file. Raises OutputError."""
         if self.cache_name is None:
-            file = self.kept.rows_of(f"{self.stage}-{element[0]}")  # of a group, known by its key
+            file = self.kept.rows_of(f"{self.stage}-{element[0]}")  # a group, named by its key
             return pieces.store(self.step(element, **sides), file, types=self.stored)
         if not (name := self.cache_name(element)):
             return list(self.step(element, **sides))
@@ -119,27 +128,27 @@ class Once:
             return cached_results
         results: Iterable[Any] = self.step(element, **sides)
         results_to_cache = pieces.store(results, file, types=self.stored) if self.stored else list(results)
-        with contextlib.suppress(OutputError):  # where there is no room, the run goes on without
+        with contextlib.suppress(OutputError):  # a full disk prevents only the caching
             self.kept.keep(name, results_to_cache, file=file)
         return results_to_cache
 
 
 class Sum(beam.CombineFn):
-    """Add up elements; of none, return `zero()`."""
+    """The CombineFn that adds elements with `add`, starting with `zero()`."""
 
     def __init__(self, zero: Callable[[], Any], add: Callable[[Any, Any], Any]) -> None:
         self._zero, self._add = zero, add
 
     def create_accumulator(self) -> Any:
-        """Return nothing added up."""
+        """Return the initial sum."""
         return self._zero()
 
     def add_input(self, total: Any, element: Any) -> Any:
-        """Return both together."""
+        """Return `total` plus one element."""
         return self._add(total, element)
 
     def merge_accumulators(self, parts: Iterable[Any]) -> Any:
-        """Return all of them together."""
+        """Return the sum of partial sums."""
         total = self._zero()
         for part in parts:
             total = self._add(total, part)
@@ -151,10 +160,10 @@ class Sum(beam.CombineFn):
 
 
 def with_key(element: Any, *, key: Callable[[Any], str]) -> tuple[str, Any]:
-    """Return an element with its key."""
+    """Return the pair (key of the element, element)."""
     return key(element), element
 
 
 def group_values(group: tuple[str, Iterable[Any]]) -> Iterable[Any]:
-    """Return the values of a group."""
+    """Return the values of a (key, values) pair."""
     return group[1]

@@ -1,8 +1,9 @@
-"""Keep what the workers of an engine made, so that a job that is submitted again takes it: Beam itself keeps nothing of a batch.
+"""Cache the results of workers of an engine, so that a resubmitted job reuses them. Beam itself resumes no batch job.
 
-What a step made of an element is a signed file beside the shards (`io.store`), in a folder whose name says everything
-that it depends on: source, settings, tokenizer and code. It is pickled, so only what this user signed is read. Rows lie in
-files beside, of which a result says the parts: they are no more read than their shards need.
+The results of one element are a signed file (`io.store`) in a folder beside the shards. The folder's name is a digest
+of source, settings, tokenizer and code. Results are pickled, so only files with this user's signature are loaded.
+Rows are in separate files, and a result names its parts of them, so that a shard reads only its own rows. Why files:
+docs/decisions/028-cache-the-results-of-an-engine.md
 """
 
 import contextlib
@@ -21,23 +22,24 @@ from t5prep.io import gcs, paths, signed_files
 from t5prep.io.store import Store
 from t5prep.preparation import output_folder, token_cache
 
-# Counters of results that an earlier run had kept, and of those that this one makes.
+# Beam metrics: results that were found in the cache, and results that this run computed.
 FOUND, MADE = "found", "made"
-# How the file ends that has the rows of a result.
+# Suffix of the file with the rows of a result.
 _ROWS = ".rows"
 
 
 @dataclasses.dataclass(frozen=True)
 class JobResults:
-    """The results of one job, in a folder that every worker can reach; `key` signs them. Without a key nothing is kept."""
+    """The cached results of one job, in a folder that every worker can reach. `key` signs them; an empty key caches nothing."""
 
     folder: str = ""
     key: bytes = b""
 
     def find(self, name: str, *, file: str = "") -> list[Any] | None:
-        """Return the results of that name; None if there are none, or if the `file` that goes with them is another now, or gone.
+        """Return the results cached under `name`, or None if there are none or if their `file` was changed or removed.
 
-        Rows may be written twice, with the same bytes, where a worker was thought to be lost: their pieces have checksums.
+        The version of a file of rows is not compared. Two workers may write it, with the same bytes, if an engine
+        believed the first one lost. The checksums of its pieces are checked on reading.
         """
         with contextlib.suppress(OSError, OutputError):
             if self.key and (content := Store(self.folder, key=self.key).get(name)) is not None:
@@ -47,20 +49,21 @@ class JobResults:
         return None
 
     def rows_of(self, name: str) -> str:
-        """Return where the rows are stored that go with what is kept under a name."""
+        """Return the path of the file with the rows of the results cached under `name`."""
         return paths.join(self.folder, f"{name}{_ROWS}")
 
     def keep(self, name: str, outputs: Iterable[Any], *, file: str = "") -> None:
-        """Keep results, and which version of a `file` goes with them. Raises OutputError."""
+        """Cache `outputs` under `name`, with the version of the `file` that belongs to them. Raises OutputError."""
         if self.key:
             content = pickle.dumps((file and paths.version(file), outputs), pickle.HIGHEST_PROTOCOL)
             Store(self.folder, key=self.key).put(name, content)
 
     @classmethod
     def of(cls, job: Job, out: str, *, earlier: Iterable[str], fresh: bool) -> "JobResults":
-        """Return what is kept of a job beside its shards; results of any other one, or all if it is `fresh`, are removed there.
+        """Return the cache of a job beside its shards. `fresh` empties it first.
 
-        `earlier` are the digests of the datasets that rows are compared with.
+        On a disk, the caches of other jobs in `out` are removed, too. `earlier` are the digests of the datasets that
+        rows are compared with.
         """
         key = signed_files.derived_key("kept results")
         if key is None:
@@ -69,6 +72,7 @@ class JobResults:
         code = token_cache.digest_of_code(steps.staged_of(job).definition.code)
         for dependency in (job.digest, repr(job.settings), code, *earlier):
             hasher.update(f"{dependency}\0".encode())
+        # A change of the code in this package may change the pickled results.
         for path in sorted(Path(__file__).parent.glob("*.py")):
             hasher.update(path.read_bytes() + b"\0")
         folder = paths.join(out, f"{output_folder.CACHE_PREFIX}{hasher.hexdigest()}")

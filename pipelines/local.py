@@ -1,7 +1,7 @@
-"""Execute the stages of a preparation on this machine: its processes take elements, one process hands them on in order.
+"""Execute the stages of a preparation on this machine: workers process elements, and this process passes results on in order.
 
-Each result goes to the stages that read it as soon as it arrives, so that nothing waits but what a value is still missing for. Nothing
-here imports Beam, which takes longer to load than a small corpus to prepare.
+Each result goes to the stages that read it as soon as it arrives. An element waits only for values that its stage
+still lacks. This module does not import Beam, whose import takes longer than preparing a small corpus.
 """
 
 import collections
@@ -25,28 +25,28 @@ from t5prep.preparation.shards import ShardSpec, ShardTotals
 from t5prep.preparation.sort_blocks import BlockTotals
 from t5prep.reading.blocks import Block
 
-# Bytes of pieces that wait in memory for their groups; more are written to the disk.
+# Bytes of pieces that wait in memory for their groups. Above this limit they are written to disk.
 HELD_BYTES = 16 << 20
-# The kept table of a block has at most about this many times the bytes of its text. The whole cache is looked through again
-# when what may have been added fills a quarter of the room that was left, or a 64th of the limit: so seldom that the work is
-# linear in blocks.
+# A cached table takes at most about this many times the bytes of its block's text. The cache is trimmed when the
+# bytes that may have been added since fill a quarter of the free room, but at least a 64th of the limit. More
+# frequent trims made the cost quadratic in the number of blocks.
 _KEPT_OF_TEXT = 2
 
 
 class Local:
-    """The executor of this machine: a pool of processes ("": this one alone), and a scratch folder."""
+    """The executor of this machine: the pool of worker processes named `pool_name` ("": this process only) and a scratch folder."""
 
     def __init__(self, pool_name: str, spool: str) -> None:
         self._window, self._folder = pool.window(pool_name), Path(spool)
-        # Elements that workers have, in order, and the stages that they are for.
+        # Elements at the workers, in order of submission, with their stages.
         self._under_way = collections.deque[tuple[flow.Map[Any, Any], Any]]()
         self._readers = collections.defaultdict[flow.Stage[Any], list[flow.Stage[Any]]](list)
-        # What stages have gathered until now, elements that wait for values of their stage, and values.
+        # For each stage: its partial result, its value, and elements that wait for the values of the stage.
         self._gathered, self._values = dict[flow.Stage[Any], Any](), dict[flow.Stage[Any], Any]()
         self._waiting = dict[flow.Stage[Any], _Groups]()
 
     def run(self, stages: Sequence[flow.Stage[Any]]) -> Any:
-        """Return the value of the last stage. Each stands behind those that it reads."""
+        """Execute the stages and return the value of the last one. Each stage must follow the stages that it reads."""
         read_in_order = set[flow.Stage[Any]]()
         for stage in stages:
             for source in stage.elements:
@@ -59,12 +59,13 @@ class Local:
                 self._gathered[stage] = stage.zero() if isinstance(stage, flow.Combine) else []
             self._waiting[stage] = _Groups(self._folder / f"for-{stage.name}")
         for stage in stages:
+            # A MapInOrder pulls the elements of its sources itself (`_read`).
             if stage not in read_in_order:
                 self._finish(stage)
         return self._values[stages[-1]]
 
     def _put(self, source: flow.Stage[Any], element: Any) -> None:
-        """Hand an element of a stage to the stages that read it."""
+        """Pass an element of the stage `source` to each stage that reads it, or let the element wait for missing values."""
         for stage in self._readers[source]:
             if all(value in self._values for value in stage.values.values()):
                 self._take(stage, element)
@@ -72,7 +73,7 @@ class Local:
                 self._waiting[stage].add(0, element)
 
     def _take(self, stage: flow.Stage[Any], element: Any) -> None:
-        """Let a stage take an element."""
+        """Process an element in a stage."""
         match stage:
             case flow.Map(workers=True):
                 self._under_way.append((stage, element))
@@ -95,7 +96,7 @@ class Local:
                     self._put_batch(stage)
 
     def _finish(self, stage: flow.Stage[Any]) -> None:
-        """Let a stage end, which has taken all that is to come but what waits for its values."""
+        """Finish a stage when its inputs are exhausted: process its waiting elements, then yield or set its results."""
         for _, elements in self._waiting.pop(stage).all():
             for element in elements:
                 self._take(stage, element)
@@ -118,7 +119,7 @@ class Local:
                 self._values[stage] = self._step(stage)()
 
     def _hand_on(self, results: Iterable[list[Any]]) -> None:
-        """Hand the results of workers to the stages that read them, and let their own remove what is read no more."""
+        """Pass the results of workers to the stages that read them, and let the worker's stage remove files that are used up."""
         for listed in results:
             stage, element = self._under_way.popleft()
             for result in listed:
@@ -126,12 +127,13 @@ class Local:
             stage.remove(element, listed)
 
     def _put_batch(self, stage: flow.Batch[Any]) -> None:
+        """Pass the gathered elements on as one batch, if there are any."""
         batch, self._gathered[stage] = self._gathered[stage], []
         if batch:
             self._put(stage, batch)
 
     def _read(self, stage: flow.Stage[Any]) -> Iterator[Any]:
-        """Yield the elements of a stage one by one, and read only then those that it is made of."""
+        """Yield the elements of a stage one by one, and compute its inputs only as they are needed."""
         match stage:
             case flow.Create():
                 yield from self._step(stage)()
@@ -144,23 +146,24 @@ class Local:
                         yield from self._step(stage)(element) if isinstance(stage, flow.Map) else [element]
 
     def _step(self, stage: Any) -> Callable[..., Any]:
-        """Return the step of a stage with its values."""
+        """Return the step of a stage with its values as arguments."""
         return functools.partial(stage.step, **{name: self._values[value] for name, value in stage.values.items()})
 
 
 def _listed(step: Callable[[Any], Iterable[Any]], element: Any) -> list[Any]:
+    """Return the results of a step as a list, because a generator cannot be sent from a worker."""
     return list(step(element))
 
 
 def _sources(stage: flow.Stage[Any]) -> Iterator[flow.Stage[Any]]:
-    """Yield the stages that the elements of one come from."""
+    """Yield all direct and indirect inputs of a stage."""
     for source in stage.elements:
         yield source
         yield from _sources(source)
 
 
 class _Groups:
-    """Items by key. The bytes of pieces are written to files of their groups when there are many of them in all."""
+    """Items grouped by key. Above HELD_BYTES in all, the bytes of pieces are written to one file for each group."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._held = folder, 0
@@ -168,7 +171,7 @@ class _Groups:
         self._items = collections.defaultdict[Any, list[Any]](list)
 
     def add(self, key: Any, item: Any) -> None:
-        """Take one more item."""
+        """Add an item to its group."""
         if not (isinstance(item, Piece) and item.data):
             self._items[key].append(item)
             return
@@ -181,14 +184,14 @@ class _Groups:
             self._held = 0
 
     def all(self) -> list[tuple[Any, list[Any]]]:
-        """Return each key with its items, in order of the keys."""
+        """Return (key, items) for each key, sorted by key."""
         for key, pieces in self._waiting.items():
             self._items[key] += pieces
         self._waiting.clear()
         return sorted(self._items.items(), key=lambda group: group[0])
 
     def _write(self, key: Any, pieces: Sequence[Piece]) -> None:
-        """Append pieces to the file of their group. Neighbours that are about the same, or the next rows of it, are one piece."""
+        """Append pieces to the file of their group. Adjacent pieces of the same rows, or of subsequent rows, become one piece."""
         path, values = self._folder / str(key), self._items[key]
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -205,7 +208,11 @@ class _Groups:
 
 
 class LocalProgress:
-    """Take each element and its result, in the process that runs the pipeline."""
+    """Show the progress of a run: this object is called with each finished element and its results.
+
+    It also trims the token cache while blocks are added to it. `total` is the bytes of the source, 0 if they are
+    unknown.
+    """
 
     def __init__(self, work: PrepareBlock, *, total: int) -> None:
         self._progress = Progress("preparing", total=total)
@@ -218,7 +225,7 @@ class LocalProgress:
         self._bound()
 
     def __call__(self, element: Any, result: Any) -> None:
-        """Count an element that is done, and its results: some blocks, or a shard."""
+        """Count a finished element: a list of blocks, or a shard."""
         if isinstance(element, list):
             block_totals = [part for part in result if isinstance(part, BlockTotals)]
             for block, totals in zip((part for part in element if isinstance(part, Block)), block_totals, strict=True):
@@ -228,6 +235,7 @@ class LocalProgress:
                 self._written(next(item for item in element[1] if isinstance(item, ShardSpec)), totals)
 
     def _prepared(self, block: Block, totals: BlockTotals) -> None:
+        """Count a prepared block, and trim the token cache if it may have grown much."""
         self._progress.add(bytes=round(block.size * block.packing), rows=block.rows)
         self._placed += sum(totals.record_bytes.values())
         self._blocks += 1
@@ -238,7 +246,7 @@ class LocalProgress:
             self._bound()
 
     def close(self) -> None:
-        """Print how many blocks were found in the token cache, where any was."""
+        """Finish the progress bar, and print how many blocks came from the token cache."""
         (self._writing or self._progress).close()
         self._bound()
         if self._found:
@@ -249,7 +257,7 @@ class LocalProgress:
             )
 
     def _written(self, spec: ShardSpec, totals: ShardTotals) -> None:
-        """Show a written shard on a line of its own. Its time begins after the first shard, when all is read."""
+        """Show a written shard on the second progress bar. Its time begins after the first shard, when all blocks are prepared."""
         if self._writing is None:
             self._progress.close()
             self._writing = Progress("writing shards", total=self._placed - spec.bytes)
@@ -257,6 +265,7 @@ class LocalProgress:
             self._writing.add(bytes=spec.bytes, rows=sum(split.counts.records for split in totals.splits.values()))
 
     def _bound(self) -> None:
+        """Trim the token cache to its limit, and remember the room that is left."""
         if self._kept:
             self._room = token_cache.bound(self._kept, limit=self._limit, began=self._began)
         self._since = 0

@@ -1,4 +1,4 @@
-"""Bytes on their way from one step to another: in memory, or in a part of a file on this disk or beside the shards."""
+"""Pass bytes from one step to another: in memory, as part of a file on this disk, or as part of a file beside the shards."""
 
 import concurrent.futures
 import contextlib
@@ -15,12 +15,13 @@ from t5prep.io import atomic_files, paths
 from t5prep.preparation.near_duplicates.sketches import Sketch
 from t5prep.preparation.spills import Spill
 
+# A bucket answers each read after a delay, so several reads overlap.
 _READS_AT_ONCE = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """Bytes on their way to a group, and what says `about` them; in `data`, or in a part of the file at `path`."""
+    """Bytes for a group: in `data`, or `size` bytes at `begin` of the file `path`. `about` identifies and orders their rows."""
 
     about: tuple[Any, ...] = ()
     data: bytes = b""
@@ -32,7 +33,7 @@ class Piece:
         return self.size if self.path else len(self.data)
 
     def is_before(self, other: "Piece") -> bool:
-        """Check whether another piece is about the same, or about later rows of it."""
+        """Check whether `other` has the same key except for its last part, which is equal or greater."""
         return self.about[:-1] == other.about[:-1] and self.about <= other.about
 
     def read(self) -> bytes:
@@ -44,7 +45,7 @@ class Piece:
             return file.read(self.size)
 
     def mapped(self) -> pa.Buffer:
-        """Return the bytes, where they are in a file without reading them at once. Raises OutputError if the file is gone."""
+        """Return the bytes; those in a file are memory-mapped. Raises OutputError if the file is gone."""
         if not self.path:
             return pa.py_buffer(self.data)
         with atomic_files.open_scratch(Path(self.path)), pa.memory_map(self.path) as file:
@@ -52,7 +53,7 @@ class Piece:
             return file.read_buffer(self.size)
 
     def parts(self, size: int = 1 << 20) -> Iterator[bytes]:
-        """Yield the bytes in order, `size` at a time where they are in a file. Raises OutputError if that is gone."""
+        """Yield the bytes in order; those in a file, `size` bytes at a time. Raises OutputError if the file is gone."""
         if not self.path:
             yield self.data
             return
@@ -62,7 +63,7 @@ class Piece:
                 yield file.read(min(size, self.size - begin))
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the bytes in pieces that end with a line, if they are lines."""
+        """Yield the bytes, which are lines, in chunks of complete lines."""
         unfinished_line = b""
         for part in self.parts():
             complete_lines, newline, remainder = (unfinished_line + part).rpartition(b"\n")
@@ -77,7 +78,11 @@ Part = TypeVar("Part", Spill, Sketch, Piece)
 
 @dataclasses.dataclass(frozen=True)
 class Stored(Generic[Part]):
-    """A spill, sketch or piece of which the `data` is a part of a file that every worker reads; `crc` is its CRC-32C."""
+    """A spill, sketch or piece whose `data` is part of a file that every worker can read.
+
+    `about` is the object without its data, `begin` and `size` locate the data in the file `path`, and `crc` is its
+    CRC-32C.
+    """
 
     about: Part
     path: str
@@ -86,7 +91,7 @@ class Stored(Generic[Part]):
     crc: int
 
     def read(self) -> Any:
-        """Return the spill or sketch with its data, or the bytes of a piece. Raises OutputError if they are gone or damaged."""
+        """Return the spill or sketch with its data, or the bytes of a piece. Raises OutputError if the file is gone or damaged."""
         with contextlib.suppress(OSError):
             data = paths.read_range(self.path, self.begin, self.size)
             if len(data) == self.size and google_crc32c.value(data) == self.crc:
@@ -95,18 +100,21 @@ class Stored(Generic[Part]):
 
 
 def load(piece: Any) -> Any:
-    """Return what a piece stands for: with its bytes, where it is stored."""
+    """Return a stored spill or sketch with its bytes, the bytes of a stored piece, and any other argument unchanged."""
     return piece.read() if isinstance(piece, Stored) else piece
 
 
 def read_all(pieces: Sequence[Any]) -> list[Any]:
-    """Return the pieces with their bytes; many are read at the same time, because a bucket answers each after a while."""
+    """Return the pieces with their bytes. Up to 16 are read at once, because a bucket answers each read after a delay."""
     with concurrent.futures.ThreadPoolExecutor(_READS_AT_ONCE) as threads:
         return list(threads.map(load, pieces))
 
 
 def store(results: Iterable[Any], file: str, *, types: tuple[type, ...]) -> list[Any]:
-    """Return the results with the bytes of those of some types, alone or in a pair with their key, in one file. Raises OutputError."""
+    """Return the results, with the bytes of those of some `types` moved into one `file`. Raises OutputError.
+
+    A result may be a (key, piece) pair. Stored results become `Stored` objects, and others are returned unchanged.
+    """
     stored, begin = list[Any](), 0
     with paths.scratch(file) as opened:
         for result in results:
@@ -122,7 +130,7 @@ def store(results: Iterable[Any], file: str, *, types: tuple[type, ...]) -> list
 
 
 def relocate(results: Iterable[Any], path: str) -> list[Any]:
-    """Return results whose stored bytes lie at a path: their folder may have been moved, or be named from another one now."""
+    """Return the results with `path` as the file of their stored bytes: the folder may have been moved since they were cached."""
 
     def move(result: Any) -> Any:
         if type(result) is tuple:
@@ -133,5 +141,5 @@ def relocate(results: Iterable[Any], path: str) -> list[Any]:
 
 
 def explain_removal(path: str) -> str:
-    """Return what is said of a file that this job still needs."""
+    """Return the error message for a missing or damaged file that the job still needs."""
     return f"{path} was removed, changed or damaged since it was written. Start this with --fresh"

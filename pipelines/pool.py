@@ -1,9 +1,9 @@
-"""Put all cores of this machine to work on the elements of a preparation.
+"""Run the work of a preparation on all cores of this machine.
 
-Beam's own local runners start a Beam worker per core, which import all of Beam and talk gRPC, and keep everything that
-passes between stages in memory. Here one process goes through the stages and hands each element to a plain process that
-knows only t5prep; a window of elements is on its way at any time, so memory is bounded, and a worker that is killed is
-replaced and its elements are given out again.
+Beam's local runners start one worker for each core, which imports all of Beam and communicates by gRPC. They hold all
+data between stages in memory. Here one process executes the stages, and plain worker processes that import only
+t5prep process the elements. A bounded window of elements is in flight, so memory is bounded. A killed worker is
+replaced and its elements are submitted again.
 """
 
 import collections
@@ -35,19 +35,21 @@ from t5prep.errors import T5prepError
 from t5prep.io import atomic_files
 from t5prep.reading.blocks import Block
 
-# Twice as many elements are being worked on, or wait for a worker, as there are workers: none of these waits.
+# Elements at work or queued for each worker. The second one waits, so that a worker never does.
 IN_FLIGHT = 2
-# More elements that may be done and wait behind the first that is not: workers go on beside one that hashes a large file or merges
-# runs. Not more, because the rows of a packed file are in the element itself.
+# Finished elements that may wait behind an unfinished first one: workers continue while one of them hashes a large
+# file or merges spills. The number does not grow with the workers, because an element holds the rows of a compressed
+# file.
 AHEAD = 32
-# An element that kills its worker this often is itself the reason (out of memory, a bug in native code).
+# An element whose worker dies this often is the cause itself: it needs too much memory, or there is a bug in native
+# code.
 MOST_DEATHS = 3
 
-# Larger arrays are given back to the system when they are freed.
+# Freed arrays of this size and more are returned to the system at once.
 KEPT_BYTES = 32 << 20
-# A worker that holds more when an element is done gives all back that is free.
+# A worker with a larger resident size after an element returns all free memory to the system.
 MOST_BYTES = 288 << 20
-# Options of mallopt(3), and malloc_trim(3), where workers are to use it.
+# Options of mallopt(3); and malloc_trim(3), set in workers whose C library has it (glibc).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _trim: Callable[[int], int] | None = None
 
@@ -55,17 +57,17 @@ _POOLS: dict[str, "Pool"] = {}
 
 
 def find_pool(name: str) -> "Pool":
-    """Return the pool of that name in this process."""
+    """Return the pool named `name` of this process."""
     return _POOLS[name]
 
 
 def window(name: str) -> "Window | InlineWindow":
-    """Return a window on the pool of that name, or one that works in this process where there is no name."""
+    """Return a window on the pool named `name`, or one that works in this process if `name` is ""."""
     return Window(name) if name else InlineWindow()
 
 
 def map_ordered(name: str, work: Callable[[Any], Any], elements: Iterable[Any]) -> Iterator[Any]:
-    """Yield the result of each element, in order, by the pool of that name, or in this process where there is no name."""
+    """Yield `work(element)` for each element, in order, computed by the pool named `name` ("": by this process)."""
     pool_window = window(name)
     for element in elements:
         yield from pool_window.put(work, element)
@@ -73,19 +75,19 @@ def map_ordered(name: str, work: Callable[[Any], Any], elements: Iterable[Any]) 
 
 
 class InlineWindow:
-    """Do the work of each element in this process, at once."""
+    """The window without a pool: each element is processed in this process at once."""
 
     def put(self, work: Callable[[Any], Any], element: Any) -> Iterator[Any]:
-        """Yield the result of an element."""
+        """Yield the result of `work(element)`."""
         yield work(element)
 
     def drain(self) -> Iterator[Any]:
-        """Yield nothing: all is done."""
+        """Yield nothing, because no result is outstanding."""
         yield from ()
 
 
 class _Pending(NamedTuple):
-    """An element on its way: what is done with it, its result to come, and how many workers died of it."""
+    """An element in flight: its work, its future result, and how many workers died on it."""
 
     work: Callable[[Any], Any]
     element: Any
@@ -94,19 +96,19 @@ class _Pending(NamedTuple):
 
 
 class Window:
-    """Keep elements on their way through a pool, and give their results in order.
+    """Process elements in a pool and yield their results in order.
 
-    Once the window is full, another element is put in as soon as one is done.
+    The number of unfinished elements is bounded: `put` waits until it may submit the next one.
     """
 
     def __init__(self, pool: str) -> None:
         self._pool = find_pool(pool)
         self._pending: collections.deque[_Pending] = collections.deque()
-        # Elements that were lost with a worker; they are given out again when the first element is done.
+        # Elements that were lost when a worker died. They are submitted again when the first element is finished.
         self._to_resubmit: list[_Pending] = []
 
     def put(self, work: Callable[[Any], Any], element: Any) -> Iterator[Any]:
-        """Put an element in, and yield results, in order; wait while more than the window holds are on their way."""
+        """Submit an element and yield results that are ready, in order. Waits while the window is full."""
         self._submit(work, element, deaths=0)
         while True:
             while self._pending and self._pending[0].future.done():
@@ -120,23 +122,25 @@ class Window:
                 return
 
     def drain(self) -> Iterator[Any]:
-        """Yield the results that are still to come."""
+        """Yield all outstanding results."""
         while self._pending:
             yield self._next()
 
     def _submit(self, work: Callable[[Any], Any], element: Any, *, deaths: int) -> None:
+        """Submit an element to the pool; restart the pool first if a worker has died."""
         try:
             future = self._pool.submit(work, element)
         except BrokenProcessPool:
             self._pool.restart()
             try:
                 future = self._pool.submit(work, element)
-            except BrokenProcessPool as error:  # workers end as soon as they begin, which `_next` explains
+            except BrokenProcessPool as error:  # workers die at their start; `_next` explains it
                 future = concurrent.futures.Future()
                 future.set_exception(error)
         self._pending.append(_Pending(work, element, future, deaths))
 
     def _next(self) -> Any:
+        """Return the result of the first element. If a worker died, restart the pool and submit again. Raises T5prepError."""
         while True:
             work, element, future, deaths = self._pending[0]
             try:
@@ -153,7 +157,8 @@ class Window:
                         "If the machine ran out of memory, try fewer: --workers 1"
                     ) from None
                 self._pool.restart()
-                # Alone, so that another death is known to be its own: all that is on its way is lost with a worker.
+                # A dead worker loses all elements in flight. Submitting only the first one shows whether this element
+                # is the cause.
                 self._to_resubmit += itertools.islice(self._pending, 1, None)
                 self._pending.clear()
                 self._submit(work, element, deaths=deaths + 1)
@@ -167,56 +172,59 @@ class Window:
 
 
 class Pool:
-    """Worker processes, and a name by which they are found."""
+    """Worker processes, found by `name`. `warm` is what each worker calls first; `done` is called with each element and its result."""
 
     def __init__(self, workers: int, *, warm: Callable[[], None]) -> None:
         self.workers = workers
         self._warm = warm
         self.name = uuid.uuid4().hex
         self.done: Callable[[Any, Any], None] = lambda element, result: None
-        self.begun = False  # whether any worker ever did something
+        self.begun = False  # whether any worker has finished `warm`
         self._start()
         _POOLS[self.name] = self
 
     def _start(self) -> None:
-        begin_loading()  # first: the locks of an executor start a process too
+        begin_loading()  # first, because creating an executor's locks starts a process, too
         context = multiprocessing.get_context("forkserver")
         self.executor = concurrent.futures.ProcessPoolExecutor(
             self.workers, mp_context=context, initializer=_start_worker, initargs=(dict(os.environ),)
         )
-        # They load what they need while this process goes on. One that ends at once is noticed when there is work.
+        # Workers import in the background. A worker that dies at once is noticed when the first element is submitted.
         with contextlib.suppress(BrokenProcessPool):
             for _ in range(self.workers):
                 self.executor.submit(self._warm).add_done_callback(self._note)
 
     def _note(self, warmed: concurrent.futures.Future) -> None:
+        """Record that a worker could start."""
         self.begun |= not warmed.cancelled() and warmed.exception() is None
 
     def submit(self, work: Callable[[Any], Any], element: Any) -> concurrent.futures.Future:
-        """Return the future result of an element. Raises BrokenProcessPool where a worker has died."""
+        """Return the future of `work(element)`. Raises BrokenProcessPool if a worker has died."""
         return self.executor.submit(_run_and_collect_garbage, work, element)
 
     def restart(self) -> None:
-        """Start new workers in place of broken ones."""
+        """Replace a broken pool's workers by new ones."""
         self.executor.shutdown(wait=False, cancel_futures=True)
         self._start()
 
     def close(self) -> None:
-        """End the workers; what they have not begun is dropped."""
+        """End the workers and drop elements that they have not begun."""
         _POOLS.pop(self.name, None)
         self.executor.shutdown(wait=True, cancel_futures=True)
 
 
 def begin_loading(tokenizer: str = "") -> None:
-    """Start the process that workers are forked from, which loads what they need while this one goes on.
+    """Start the process that workers are forked from (the fork server). It imports their modules in the background.
 
-    They are not forked from this one: a forked copy of a lock that another thread of it holds is held for ever. A file
-    of a `tokenizer` is loaded too.
+    Workers are not forked from this process: if another of its threads held a lock, the forked copy would stay locked
+    forever. With a `tokenizer` (the path of a file), the fork server loads it, too. See
+    docs/decisions/023-load-everything-before-workers-fork.md
     """
     _place_sockets()
     with _environment_of_children(_OF_CHILDREN | ({TOKENIZER: tokenizer} if tokenizer else {})):
-        resource_tracker.ensure_running()  # before the mask, because it lets SIGINT through again
-        # Ctrl-C reaches every process of a terminal: it is for this one, which ends the workers; they inherit the mask.
+        resource_tracker.ensure_running()  # before blocking SIGINT, because this call unblocks it
+        # A terminal sends Ctrl-C to every process. Only this process shall handle it and end the workers, which
+        # inherit the blocked signal.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             multiprocessing.set_forkserver_preload(["pipelines.preloaded"])
@@ -227,7 +235,7 @@ def begin_loading(tokenizer: str = "") -> None:
 
 @functools.cache
 def _place_sockets() -> None:
-    """Let multiprocessing place its sockets in a temporary folder that the next run removes where this process is killed."""
+    """Let multiprocessing create its sockets in a temporary folder that the next run removes if this process is killed."""
     until_exit = contextlib.ExitStack()
     is_long = len(os.fsencode(tempfile.gettempdir())) > _MOST_BYTES_OF_FOLDER
     folder = until_exit.enter_context(atomic_files.temporary_folder(_SHORT_FOLDER if is_long else ""))
@@ -239,27 +247,28 @@ def _place_sockets() -> None:
         tempfile.tempdir = previous_tempdir
 
 
-# The path of a socket has at most 103 bytes on macOS and 107 on Linux, of which 60 follow the folder for temporary files.
+# A socket's path may have 103 bytes on macOS and 107 on Linux, and 60 bytes follow the folder for temporary files. So
+# a longer folder is replaced by /tmp.
 _SHORT_FOLDER, _MOST_BYTES_OF_FOLDER = "/tmp", 43
-# multiprocessing removes its own folder with the priority -100.
+# Finalizers run by descending priority. multiprocessing removes its own folder at -100, which must come first.
 _AFTER_SOCKETS = -101
 
 
-# What a process that workers are forked from starts with. Files of the current folder are never imported: a `random.py` of
-# the user's would be executed. NumPy's BLAS has one thread, not one a core: workers multiply no matrix.
-# A second Ctrl-C ends the process at once: multiprocessing's tracker then removes semaphores, and warns that it does.
+# Environment of the fork server. PYTHONSAFEPATH: a `random.py` in the user's folder must not be imported.
+# OPENBLAS_NUM_THREADS: workers multiply no matrices. PYTHONWARNINGS: after a second Ctrl-C, multiprocessing's tracker
+# would warn that it removes semaphores.
 _OF_CHILDREN = {
     "PYTHONSAFEPATH": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONWARNINGS": "ignore::UserWarning:multiprocessing.resource_tracker",
 }
-# The tokenizer that this process loads.
+# The variable with the path of the tokenizer that the fork server loads.
 TOKENIZER = "T5PREP_TOKENIZER_OF_WORKERS"
 
 
 @contextlib.contextmanager
 def _environment_of_children(variables: Mapping[str, str]) -> Iterator[None]:
-    """Let a process that starts meanwhile have these variables, where the user has not set them."""
+    """Set environment variables that the user has not set, for processes started in the body, and remove them afterwards."""
     added = variables.keys() - os.environ.keys()
     os.environ.update({name: variables[name] for name in added})
     try:
@@ -270,14 +279,17 @@ def _environment_of_children(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def exit_if_respawned_script() -> None:
-    """End a worker that runs its parent's script again instead of beginning; its parent then says what is wrong."""
+    """Exit if this process is a worker that executes its parent's script again. The parent then explains the error.
+
+    It happens if a script calls `prepare` without `if __name__ == "__main__":`, because workers import the script.
+    """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise SystemExit(1)
 
 
 def _in_words(element: Any) -> str:
-    """Return what an element of work is, for a user."""
-    if isinstance(element, list):  # parts of one row group, or one block or file behind others that are done
+    """Describe an element of work for an error message, such as "rows 1 to 5,000 of train.csv"."""
+    if isinstance(element, list):  # parts of one row group; or a block or file after hashed files
         parts = [part for part in element if isinstance(part, Block)]
         rows = sum(part.rows for part in parts)
         element = dataclasses.replace(parts[0], rows=rows) if parts else element[-1]
@@ -285,51 +297,54 @@ def _in_words(element: Any) -> str:
         return f"{element.rows:,} rows of {len(element.joined):,} files from {element.file.name} on"
     if isinstance(element, Block):
         return f"rows {element.first_row:,} to {element.first_row + element.rows - 1:,} of {element.file.name}"
-    if isinstance(element, tuple) and element:  # a shard or a group, and what it is made of
+    if isinstance(element, tuple) and element:  # a shard or group with its items
         element = element[0]
     return str(getattr(element, "name", None) or getattr(element, "path", None) or f"{element!r:.80}")
 
 
 def _is_script() -> bool:
-    """Return whether this process runs a file of the user's: `python prepare_mine.py`."""
+    """Check whether this process runs a user's script, such as `python prepare_mine.py`."""
     main = sys.modules["__main__"]
     return main.__spec__ is None and str(getattr(main, "__file__", "")).endswith(".py")
 
 
 def _run_and_collect_garbage(work: Callable[[Any], Any], element: Any) -> Any:
-    """Collect garbage once an element, and do not look again at what outlives one.
+    """Return `work(element)`, and collect garbage only after it.
 
-    A block is ten thousands of objects that all live until its end: looking through them again and again on the way is a
-    twentieth of the work, for nothing.
+    A block creates tens of thousands of objects that live until its end. Automatic collections would traverse them
+    repeatedly, which takes a twentieth of the time. `gc.freeze` excludes the surviving objects from the next
+    collection.
     """
     try:
         return work(element)
     finally:
         gc.collect()
         gc.freeze()
-        with contextlib.suppress(OSError):  # there may be no /proc
+        with contextlib.suppress(OSError):  # /proc does not exist on every system
             if _trim and int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() > MOST_BYTES:
                 _trim(0)
 
 
 def _start_worker(environment: dict[str, str]) -> None:
-    # The process that workers are forked from has the variables of the first pool; a program may have set others since.
+    """Initialize a worker process: environment, garbage collection, memory allocation, and the watch on its parent."""
+    # The fork server has the environment of the first pool; the program may have changed it since.
     os.environ.clear()
     os.environ.update(environment)
-    # A worker that cannot begin, for lack of memory or threads, ends, which its parent explains: no traceback before that.
+    # A worker that cannot start for lack of memory or threads exits, and its parent explains that. The executor's
+    # traceback would come first.
     logging.getLogger("concurrent.futures").disabled = True
     gc.disable()
-    # A block's arrays are freed together and wanted again at once: glibc would give their pages back to the system and
-    # fault each of them in again, which takes as long as writing the records. Larger arrays are given back: what is left of
-    # their pages between smaller ones made a worker hold twice what it needs.
+    # A block's arrays are freed together and needed again at once. By default glibc returns their pages to the system
+    # and faults them in again, which takes as long as writing the records. Arrays above KEPT_BYTES are returned: the
+    # remains of their pages, with smaller arrays between, doubled a worker's memory.
     global _trim
     if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
         _trim = ctypes.CDLL(None).malloc_trim
         for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
             set_option(option, KEPT_BYTES)
-        pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # Arrow's own gives pages back too
+        pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # Arrow's return pages, too: 5.8 s instead of 5.1 s
 
-    # A worker whose parent was killed would wait for work for ever: it ends instead.
+    # Without this thread, a worker whose parent was killed would wait for work forever.
     def watch() -> None:
         if parent := multiprocessing.parent_process():
             parent.join()

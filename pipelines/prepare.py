@@ -1,4 +1,4 @@
-"""Prepare a corpus from source files to shards and their manifest, by this machine's processes or by a Beam pipeline."""
+"""Prepare a corpus: from source files to shards and their manifest, by processes of this machine or by a Beam pipeline."""
 
 import contextlib
 import dataclasses
@@ -39,10 +39,11 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class PrepareRequest:
-    """Hold all that is asked of a preparation: which task makes what of which source, and how it runs.
+    """A request to prepare a corpus: the task, its source, and how to run it.
 
-    `settings` are those that the user chose, completed by what the task and the source say when it begins. `beam_options` are
-    Beam's own, for its runners. `cache` is a directory where tokenized blocks stay for the next run.
+    * `settings`: the user's choices. `task_settings.decide` completes them with defaults of the task and facts of the source.
+    * `beam_options`: Beam's own options, for its runners.
+    * `cache`: the folder where tokenized blocks are cached for later runs; None caches none.
     """
 
     definition: Definition
@@ -57,9 +58,9 @@ class PrepareRequest:
 
 
 def prepare_resolved(request: PrepareRequest) -> Manifest:
-    """Prepare a source into a directory and return the manifest that was written last.
+    """Prepare the requested source into the folder `request.out`, and return the manifest, which is written last.
 
-    Raises T5prepError, one sentence, for anything that the user can mend.
+    Raises T5prepError, one sentence, for any problem that the user can fix.
     """
     pool.exit_if_respawned_script()
     run, price = request.run, _price(request)
@@ -86,14 +87,17 @@ def prepare_resolved(request: PrepareRequest) -> Manifest:
 
 
 def _price(request: PrepareRequest) -> Price | None:
-    """Return what an engine costs, where the user says it. Raises UsageError."""
+    """Return the engine's prices, or None if the user gave none. Raises UsageError."""
     return estimates.parse_price(request.run.price) if request.run.price else None
 
 
 class _Decided(NamedTuple):
-    """Hold together what is known before anything is written: the choices, the source with its files, and which dataset it will be.
+    """The result of all checks that happen before anything is written: the choices, the source with its files, and the identity.
 
-    `leaks` and `earlier` are the texts that rows are compared with, `digests` those of the earlier datasets.
+    * `leaks`: the texts of evaluation sets, which no row may contain.
+    * `earlier`: the texts of earlier datasets, which no row may repeat.
+    * `digests`: for each earlier dataset, the digest of its manifest.
+    * `same`: the identity of the dataset. A folder may only hold a dataset with the same one.
     """
 
     settings: Settings
@@ -106,7 +110,7 @@ class _Decided(NamedTuple):
 
 
 def _decide(request: PrepareRequest) -> _Decided:
-    """Decide what is prepared. Raises T5prepError."""
+    """Check the request and return what is to be prepared, without writing anything. Raises T5prepError."""
     out = request.out
     if "\0" in out:
         raise UsageError(f"--out {out!r}: a name of a folder holds no NUL character. Choose another name.")
@@ -134,7 +138,7 @@ def _decide(request: PrepareRequest) -> _Decided:
 
 
 def _staged(decided: _Decided, definition: Definition, *, folder: str) -> Job:
-    """Write what workers need into a folder. Raises OutputError."""
+    """Write the files that workers need into `folder`, and return the job. Raises OutputError."""
     return steps.stage(
         decided.settings,
         task=definition,
@@ -147,12 +151,12 @@ def _staged(decided: _Decided, definition: Definition, *, folder: str) -> Job:
 
 
 def _run_here(request: PrepareRequest, finish: Finish, *, source: Resolved) -> Manifest:
-    """Run a staged job on this machine, within a budget of memory and after a look at the disk; return the manifest."""
+    """Run a staged job on this machine, within its memory budget and after checking the free disk; return the manifest."""
     shared, memory = _budget(request.run, source)
     with output_folder.scratch(finish.out) as scratch:
         work = PrepareBlock(finish.job, str(request.cache or ""), scratch, request.run.fresh)
         with engines.explained("local", out=finish.out), _pool(work, source=source, workers=shared.workers) as name:
-            # Workers load meanwhile what they need.
+            # The workers import and load the tokenizer during this check.
             estimates.check_disk(work, source=source, out=finish.out, workers=shared.workers, memory=memory)
             write = WriteShard(finish.job, finish.out, shared.range_bytes, scratch)
             rows = OneDisk(scratch, min(blocks.JOINED_BYTES, shared.block_bytes))
@@ -162,7 +166,11 @@ def _run_here(request: PrepareRequest, finish: Finish, *, source: Resolved) -> M
 
 
 def _budget(run: RunOptions, source: Resolved) -> tuple[Budget, int]:
-    """Return the shares of a run here, and what they are of (bytes). Raises UsageError for too little memory."""
+    """Return the shares of the memory budget of a local run, and the whole budget in bytes. Raises UsageError.
+
+    Without `--workers`, a source below SMALL bytes is prepared by this process alone, because starting workers takes
+    longer.
+    """
     small = sum(file.bytes for file in source.files) < memory_budget.SMALL
     count = (0 if small else os.cpu_count() or 1) if run.workers is None else run.workers
     return memory_budget.share(run.memory, workers=count), run.memory
@@ -177,7 +185,7 @@ def _run(
     source_bytes: int,
     shared: Budget = memory_budget.LARGEST,
 ) -> None:
-    """Run the pipeline on an engine; say how many results of an earlier run were used again."""
+    """Run the pipeline on an engine, and print how many cached results of an earlier run it reused."""
     import apache_beam as beam
     from apache_beam.metrics import MetricsFilter
 
@@ -209,12 +217,13 @@ def wired(
     shared: Budget = memory_budget.LARGEST,
     source_bytes: int = 0,
 ) -> Any:
-    """Return the pipeline with all its steps added, for workers that share neither memory nor disk.
+    """Add all stages to a Beam pipeline, for workers that share neither memory nor disk, and return the pipeline.
 
-    `source_bytes` decides how rows are merged.
+    `source_bytes`, the size of the source, decides how rows are merged.
     """
     from pipelines.graph import Graph
 
+    # Without a signing key no results are cached, but rows still need a folder for their files.
     results = results if results.folder else dataclasses.replace(results, folder=work.job.folder)
     rows, write = Shuffle(shards.for_source(source_bytes)), WriteShard(work.job, finish.out, shared.range_bytes)
     Graph(pipeline, results).run(stages.of_job(work, write, finish, rows=rows, block_bytes=shared.block_bytes))
@@ -223,11 +232,12 @@ def wired(
 
 @contextlib.contextmanager
 def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str]:
-    """Yield the name of a pool of processes on this machine that shows how far it is ("" if there is none)."""
+    """Yield the name of a new pool of `workers` processes that shows its progress, or "" for 0 workers."""
     if not workers:
         yield ""
         return
     local = pool.Pool(workers, warm=functools.partial(preload, work))
+    # The unpacked size of a compressed file is unknown, so there is no total to show.
     is_size_known = all(unpacked_name(file.name) == file.name for file in source.files)
     local.done = watch = LocalProgress(work, total=sum(file.bytes for file in source.files) if is_size_known else 0)
     try:
@@ -242,7 +252,7 @@ def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str
 
 @contextlib.contextmanager
 def _quiet_libraries() -> Iterator[None]:
-    """Let libraries log nothing while a function runs: what goes wrong is raised. Then the program's own level is set again."""
+    """Disable the logs of libraries in the body, because errors are raised anyway, and restore the log level afterwards."""
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.CRITICAL)
@@ -265,9 +275,9 @@ def prepare(
 ) -> Manifest:
     """Prepare a corpus: its rows become tokenized, shuffled, verified TFRecord shards and a manifest.
 
-    A run that was killed goes on where it stopped, and the same call on any runner, with any number of workers, makes the
-    same bytes. A directory that holds another dataset is left alone. Without `workers`, a small source is prepared by the
-    calling process alone, as with 0 of them.
+    A killed run resumes when it is called again. The same call produces the same bytes on any runner, with any number
+    of workers. A directory that holds another dataset is not changed. By default, the calling process alone prepares
+    a small source, as with `workers=0`.
 
     Args:
         task: What a row becomes: a name that `t5prep tasks` lists, such as "text2text" or "so_quality", or the path of a file
@@ -275,19 +285,19 @@ def prepare(
         tokenizer: A SentencePiece model file, a directory in Hugging Face layout, a Hub name, or "sample:".
         out: The dataset's directory, or a gs:// prefix.
         source: Where the rows are: "sample:", a path or glob, "gs://...", "https://...", "kaggle:owner/slug",
-            "zenodo:RECORD" or "hf:owner/name", or a list of them; "-" is standard input, whose `format` is said. Or the
-            rows themselves: a DataFrame, an Arrow table, a dataset of the Hub's `datasets`, or a list of dicts. May be left
-            out for a task that has its own.
+            "zenodo:RECORD" or "hf:owner/name", or a list of them. "-" is standard input, which needs a `format`. Or the
+            rows themselves: a DataFrame, an Arrow table, a dataset of the Hub's `datasets`, or a list of dicts. Optional
+            for a task that has its own source.
         beam_options: Beam's own options for the runner, such as `["--project=PROJECT"]`.
         **options
         **choices: The options of `t5prep prepare TASK`, with underscores: `input_length=256`, `splits={"train": 1.0}`,
-            `inputs_column="question"`. What is left out is the task's default.
+            `inputs_column="question"`. Options that are not given have the task's defaults.
 
     Returns:
         The manifest, as `t5prep.load(out)` returns it.
 
     Raises:
-        T5prepError: In one sentence: a source that cannot be read, a column that is not there, a choice that the task does
+        T5prepError: In one sentence: a source that cannot be read, a missing column, an option that the task does
             not have, a directory that holds another dataset.
 
     Example:
@@ -308,9 +318,9 @@ def forecast(
     beam_options: Sequence[str] = (),
     **choices: Any,
 ) -> str:
-    """Return on a few lines what `prepare` would read, write and need with these arguments, measured on a sample.
+    """Return some lines with what `prepare` would read, write and need with these arguments, estimated from a sample.
 
-    Nothing is written into `out`, and an engine need not be here. Raises T5prepError.
+    Nothing is written into `out`, and the engine need not be installed. Raises T5prepError.
     """
     with _requested(task, source, tokenizer=tokenizer, out=out, beam_options=beam_options, choices=choices) as request:
         run, price = request.run, _price(request)
@@ -338,13 +348,14 @@ def _requested(
     beam_options: Sequence[str],
     choices: Mapping[str, Any],
 ) -> Iterator[PrepareRequest]:
-    """Yield the request of a user's arguments: the task with its options, and the source with pinned files."""
+    """Yield the request of a user's arguments, with the task's options and with the files of the source pinned."""
     definition = registry.get(task)
     if definition.file:
+        # `predict` executes the task's file only if its checksum was remembered here or `--trust-code` is given.
         trusted_code.remember(definition.code)
     run, settings, options = _parted(definition, choices)
     for path in chain.code_files(settings.get("filter", ())):
-        with contextlib.suppress(OSError):  # said where it is read as a filter
+        with contextlib.suppress(OSError):  # reported where it is read as a filter
             trusted_code.remember(rules.read(path))
     chosen = definition.choose(options)
     requested = task_settings.requested(chosen, settings)
@@ -365,9 +376,9 @@ def _requested(
 
 @contextlib.contextmanager
 def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator[Resolved]:
-    """Yield a source as pinned files: of a place, of standard input (`-`), or of rows in memory. Raises T5prepError.
+    """Yield a source as pinned files: a path or URI, standard input (`-`), or rows in memory. Raises T5prepError.
 
-    has_splits: the user says which file is of which split, so the configs of a card are not read
+    has_splits: the user assigns files to splits, so the configs of a dataset card are not read
     """
     source_context: contextlib.AbstractContextManager[Resolved]
     texts = source if isinstance(source, list | tuple) else [source]
@@ -389,7 +400,7 @@ def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator
 
 
 def _parted(definition: Definition, choices: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield those choices that say how it runs, those that every task has, and those of the task. Raises UsageError."""
+    """Yield three dicts of the user's choices: RunOptions, Settings, and the task's own options. Raises UsageError."""
     run = {field.name: field for field in dataclasses.fields(RunOptions)}
     common = {field.name: field for field in dataclasses.fields(Settings) if field.metadata.get("help")}
     task_fields = {field.name: field for field in dataclasses.fields(definition.task.options)}

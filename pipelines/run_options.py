@@ -1,4 +1,4 @@
-"""Define the options of how a preparation runs; nothing is imported that takes long, because `--help` needs it."""
+"""Define the options that decide how a preparation runs. Imports stay cheap, because `--help` loads this module."""
 
 import dataclasses
 
@@ -9,13 +9,13 @@ from t5prep.preparation.memory_budget import DEFAULT
 
 
 def parse_memory(text: str) -> int:
-    """Return a number of bytes. Raises UsageError."""
+    """Return the bytes of a size such as "2GiB". Raises UsageError."""
     return byte_sizes.parse(text, name="--memory")
 
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions(Options):
-    """The options of how a preparation runs: the same records come of all of them."""
+    """The options that decide how a preparation runs, but not what it writes: the records are always the same."""
 
     runner: str = option(
         "local", "runner of the pipeline; Beam's own options follow after --", choices=RUNNERS, section="Engine"

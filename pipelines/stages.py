@@ -1,7 +1,7 @@
-"""The stages of a preparation, said once: which step is applied to what, whatever executes it.
+"""Define the stages of a preparation once, for each executor: which step is applied to the elements of which stage.
 
-The last one writes the index, the cards, and then the manifest that makes a directory of shards a dataset. Nothing here
-imports Beam.
+The last stage writes the index, the cards, and finally the manifest, which makes a directory of shards a dataset.
+This module does not import Beam.
 """
 
 import collections
@@ -36,10 +36,10 @@ from t5prep.tasks.filters import rules
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """Write the index, the user's own files of the task and of filters, and the manifest.
+    """The last step: write the index, the user's task and filter files, and the manifest.
 
-    `source` comes without its files: the manifest lists those that were hashed. `earlier` are the digests of the datasets
-    that rows were compared with.
+    `source` has no files, because the manifest lists the hashed ones. `earlier` has the digests of the earlier
+    datasets that rows were compared with.
     """
 
     job: Job
@@ -56,9 +56,16 @@ class Finish:
         rejected: Sequence[RejectedPart],
         repeats: Repeats | None = None,
     ) -> Manifest:
-        """Return the manifest. Raises OutputError if the place cannot be written, SourceError if no row made an example."""
+        """Return the manifest. Raises OutputError if `out` cannot be written, SourceError if no row became an example.
+
+        * `blocks`, `written`: the totals of all blocks and of all shards.
+        * `hashed`: the source files with their checksums.
+        * `rejected`: the files of rejected rows.
+        * `repeats`: the counts of near-duplicates, None if they were not searched.
+        """
         parts = sorted(rejected, key=lambda part: part.number)
         for hashed_file in hashed:
+            # A file that changed during the run would not match its checksum in the manifest.
             sources.check_unchanged(hashed_file.file)
         reasons = sum((collections.Counter(part.reasons) for part in parts), collections.Counter[str]())
         if not any(blocks.records.values()):
@@ -95,7 +102,7 @@ class Finish:
 
 
 def write_index(written: ShardTotals, out: str) -> Index:
-    """Write the index of all shards, and return what the manifest says of it. Raises OutputError."""
+    """Write the index of all shards, and return its description for the manifest. Raises OutputError."""
     splits = dict(sorted(written.splits.items()))
     pages = (shard.pages for split_shards in splits.values() for shard in split_shards.in_order())
     return shard_files.write_index(
@@ -104,7 +111,7 @@ def write_index(written: ShardTotals, out: str) -> Index:
 
 
 def write_lengths(written: ShardTotals, out: str, *, settings: Settings) -> Lengths | None:
-    """Write the lengths of all records, and return what the manifest says of them; None if none were kept.
+    """Write the lengths of all records and return their description for the manifest; None if shards recorded no lengths.
 
     Raises OutputError.
     """
@@ -114,13 +121,13 @@ def write_lengths(written: ShardTotals, out: str, *, settings: Settings) -> Leng
 
 
 def write_origins(written: ShardTotals, out: str) -> Origins | None:
-    """Write where all records come from, and return what the manifest says of it; None if it was not kept. Raises OutputError."""
+    """Write the source row of each record, and return the description for the manifest; None if none are known. Raises OutputError."""
     splits = of_records(written, "origins")
     return shard_files.write_origins(out, splits) if splits else None
 
 
 def of_records(written: ShardTotals, column: str) -> dict[str, list[bytes]]:
-    """Return the `lengths` or `origins` that shards kept of their records, by split; nothing if no split has any."""
+    """Return a column of all records ("lengths" or "origins") by split. It is empty if no split has it."""
     splits = {
         name: shard_columns
         for name, split_shards in written.splits.items()
@@ -130,9 +137,10 @@ def of_records(written: ShardTotals, column: str) -> dict[str, list[bytes]]:
 
 
 def no_example(blocks: BlockTotals, words: Mapping[str, int], *, rejected_path: str) -> str:
-    """Return why there is no example at all, as a sentence.
+    """Return a sentence that explains why no row became an example.
 
-    `words` counts the whole reasons, of which the commonest of each kind is said; `rejected_path` is where the rejected rows are.
+    `words` counts the complete reasons, and the most frequent one of each kind is quoted. `rejected_path` is the file
+    of rejected rows.
     """
     if blocks.read == blocks.blank:
         return f"the source has no rows{f' but {blocks.blank:,} blank ones' if blocks.blank else ''}."
@@ -148,35 +156,36 @@ def no_example(blocks: BlockTotals, words: Mapping[str, int], *, rejected_path: 
 
 
 def source_files(hashed: Iterable[Hashed]) -> list[manifest.SourceFile]:
-    """Return what the manifest says of the source's files, in the order of their names."""
+    """Return the manifest's entries of the source files, ordered by name."""
     return sorted(
         (manifest.SourceFile(file.name, file.bytes, sha256) for file, sha256 in hashed), key=lambda file: file.name
     )
 
 
-# The stages: files are scanned into blocks, blocks become sorted spills, spills are gathered into shards, and what all steps
-# counted becomes the manifest.
+# The stages: scan files into blocks, prepare blocks into sorted spills, gather spills into shards, and sum the counts
+# of all steps in the manifest.
 
 
-# Rows under the names of their shards; and values of WriteShard, in which every shard looks for its own.
+# Two forms of the rows of shards: stages that yield (shard name, rows), and values of WriteShard with spills of all
+# shards.
 ByShard = tuple[list[flow.Stage[tuple[str, Any]]], dict[str, flow.Stage[list[Spill]]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class OneDisk:
-    """The workers share the disk of one machine: spills stay where they were written, and are merged where they are many."""
+    """Stages for workers that share the disk of one machine: spills stay in `folder`, and are merged when there are many."""
 
     folder: str
     joined_bytes: int = blocks.JOINED_BYTES
 
     def parts(self, elements: flow.Stage[steps.Element], work: PrepareBlock) -> flow.Stage[Any]:
-        """Return the results of runs of blocks, and of files."""
+        """Return the stage that prepares blocks and hashes files. Blocks of small files are joined first."""
         run = functools.partial(steps.blocks_in_runs, job=work.job, joined_bytes=self.joined_bytes)
         runs = flow.MapInOrder("JoinBlocks", (elements,), step=run)
         return flow.Map("PrepareBlocks", (runs,), step=functools.partial(steps.prepare_run, work=work), workers=True)
 
     def of_shards(self, parts: flow.Stage[Any], specs: flow.Stage[list[ShardSpec]]) -> ByShard:
-        """Return no rows of one shard, but few spills with the rows of all."""
+        """Return no rows of single shards, but one value: few spills with the rows of all shards."""
         spilled: flow.Stage[Spill] = flow.Filter("Spills", (parts,), type=Spill)
         merge_options: dict[str, Any] = {"folder": self.folder, "fan_in": sorting.FAN_IN}
         for level in range(sorting.ROUNDS):
@@ -195,19 +204,19 @@ class OneDisk:
 
 @dataclasses.dataclass(frozen=True)
 class Shuffle:
-    """The workers share no disk: rows lie in files beside the shards, and an engine shuffles where their parts are."""
+    """Stages for workers that share no disk: rows are files beside the shards, and the engine shuffles their locations."""
 
     plan: MergePlan
 
     def parts(self, elements: flow.Stage[steps.Element], work: PrepareBlock) -> flow.Stage[Any]:
-        """Return the results of blocks and files, which a job finds again that is submitted again."""
+        """Return the stage that prepares blocks and hashes files. A resubmitted job reuses its results."""
         spread = flow.Reshuffle("SpreadBlocks", (elements,))
         return flow.Map(
             "PrepareBlocks", (spread,), step=work, workers=True, cache_name=work.cache_name, stored=(Spill, Sketch)
         )
 
     def of_shards(self, parts: flow.Stage[Any], specs: flow.Stage[list[ShardSpec]]) -> ByShard:
-        """Return rows under the names of their shards: merged twice, and cut after each time."""
+        """Return stages with the rows of single shards, which are merged twice and cut after each merge."""
         number = functools.partial(sorting.number_batch, batches=self.plan.batches)
         spilled: flow.Stage[Any] = flow.Filter("Spills", (parts,), type=Spill)
         numbered = flow.Map("NumberBlocks", (spilled,), step=number)
@@ -222,7 +231,7 @@ class Shuffle:
 def of_job(
     work: PrepareBlock, write: WriteShard, finish: Finish, *, rows: OneDisk | Shuffle, block_bytes: int
 ) -> list[flow.Stage[Any]]:
-    """Return the stages of a preparation, of which the last makes the manifest."""
+    """Return all stages of a preparation in order; the last one makes the manifest."""
     job, settings, search = work.job, work.job.settings, clusters.of_settings(work.job.settings)
     files = flow.Create("ListFiles", step=functools.partial(steps.limited_files, job))
     spread = flow.Reshuffle("SpreadFiles", (files,), key=steps.file_name)
@@ -257,7 +266,7 @@ def of_job(
 
 
 def repeats_of(sketches: flow.Stage[Sketch], alike: clusters.Search, work: PrepareBlock) -> flow.Stage[Repeats]:
-    """Return the rows that repeat another one, from the sketches of blocks and those of earlier datasets."""
+    """Return the stage that yields rows that repeat another row, found by sketches of blocks and of earlier datasets."""
     job = work.job
     every: tuple[flow.Stage[Sketch], ...] = (sketches,)
     if job.settings.dedup_against:
@@ -282,7 +291,7 @@ def repeats_of(sketches: flow.Stage[Sketch], alike: clusters.Search, work: Prepa
 
 
 def _rejected(lines: tuple[flow.Stage[Piece], ...], *, out: str) -> flow.Stage[list[RejectedPart]]:
-    """Return the files that rejected rows were written into: one, or many where they are large."""
+    """Return the stage with the files of rejected rows: one file, or several if they are large."""
     sizes = flow.Map("MeasureRejected", lines, step=steps.size_of)
     size = {"size": flow.Combine("RejectedBytes", (sizes,), zero=int, add=operator.add)}
     numbers = flow.Create("NumberRejected", values=size, step=steps.number_files)

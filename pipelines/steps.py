@@ -1,7 +1,7 @@
-"""The steps of a preparation that workers take, as functions of plain values: whatever executes them, they never import Beam.
+"""Define the steps of a preparation as functions of plain values, for workers of any executor; none imports Beam.
 
-What workers need besides their elements lies beside the shards: the list of files, the tokenizer, a user's own task. A
-graph that carried them would grow with the corpus, and engines limit its size (10 MB on Dataflow).
+Further data of the workers (list of files, tokenizer, the user's task) are files beside the shards. A Beam graph that
+contained them would grow with the corpus, and engines limit its size (10 MB on Dataflow).
 """
 
 import base64
@@ -53,17 +53,20 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 FILES, MODEL, TASK, LEAKS, FILTERS = "files.jsonl", "tokenizer.model", "task.py", "leaks.npz", "filters.json"
 EARLIER_TEXTS = "earlier.npz"
-# Parts of a row group of Parquet that one worker prepares, one after the other, because it decodes the group from its
-# beginning: an eighth of the group, so that all workers have some, and at most so many.
+# A worker decodes a Parquet row group from its beginning, so it prepares several parts of a group in order: an eighth
+# of the group, so that all workers get some, but at most MOST_PARTS. See
+# docs/decisions/024-decode-a-row-group-once.md
 RUNS_OF_GROUP, MOST_PARTS = 8, 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One preparation as it travels to workers: its settings, and the folder where the rest of it lies.
+    """A preparation in the form that is sent to workers: its settings, and the folder with all other data.
 
-    `tokenizer` is what the user calls it, `task_file` the user's own file that defines the task ("": it is installed),
-    `files` are the names of what lies in the folder, and `digest` is that of all of it.
+    * `tokenizer`: its name as the user gave it.
+    * `task_file`: the user's file that defines the task; "" for an installed task.
+    * `digest`: the SHA-256 of the task's code and of all files in the folder.
+    * `files`: the names of the files in the folder.
     """
 
     settings: Settings
@@ -84,7 +87,10 @@ def stage(
     against: Leaks | None = None,
     earlier: EarlierTexts | None = None,
 ) -> Job:
-    """Write what workers need into a folder that every one of them can read, and return the job. Raises OutputError."""
+    """Write the data that workers need into `folder`, which all of them can read, and return the job. Raises OutputError.
+
+    `against` are the texts of evaluation sets, `earlier` those of earlier datasets.
+    """
     filters = {path: base64.b64encode(rules.read(path)).decode() for path in Chain(settings.filter).files()}
     contents = {
         FILES: "".join(json.dumps([*vars(file).values()]) + "\n" for file in source.files).encode(),
@@ -103,13 +109,13 @@ def stage(
 
 
 class Staged:
-    """The files in a job's folder; each is loaded when it is first asked for."""
+    """The files in a job's folder; each is loaded on first use."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
 
     def _read(self, name: str) -> bytes:
-        """Return a file of the folder; nothing if the job has no such file."""
+        """Return the content of a file in the folder, b"" if the job has no such file."""
         return paths.read(paths.join(self.job.folder, name)) if name in self.job.files else b""
 
     def source_files(self) -> Iterator[RawFile]:
@@ -127,16 +133,18 @@ class Staged:
         return {name: split for name, *_, split in self._files() if split}  # RawFile's first field and its last
 
     def _files(self) -> list[list[Any]]:
+        """Return the fields of each RawFile, as `stage` wrote them."""
+        # One parse of a JSON array takes less time than one parse for each line.
         return json.loads(b"[%b]" % b",".join(self._read(FILES).splitlines()))
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer, under the name the user gave it."""
+        """The tokenizer, with the name that the user gave it."""
         return loading.of_content(self._read(MODEL), name=self.job.tokenizer)
 
     @functools.cached_property
     def definition(self) -> Definition:
-        """The definition of the task: of the user's own file, or of what is installed here.
+        """The definition of the task, from the user's file or from the tasks installed on this machine.
 
         Raises TaskError if this machine has no such task.
         """
@@ -152,7 +160,7 @@ class Staged:
 
     @functools.cached_property
     def task(self) -> ChosenTask:
-        """The task with its options."""
+        """The task with the user's options."""
         return self.definition.choose(self.job.settings.options)
 
     @functools.cached_property
@@ -168,31 +176,31 @@ class Staged:
         return earlier_datasets.loads(content) if content else None
 
     def bring_filter_files(self) -> None:
-        """Let filters read the user's files on this machine, wherever it is."""
+        """Make the user's filter files available to filters on this machine."""
         if content := self._read(FILTERS):
             encoded_files = json.loads(content)
             rules.install({path: base64.b64decode(encoded) for path, encoded in encoded_files.items()})
 
 
-# What this process has loaded, of the last job: a worker serves one preparation, a test many.
+# The data of the last job in this process: a worker serves one preparation, but tests run many.
 _LAST: list[Staged] = []
 
 
 def staged_of(job: Job) -> Staged:
-    """Return what lies in a job's folder; a process loads it once."""
+    """Return the data in a job's folder, which a process loads once."""
     if not (_LAST and _LAST[0].job == job):
         _LAST[:] = [Staged(job)]
     return _LAST[0]
 
 
 def limited_files(job: Job) -> Iterator[LimitedFile]:
-    """Yield the files and pairs of files that are to be read, and how far."""
+    """Yield the files and pairs of files to read, each with its row limit."""
     staged = staged_of(job)
     yield from row_limit.limited_files(list(staged.source_files()), job.settings, staged.task)
 
 
 def shared(source: Resolved, *, folder: str) -> Resolved:
-    """Return the source with every file where a cloud's workers can read it; files of this machine are copied there.
+    """Return the source with all files readable by a cloud's workers: local files are copied into `folder`.
 
     Raises SourceError or OutputError.
     """
@@ -205,13 +213,14 @@ def shared(source: Resolved, *, folder: str) -> Resolved:
         if file.path not in shared_paths:
             shared_paths[file.path] = paths.copy(file.path, paths.join(folder, f"source-{len(shared_paths):06d}"))
         sha256 = file.sha256 or sources.sha256(file)
+        # After the copy, so that a change during copying is noticed.
         sources.check_unchanged(file)
         moved.append(dataclasses.replace(file, path=shared_paths[file.path], sha256=sha256, modified=0))
     return dataclasses.replace(source, files=tuple(moved))
 
 
 def refuse_local(datasets: Sequence[str]) -> None:
-    """Raise UsageError for a dataset on this machine, where a cloud's workers have to read it."""
+    """Raise UsageError if a dataset is on this machine, because a cloud's workers cannot read it."""
     for data in datasets:
         if "://" not in data:
             raise UsageError(
@@ -220,7 +229,7 @@ def refuse_local(datasets: Sequence[str]) -> None:
             )
 
 
-# Records of an earlier dataset in one sketch.
+# Number of records of an earlier dataset in one sketch.
 ROWS_OF_SKETCH = 4096
 
 
@@ -237,12 +246,15 @@ Element = Block | RawFile | Hashed
 
 
 def file_name(file: LimitedFile) -> str:
-    """Return the name of a file, or of both of a pair."""
+    """Return the name of a file, or both names of a pair, joined by NUL."""
     return "\0".join(raw_file.name for raw_file in parallel_files.files(file.element))
 
 
 def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[Element]:
-    """Yield a file, or both of a pair, and their blocks: what PrepareBlock is applied to. A small file is read, and hashed, here."""
+    """Yield a file (or both of a pair) and then its blocks: the elements of PrepareBlock.
+
+    A small file is read and hashed here, so that it is read only once. It is yielded as Hashed.
+    """
     element, content = file.element, None
     if isinstance(element, RawFile) and (content := sources.content_of_small(element)) is not None:
         yield Hashed(element, element.sha256 or hashlib.sha256(content).hexdigest())
@@ -254,10 +266,11 @@ def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[Element]:
 
 @dataclasses.dataclass(frozen=True)
 class PrepareBlock:
-    """Sort a block into a spill, or hash a source file. This is pickled to workers; the tokenizer is loaded there.
+    """Prepare a block into a sorted spill, or hash a source file. The object is pickled to workers, which load the tokenizer.
 
-    `kept` is where tokenized tables stay for the next run (`fresh`: none of an earlier run is used), `spool` where
-    finished spills wait on disk ("" keeps them in memory, for what stores them itself).
+    * `kept`: the folder of the token cache; "" for none.
+    * `spool`: the folder for finished spills; "" leaves their bytes in memory, for executors that store them.
+    * `fresh`: ignore tables that an earlier run cached.
     """
 
     job: Job
@@ -266,7 +279,7 @@ class PrepareBlock:
     fresh: bool = False
 
     def __call__(self, element: Element) -> Iterator[BlockTotals | Hashed | Piece | Spill | Sketch]:
-        """Yield the totals of a block, its rejected lines, spill and sketch, or a file's hash. Raises SourceError for a bad file."""
+        """Yield totals, rejected lines, spill and sketch of a block; or a file with its hash. Raises SourceError for a bad file."""
         if not isinstance(element, Block):
             yield element if isinstance(element, Hashed) else Hashed(element, sources.checksum(element))
             return
@@ -276,14 +289,15 @@ class PrepareBlock:
             yield Piece((0, block.file, block.first_row), block.rejected)
         path = Path(self.spool) / digest(block.file, block.first_row)
         if block.spill.records:
-            # Spills lie in one folder, for they are merged and few at a time: more folders would take longer to remove than they do.
+            # Spills are in one folder: few exist at once, because they are merged. Up to 256 folders took longer to
+            # remove (docs/decisions/025-leave-many-spills.md).
             yield block.spill.spooled(path) if self.spool else block.spill
         if block.sketch:
             sketch_path = path.parent / path.name[:2] / f"{path.name}.sketch"
             yield block.sketch.spooled(sketch_path) if self.spool else block.sketch
 
     def sort(self, block: Block) -> SortedBlock:
-        """Return the sorted block. Raises SourceError."""
+        """Return the tokenized and sorted rows of a block. Raises SourceError."""
         tokenize, sort = _loaded(self)
         tokenized = tokenize(block)
         sorted_block = sort(tokenized.table, block)
@@ -291,34 +305,38 @@ class PrepareBlock:
         return sorted_block
 
     def cache_name(self, element: Element) -> str:
-        """Return a name for the results of an element, "" where it is a result itself."""
+        """Return the name under which the results of an element are cached; "" for a Hashed, which is its own result."""
         if isinstance(element, Block):
             return digest(element.file.name, element.first_row, element.rows)
         return "" if isinstance(element, Hashed) else digest("sha256", element.name)
 
 
 def digest(*parts: object) -> str:
-    """Return a name for what is made of an element, which is known by these."""
+    """Return a name, made of a hash of `parts`, for the result of an element that these parts identify.
+
+    >>> len(digest("train.csv", 0))
+    32
+    """
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
 def prepare_run(run: Iterable[Element], *, work: PrepareBlock) -> Iterator[Any]:
-    """Yield the results of each of some elements."""
+    """Yield the results of each element of a run."""
     return itertools.chain.from_iterable(map(work, run))
 
 
 def blocks_in_runs(elements: Iterable[Element], *, job: Job, joined_bytes: int) -> Iterator[list[Element]]:
     """Yield all elements in lists (`in_runs`), with the blocks of small files joined."""
-    if job.settings.dedup != "near":  # a sketch is of one file
+    if job.settings.dedup != "near":  # a sketch belongs to one file
         split_of_file = {} if job.settings.splits else staged_of(job).splits
         elements = parallel_files.joined(elements, file_groups=split_of_file, size=joined_bytes)
     return in_runs(elements)
 
 
 def in_runs(elements: Iterable[Element]) -> Iterator[list[Element]]:
-    """Yield all elements in order, in lists for one worker each.
+    """Yield all elements in order, in lists that one worker processes.
 
-    A list has some parts of one row group, or any other element alone, behind the files that are hashed already.
+    A list has several parts of one row group, or one other element, preceded by files that are hashed already.
     """
     run = list[Element]()
     for group, group_elements in itertools.groupby(elements, key=_row_group):
@@ -337,17 +355,18 @@ def in_runs(elements: Iterable[Element]) -> Iterator[list[Element]]:
 
 
 def _row_group(element: Element) -> tuple[RawFile, int] | None:
-    """Return the row group that a block is a part of, None for any other element."""
+    """Return the row group that a Parquet block belongs to, as (file, begin); None for any other element."""
     return (element.file, element.begin) if isinstance(element, Block) and element.format.kind == "parquet" else None
 
 
-# What a process has loaded, by the work it is for: a worker serves one preparation, a test many. Beam's workers have
-# several threads; those of one preparation share it.
+# The loaded tokenizer and sorter of this process, keyed by their work: a worker serves one preparation, but tests run
+# many. Beam's workers have several threads, which share them.
 _LOADED: dict[str, tuple[BlockTokenizer, BlockSorter]] = {}
 _LOADING = threading.Lock()
 
 
 def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
+    """Return the tokenizer and the sorter of blocks, loaded once for all threads."""
     name = repr(work)
     with _LOADING:
         if name not in _LOADED:
@@ -357,11 +376,13 @@ def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
 
 
 def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
+    """Return a new tokenizer and a new sorter of blocks."""
     staged, settings = staged_of(work.job), work.job.settings
     task, tokenizer, cache = staged.task, staged.tokenizer, None
     leaks, earlier = staged.evaluation_sets, staged.earlier
     staged.bring_filter_files()
     if work.kept:
+        # The key of the token cache has everything that decides tokens, so another seed or split reuses them.
         code = token_cache.digest_of_code(staged.definition.code)
         code += "".join([*Chain(settings.filter).files().values(), *(leaks.digests().values() if leaks else ())])
         code += work.job.digest if earlier else ""
@@ -373,7 +394,7 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
 
 
 def preload(work: PrepareBlock) -> None:
-    """Load in this process what preparing a block needs."""
+    """Load the tokenizer and sorter that preparing a block needs."""
     _loaded(work)
 
 
@@ -381,21 +402,25 @@ def preload(work: PrepareBlock) -> None:
 
 
 def plan_shards(*, blocks: BlockTotals, count: int | None, drawn: bool) -> list[ShardSpec]:
-    """Return the shards of all blocks. Raises UsageError when there are more shards than examples."""
+    """Return the plan of all shards. Raises UsageError if there are more shards (`count`) than examples.
+
+    `drawn`: the split of a record is drawn by its id.
+    """
     return shards.plan_shards(blocks.records, blocks.record_bytes, shards=count, drawn=drawn)
 
 
 def name_shards(*, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, ShardSpec]]:
-    """Yield each shard under its name, so that it is written even if nothing is in it."""
+    """Yield each shard's plan with its name, so that a shard without rows is written, too."""
     for spec in specs:
         yield spec.name, spec
 
 
 @dataclasses.dataclass(frozen=True)
 class WriteShard:
-    """Write a shard from its specification, its rows, and those that repeat another one.
+    """Write a shard from its plan, its rows, and the rows that repeat another one.
 
-    Rows that it leaves out wait on disk under `spool` ("": in memory).
+    `range_bytes` is the size of the ranges that are merged in memory. Lines of duplicates wait in files under `spool`
+    ("": in memory).
     """
 
     job: Job
@@ -406,9 +431,10 @@ class WriteShard:
     def __call__(
         self, group: tuple[str, Iterable[ShardSpec | Piece | Stored[Spill]]], *, spills: Sequence[Spill] = ()
     ) -> Iterator[ShardTotals | Piece]:
-        """Yield the totals of a shard, and the lines that it leaves out. Raises OutputError if the place cannot be written.
+        """Yield the totals of a shard, and the rejected lines of its duplicates. Raises OutputError if `out` cannot be written.
 
-        The group has its ShardSpec, Pieces of Repeats, and Stored rows; `spills` have rows of all shards.
+        `group` has the shard's name and its items: one ShardSpec, Pieces of Repeats, and Stored rows. `spills` have
+        rows of all shards.
         """
         items = list(group[1])
         (spec,) = [item for item in items if isinstance(item, ShardSpec)]
@@ -425,11 +451,11 @@ class WriteShard:
             yield from (Piece((1, spec.name, number), lines) for number, lines in enumerate(written.rejected))
 
     def cache_file(self, group: tuple[str, Iterable[Any]]) -> str:
-        """Return the path of the shard of a group."""
+        """Return the path of the shard that a group belongs to."""
         return paths.join(self.out, group[0])
 
     def write(self, spec: ShardSpec, spilled: Sequence[Spill], repeats: Sequence[Repeats]) -> WrittenShard:
-        """Return the written shard. Raises OutputError if the place cannot be written."""
+        """Write a shard and return its totals and rejected lines. Raises OutputError if `out` cannot be written."""
         settings, staged = self.job.settings, staged_of(self.job)
         task, tokenizer = staged.task, staged.tokenizer
         return shards.write(
@@ -442,7 +468,8 @@ class WriteShard:
             several=task.task.several_answers,
             duplicate_key="text" if settings.dedup == "exact" else "id",
             repeats=repeats,
-            # A packed row is made of neighbours in one range, so its bytes must not depend on memory.
+            # A packed record holds neighbours of one range. A range that depended on the memory budget would change
+            # the bytes.
             range_bytes=shards.RANGE_BYTES if settings.is_packed else self.range_bytes,
         )
 
@@ -451,19 +478,19 @@ class WriteShard:
 
 
 class EarlierShard(NamedTuple):
-    """The name of a shard of an earlier dataset."""
+    """A shard of an earlier dataset: its dataset's folder and its name."""
 
     folder: str
     name: str
 
     @property
     def digest(self) -> str:
-        """Return a name for what is made of the shard."""
+        """The name for results of this shard."""
         return digest(*self)
 
 
 def earlier_shards(job: Job) -> Iterator[EarlierShard]:
-    """Yield the shards of the earlier datasets that a job compares with. Raises DatasetError."""
+    """Yield the shards of the earlier datasets that rows are compared with. Raises DatasetError."""
     for data in job.settings.dedup_against:
         dataset = Dataset(data)
         for name in earlier_datasets.shards(dataset):
@@ -471,7 +498,7 @@ def earlier_shards(job: Job) -> Iterator[EarlierShard]:
 
 
 def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketch]:
-    """Yield the sketches of the records of an earlier dataset's shard, their bytes under `spool` (""). Raises DatasetError."""
+    """Yield sketches of the records of an earlier shard, with bytes in `spool` ("": in memory). Raises DatasetError."""
     repeat_search = search.of_settings(job.settings)
     assert repeat_search is not None
     records = earlier_datasets.records(shard.folder, shard.name, staged_of(job).tokenizer)
@@ -496,12 +523,12 @@ def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketc
 
 
 def plan_search(*, sketches: Sequence[Sketch | Stored[Sketch]], search: Search) -> Plan:
-    """Return the plan of a search in some sketches; their bytes are not needed."""
+    """Return the plan of a search in some sketches. Their bytes are not needed."""
     return search.plan([stored.about if isinstance(stored, Stored) else stored for stored in sketches])
 
 
 def cut_bands(stored: Sketch | Stored[Sketch], *, plan: Plan) -> Iterator[tuple[int, Piece]]:
-    """Yield a sketch's bands in each range of their values, under the number of the range; its file has them no more."""
+    """Yield the bands of a sketch by range of their values, as (number of the range, bands). Bands are removed from its file."""
     sketch = load(stored)
     for number, entries in plan.cut(sketch):
         yield number, Piece(data=entries)
@@ -509,7 +536,7 @@ def cut_bands(stored: Sketch | Stored[Sketch], *, plan: Plan) -> Iterator[tuple[
 
 
 def link_rows(group: tuple[int, Iterable[Piece]]) -> Iterator[tuple[int, Piece]]:
-    """Yield the links between rows in one range of band values, all under one number."""
+    """Yield links between rows that share a band in one range of values. All links have the key 0."""
     pieces = list(group[1])
     max_links = shards.LARGEST_PIECE // np.dtype((np.uint64, 2)).itemsize
 
@@ -523,10 +550,10 @@ def link_rows(group: tuple[int, Iterable[Piece]]) -> Iterator[tuple[int, Piece]]
 
 
 def group_rows(group: tuple[int, Iterable[Piece]], *, plan: Plan, spool: str) -> Iterator[tuple[int, Piece]]:
-    """Yield the rows of each sketch that are to be compared, each with its group, under the sketch's number.
+    """Yield the rows of each sketch that need a comparison, with their groups, as (number of the sketch, rows).
 
-    All links come together in this one step, which holds some of them at a time, and the rest under `spool` ("": where
-    temporary files are).
+    All links arrive in this one step, because only then their connected components are known. It holds some links in
+    memory, and the others in `spool` ("": the folder for temporary files).
     """
     parts = (part for piece in group[1] for part in piece.parts())
     links = (np.frombuffer(part, np.uint64).reshape(-1, 2) for part in parts)
@@ -537,7 +564,7 @@ def group_rows(group: tuple[int, Iterable[Piece]], *, plan: Plan, spool: str) ->
 def cut_rows(
     stored: Sketch | Stored[Sketch], *, plan: Plan, groups: Mapping[int, Iterable[Piece | Stored[Piece]]]
 ) -> Iterator[tuple[int, Piece]]:
-    """Yield a sketch's rows that are to be compared, under the number of their group."""
+    """Yield the rows of a sketch that need a comparison, as (number of their group, rows)."""
     sketch = load(stored)
     placed = np.frombuffer(b"".join(piece.read() for piece in groups[plan.number(sketch)]), search.PLACED)
     placed = placed[np.lexsort((placed["place"], placed["group"]))]
@@ -547,29 +574,30 @@ def cut_rows(
 
 
 def find_repeats(group: tuple[int, Iterable[Piece]], *, search: Search, spool: str) -> Iterator[Repeats]:
-    """Yield the repeats among the rows of a group, their rows in a file under `spool` where that is given."""
+    """Yield the rows of a group that repeat another row; in a file under `spool`, unless it is ""."""
     repeats = search.find(rows for piece in group[1] for rows in tables(piece.mapped()))
     yield repeats.spooled(Path(spool) / "repeats" / f"{group[0]:08d}") if spool else repeats
 
 
 def cut_repeats(part: Repeats, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Piece]]:
-    """Yield the rows that each shard leaves out because they repeat another one, under the shard's name."""
+    """Yield the rows that each shard drops because they repeat another row, as (shard name, rows)."""
     for split, split_shards in shards.of_splits(specs).items():
         for number, repeats in part.cut(split, len(split_shards)):
             yield split_shards[number].name, Piece(data=to_bytes(repeats.dropped))
 
 
 def remove_pieces(group: tuple[Any, Iterable[Piece]], results: Sequence[Any]) -> None:
-    """Remove the files of a group, which no other stage reads."""
+    """Remove the files of a group, because only one stage reads them."""
     for path in {piece.path for piece in group[1] if piece.path}:
         Path(path).unlink(missing_ok=True)
 
 
-# The files of rejected rows: finished JSON lines, each piece about (0, file, first row) or (1, shard, number).
+# Rejected rows are JSON lines. `about` of a piece is (0, file, first row) for rows of a block, and (1, shard, number)
+# for duplicates.
 
 
 class RejectedPart(NamedTuple):
-    """The description of one file of rejected rows: its number, and how often each reason stands in it."""
+    """One file of rejected rows: its number, its description for the manifest, and the count of each reason."""
 
     number: int
     file: RejectedFile
@@ -577,18 +605,18 @@ class RejectedPart(NamedTuple):
 
 
 def size_of(lines: Piece) -> Iterator[int]:
-    """Yield the bytes of some lines."""
+    """Yield the number of bytes of some lines."""
     yield len(lines)
 
 
 def number_files(*, size: int) -> Iterator[tuple[int, None]]:
-    """Yield the number of each file of rejected rows, so that it is written even if nothing is in it."""
+    """Yield (number, None) for each file of rejected rows, so that a file without rows is written, too."""
     for number in range(rejected_rows.files_for(size)):
         yield number, None
 
 
 def cut_lines(lines: Piece, *, size: int) -> Iterator[tuple[int, Piece]]:
-    """Yield the lines of each file of rejected rows, under its number."""
+    """Yield the lines of each file of rejected rows, as (number of the file, lines)."""
     parts = rejected_rows.files_for(size)
     if parts == 1:
         yield 0, lines
@@ -602,7 +630,7 @@ def cut_lines(lines: Piece, *, size: int) -> Iterator[tuple[int, Piece]]:
 
 
 def write_rejected(group: tuple[int, Iterable[Piece | None]], *, size: int, out: str) -> Iterator[RejectedPart]:
-    """Write one file of rejected rows, in order, and yield what was written. Raises OutputError."""
+    """Write one file of rejected rows, in order, and yield its description. Raises OutputError."""
     number, parts = group[0], rejected_rows.files_for(size)
     ordered = sorted((piece for piece in group[1] if piece is not None), key=lambda piece: piece.about)
     name = rejected_rows.numbered(number, parts)

@@ -1,4 +1,4 @@
-"""Train a tokenizer: sample a corpus's lines by stable hash, train SentencePiece, write the tokenizer's directory."""
+"""Train a SentencePiece tokenizer on sampled lines of a corpus, and write it as a directory in Hugging Face layout."""
 
 import collections
 import dataclasses
@@ -24,20 +24,22 @@ from t5prep.tokens import huggingface_files, training
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.tokens.training import Drawing
 
-# 1,000,000 lines of 100 bytes are as much text as SentencePiece trains on in minutes; more changes few pieces.
+# Default sample: SentencePiece trains on a million lines of 100 bytes within minutes, and more lines change few
+# pieces.
 LINES = 1_000_000
 RUNNERS = ("local",)
-# Beside a tokenizer: what it was trained on, and how.
+# The file beside a tokenizer that records its source and settings.
 TRAINING = "t5prep_training.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings:
-    """Every choice that the bytes of a trained tokenizer follow from, besides its source.
+    """All choices that decide the bytes of a trained tokenizer, except its source.
 
-    `columns` are the columns with text (none: `text`); `lines` distinct lines are drawn with `seed`; `vocab_size`,
-    `byte_fallback`, `split_digits`, `character_coverage` and `normalization` are SentencePiece's (tokens.training); `files` says
-    how files are read.
+    * `columns`: the columns with text; none means `text`.
+    * `lines`, `seed`: how many distinct lines are sampled, and the key of the hash that chooses them.
+    * `vocab_size`, `byte_fallback`, `split_digits`, `character_coverage`, `normalization`: SentencePiece's (tokens.training).
+    * `files`: how files are read.
     """
 
     columns: tuple[str, ...] = ()
@@ -52,7 +54,7 @@ class TrainingSettings:
 
 
 class LineSample(NamedTuple):
-    """Distinct lines drawn by hash of those that were `seen`, in `rows` of the source, of which `broken` could not be read."""
+    """Distinct sampled lines, with counts of the source: its `rows`, its lines (`seen`), and its unreadable rows (`broken`)."""
 
     lines: list[str]
     rows: int
@@ -61,7 +63,7 @@ class LineSample(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A trained tokenizer, and the lines that it was trained on."""
+    """A trained tokenizer, and the sample that it was trained on."""
 
     tokenizer: Tokenizer
     drawn: LineSample
@@ -69,14 +71,14 @@ class Trained(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DrawBlock:
-    """Draw the lines of a block with the smallest hashes."""
+    """Sample at most `most` lines of a block: those with the smallest hashes."""
 
     columns: tuple[str, ...]
     most: int
     seed: int
 
     def __call__(self, block: Block) -> LineSample:
-        """Return the sample of a block; rows without such a column are passed over."""
+        """Return the sample of a block. Rows without the columns are skipped."""
         sample = Drawing(self.most, seed=self.seed)
         total_lines = broken = 0
         for row in text_columns.read(block, names=self.columns or ("text",)).rows():
@@ -99,10 +101,10 @@ def train(
     runner: str = "local",
     workers: int | None = None,
 ) -> Trained:
-    """Draw lines of the source, train on them, and write the directory that AutoTokenizer loads.
+    """Sample lines of the source, train a tokenizer on them, and write the directory that AutoTokenizer loads.
 
-    `config` is the shape of the model that will use the tokenizer. The same corpus gives the same bytes, whatever the
-    order of its rows. Raises T5prepError.
+    `config` describes the model that will use the tokenizer. The same rows in any order produce the same bytes.
+    Raises T5prepError.
     """
     record = _training_record(source, settings, config)
     _check_place(out, record=record)
@@ -112,14 +114,14 @@ def train(
     names = ("vocab_size", "byte_fallback", "split_digits", "character_coverage", "normalization")
     model = _trained_apart(sample.lines, **{name: getattr(settings, name) for name in names})
     tokenizer = Tokenizer(model, name=str(out))
-    # The record is written first, so that a killed command can be given again.
+    # The record comes first: a killed command finds its own record in `out` and may overwrite the rest.
     atomic_files.write_whole(out / TRAINING, (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode())
     huggingface_files.write(out, tokenizer, config=config)
     return Trained(tokenizer, sample)
 
 
 def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:
-    """Return what `training.train` does in a process of its own: SentencePiece itself looks at no Ctrl-C for minutes."""
+    """Return the result of `training.train`, run in a child process: SentencePiece ignores Ctrl-C for minutes."""
     pool.begin_loading()
     context = multiprocessing.get_context("forkserver")
     answers, answer = context.Pipe(duplex=False)
@@ -141,7 +143,7 @@ def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:
 
 
 def _train_and_send(answer: Connection, lines: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Train, and send the model or the T5prepError that says why there is none."""
+    """Train, and send the model or the T5prepError."""
     try:
         answer.send(training.train(lines, **options))
     except T5prepError as error:
@@ -149,7 +151,7 @@ def _train_and_send(answer: Connection, lines: Sequence[str], options: Mapping[s
 
 
 def _training_record(source: Resolved, settings: TrainingSettings, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all that a tokenizer was trained with, as JSON holds it."""
+    """Return the source, settings and config of a training, as JSON values."""
     files = [[file.name, file.bytes] for file in source.files]
     choices = {**dataclasses.asdict(settings), "columns": list(settings.columns)}
     choices |= choices.pop("files")
@@ -171,7 +173,7 @@ def draw(
         )
     if settings.lines < 1:
         raise UsageError(f"--lines {settings.lines}: at least one line is needed")
-    if not 0.98 <= settings.character_coverage <= 1:  # SentencePiece's own bounds
+    if not 0.98 <= settings.character_coverage <= 1:  # SentencePiece's bounds
         raise UsageError(f"--character-coverage {settings.character_coverage}: it is at least 0.98 and at most 1")
     files = formats.with_card(settings.files, source)
     text_columns.check(source, columns=columns, options=files)
@@ -193,7 +195,7 @@ def draw(
 
 
 def _check_place(out: Path, *, record: Mapping[str, Any]) -> None:
-    """Raise OutputError for a directory that holds anything but a tokenizer, or one that was trained in another way."""
+    """Raise OutputError if `out` holds files that are not a tokenizer, or a tokenizer trained with another record."""
     try:
         names = sorted(path.name for path in out.iterdir() if not path.name.startswith(atomic_files.UNFINISHED))
     except FileNotFoundError:
@@ -222,5 +224,5 @@ def _check_place(out: Path, *, record: Mapping[str, Any]) -> None:
 
 
 def _warm() -> None:
-    """Load in a worker what it will need."""
+    """Import this module in a worker before its first block."""
     importlib.import_module("pipelines.train_tokenizer")
