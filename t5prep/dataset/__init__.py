@@ -1,1 +1,1 @@
-"""Read, check, show, compare and upload a prepared dataset: its manifest and TFRecord shards. No TensorFlow."""
+"""Read, check, show, compare and upload a prepared dataset: its manifest and TFRecord shards. Needs no TensorFlow."""

@@ -1,4 +1,8 @@
-"""Describe a prepared dataset for the readers of the Hugging Face Hub, from its manifest alone: the card, README.md."""
+"""Write the dataset card (README.md) of a prepared dataset for the Hugging Face Hub, from its manifest alone.
+
+The card is Markdown, and most of its texts come from strangers: file names, reasons, licences. Each passes through
+`literal` or `code`.
+"""
 
 import dataclasses
 import re
@@ -9,9 +13,9 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.options.fields import as_cli_option
 
 NAME = "README.md"
-# A README with this line was written by `push`, and is written again; any other belongs to the user and stays.
+# `push` overwrites a README only if it has this line. Any other README belongs to the user.
 MARK = "<!-- written by t5prep: it is written again when the dataset is -->"
-# Licences by the names that the Hub has for them (a part of its list).
+# Names of licences on the Hub: the part of its list that datasets use.
 _LICENCES = (
     *(
         "apache-2.0",
@@ -29,26 +33,33 @@ _LICENCES = (
 _TASKS = {"bleu": "translation", "rouge": "summarization", "squad": "question-answering"}
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
-_MOST_FILES = 100
-_BECAME = ("read", "examples", "rejected", "duplicates", "blank")
+_MOST_FILES = 100  # source files in the card; the manifest lists all
+_BECAME = ("read", "examples", "rejected", "duplicates", "blank")  # fields of rejected_rows.Rows
 
 
 def text(manifest: Manifest) -> str:
-    """Return the card: the Hub's header, and what the manifest says in words and tables. The same manifest, the same card."""
+    """Return the text of the card: the Hub's YAML header, then the manifest's facts as Markdown.
+
+    It depends on the manifest alone, so pushing an unchanged dataset again makes no new commit.
+    """
     from huggingface_hub import DatasetCard  # imported here: `prepare` starts without it
 
     return str(DatasetCard("\n".join(["---", _header(manifest), "---", MARK, "", *_body(manifest), ""])))
 
 
 def table_of(split: str) -> str:
-    """Return the name, in the folder of a dataset, of the table of a split's records as texts."""
+    """Return the name, inside a dataset's folder, of the Parquet file with the records of `split` as texts."""
     return f"table/{split}.parquet"
 
 
 def _hub_names(splits: Iterable[str]) -> dict[str, str]:
-    """Return what splits are called on the Hub, no two alike: letters, digits and `_`, and not `all`, which is every split."""
+    """Return the name of each split on the Hub. All are different and have only letters, digits and `_`.
+
+    None is `all`, by which the Hub names all splits together.
+    """
     names: dict[str, str] = {}
-    for split in sorted(splits, key=lambda name: re.search(r"\W", name) is not None):  # what can keep its name does
+    # Valid names first, so that they remain as they are: with `a_b` and `a-b`, the second becomes `a_b_`.
+    for split in sorted(splits, key=lambda name: re.search(r"\W", name) is not None):
         hub_name = re.sub(r"\W", "_", split)
         while hub_name in ("all", *names.values()):
             hub_name += "_"
@@ -57,24 +68,24 @@ def _hub_names(splits: Iterable[str]) -> dict[str, str]:
 
 
 def is_ours(content: bytes) -> bool:
-    """Check whether a README was written by t5prep."""
+    """Check whether t5prep wrote this README, given its `content`."""
     return MARK.encode() in content[:65_536]
 
 
 def place_of(manifest: Manifest) -> str:
-    """Return where the rows came from, without the folders of anyone's machine."""
+    """Return the source of the rows for publication: a URI, or a file's name without the folders of the user's machine."""
     uri = manifest.source.uri
     return uri if ":" in uri else Path(uri).name
 
 
 def licence(manifest: Manifest) -> str:
-    """Return the licence by the Hub's name of it: `other` for one that it has no name for, "" if none is known."""
+    """Return the Hub's name of the dataset's licence: `other` if the Hub has none, "" if the licence is unknown."""
     name = manifest.source.licence.lower()
     return name if name in _LICENCES else "other" if name else ""
 
 
 def _header(manifest: Manifest) -> str:
-    """Return the facts of the header as YAML."""
+    """Return the YAML header of the card, without its `---` lines."""
     from huggingface_hub import DatasetCardData
 
     examples = sum(split.examples for split in manifest.splits.values())
@@ -89,7 +100,8 @@ def _header(manifest: Manifest) -> str:
         size_categories=[size],
         tags=["t5", "t5prep", "tfrecord", manifest.settings.task],
         source_datasets=[place_of(manifest).removeprefix("hf:").partition("#")[0].partition("@")[0]] if hub else None,
-        # The Hub's viewer and `datasets` read these (huggingface.co/docs/hub/datasets-manual-configuration): `push` writes them.
+        # The Hub's viewer and `datasets` read the tables that `push` writes beside the shards, because neither reads
+        # TFRecord (huggingface.co/docs/hub/datasets-manual-configuration).
         configs=[
             {
                 "config_name": "default",
@@ -180,7 +192,7 @@ def _body(manifest: Manifest) -> Iterator[str]:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table in Markdown."""
+    """Yield the lines of a Markdown table with the columns `names`, after an empty line."""
     yield ""
     yield f"| {' | '.join(names)} |"
     yield f"|{'---|' * len(names)}"
@@ -189,12 +201,12 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
 
 
 def code(text: str) -> str:
-    """Return a text that Markdown shows as it is, as code. Between backticks, a text that has some would leave them."""
+    """Return `text` as inline code in Markdown. The tag `<code>` is safe, unlike backticks, which `text` may contain."""
     return f"<code>{literal(text)}</code>"
 
 
 def literal(text: str) -> str:
-    """Return a text that Markdown shows as it is: names of files and reasons come from strangers.
+    """Return `text` with Markdown's and HTML's special characters escaped, and unprintable ones replaced by spaces.
 
     >>> literal("<b>[a](http://x)|`")
     '&#60;b&#62;&#91;a&#93;(http://x)&#124;&#96;'

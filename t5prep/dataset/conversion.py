@@ -1,4 +1,4 @@
-"""Convert examples to features, and labels to texts, as a dataset's settings say."""
+"""Convert examples to features, and labels to texts, with the settings of a dataset."""
 
 import functools
 from collections.abc import Sequence
@@ -19,7 +19,11 @@ def featurizer_of(
     documents: bool = False,
     trace: Trace | None = None,
 ) -> Featurizer:
-    """Return what turns examples into the features of a dataset; of `documents`, where spans are hidden later."""
+    """Return the featurizer that converts examples to features with these `settings`.
+
+    `classes` are the task's, in the order of their numbers. With `documents`, the examples are documents of pre-training:
+    spans are hidden in them later. `trace` records each step of one row, for `t5prep why`.
+    """
     return Featurizer(
         tokenizer,
         input_length=settings.input_length,
@@ -34,7 +38,7 @@ def featurizer_of(
 
 
 def label_name(ids: Sequence[int], settings: Settings, tokenizer: Tokenizer, *, classes: Sequence[str]) -> str:
-    """Return the text of the labels of a classification's record without EOS: the name that its records are counted by."""
+    """Return the text of a record's labels `ids`, without EOS: the name under which the manifest counts its class."""
     target = target_of(settings.target, classes)
     decode = functools.partial(newlines.decode, tokenizer=tokenizer, keep_newlines=settings.keep_newlines)
     return target.text(ids[:-1] if target.is_text else ids, decode)

@@ -1,6 +1,6 @@
-"""Find what differs between two prepared datasets, from their manifests alone.
+"""Compare two prepared datasets by their manifests alone.
 
-`verify` checks that shards are what their manifest says. To compare records, write both as tables and join them by id.
+`verify` checks shards against their manifest. To compare records, write both datasets as tables and join these by id.
 """
 
 import dataclasses
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from t5prep.dataset import manifest
 from t5prep.dataset.manifest import Manifest
 
-# Fields that are shown, but do not count as a difference.
+# Fields that are shown, but do not count as a difference, because they do not change the records.
 _ABOUT = ("created_by", "source.uri", "tokenizer.name", "settings.shards")
 
 
 class Change(NamedTuple):
-    """One field of the manifests, as a path, and what each says (None: nothing)."""
+    """Hold a field that differs, as a path (`splits.train.records`), and its value in A and in B (None: missing)."""
 
     field: str
     a: object
@@ -26,20 +26,20 @@ class Change(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """The differences of two datasets, A and B. `equal`: all that decides the bytes of their records is equal."""
+    """Hold the differences of two datasets, A and B. `equal` is True if their digests, and so their records, are equal."""
 
     equal: bool
     manifest: list[Change]
 
 
 def diff(a: str | Path, b: str | Path) -> Difference:
-    """Return what the manifests of two datasets say differently. Raises DatasetError, OutputError."""
+    """Return the differences between the manifests of the datasets `a` and `b`. Raises DatasetError, OutputError."""
     manifest_a, manifest_b = manifest.load(a), manifest.load(b)
     return Difference(manifest_a.digest == manifest_b.digest, list(_changes(manifest_a, manifest_b)))
 
 
 def decides(change: Change) -> bool:
-    """Return whether a field has a part in the records' bytes."""
+    """Check whether the changed field decides the bytes of records."""
     return change.field not in _ABOUT
 
 
@@ -53,11 +53,14 @@ def _changes(a: Manifest, b: Manifest) -> Iterator[Change]:
 
 
 def _flat(value: dict[str, Any], path: str = "") -> Iterator[tuple[str, object]]:
-    """Yield each field by its path; of shards, how many there are, and one checksum of all of theirs."""
+    """Yield the path and value of each field below `value`, a part of a manifest as nested dicts.
+
+    A list of shards becomes their number and one checksum over all. Each source file is a field of its own.
+    """
     for name, item in value.items():
         field = f"{path}{name}"
         if field == "digest" or field.endswith(".lengths"):
-            continue  # the first follows from everything, the second is a histogram
+            continue  # the digest follows from all other fields, and a histogram is too long to show
         if name == "shards" and isinstance(item, list):
             yield field, len(item)
             yield f"{field}.sha256", hashlib.sha256("".join(shard["sha256"] for shard in item).encode()).hexdigest()

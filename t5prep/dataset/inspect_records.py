@@ -1,4 +1,4 @@
-"""Show records to a person: decoded text, and tokens, ids and the label mask aligned under each other."""
+"""Show records to a person: decoded text, and tokens above their ids, in aligned columns."""
 
 import itertools
 import sys
@@ -11,8 +11,9 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 def records(opened: Dataset, *, split: str, count: int) -> Iterator[DecodedRecord]:
-    """Yield the first records of a split, decoded. Raises DatasetError or TokenizerError."""
+    """Yield the first `count` records of `split`, decoded. Raises DatasetError, TokenizerError."""
     read = opened.records(*(shard.name for shard in opened.split(split).shards))
+    # `islice` takes no number above sys.maxsize, but a user may type one.
     for number, record in enumerate(itertools.islice(read, min(count, sys.maxsize))):
         with opened.decoding(f"Record {number} of the split {split} in {opened.folder}"):
             decoded_record = opened.decoded(record)
@@ -20,7 +21,7 @@ def records(opened: Dataset, *, split: str, count: int) -> Iterator[DecodedRecor
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes: two for a wide character, none for a mark on the one before it.
+    """Return the number of terminal columns that `text` takes: wide characters take two, combining marks none.
 
     >>> columns("▁the"), columns("日本"), columns("e\u0301")
     (4, 4, 1)
@@ -30,9 +31,9 @@ def columns(text: str) -> int:
 
 
 def aligned(ids: list[int], tokenizer: Tokenizer, *, width: int) -> Iterator[tuple[str, str]]:
-    """Yield lines of tokens and of their ids beneath them, columns aligned, at most `width` characters wide.
+    """Yield pairs of lines, tokens above their ids in aligned columns, each at most `width` columns of a terminal wide.
 
-    Padding and ignored labels at the end become one `… × n`.
+    An ignored label is shown as `∅`. Equal padding or ignored labels at the end become one cell, such as `∅ × 12`.
     """
     cells = [("-100" if token == IGNORED_LABEL else tokenizer.piece(token), str(token)) for token in ids]
     cells = [("∅" if piece == "-100" else piece, number) for piece, number in cells]

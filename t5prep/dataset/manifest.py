@@ -1,7 +1,7 @@
-"""Describe a prepared dataset in its manifest, the only thing that preparing and training share.
+"""Define the manifest of a prepared dataset: its settings, source, counts and shards. docs/format.md describes the file.
 
-It is written last, so a directory without one is not a dataset. Its digest covers everything that decides the shards'
-bytes and the shards themselves, so a manifest edited by hand is refused.
+The manifest is the only connection between preparing and training. It is written last, so a directory without one is no
+dataset. Its digest covers the shards and everything that decides their bytes. A manifest edited by hand is refused.
 """
 
 import collections
@@ -23,22 +23,22 @@ from t5prep.io import gcs, paths
 from t5prep.tasks.targets import Target, target_of
 from t5prep.version import __version__
 
-if TYPE_CHECKING:  # only what reads a manifest needs it: workers read none
+if TYPE_CHECKING:  # imported where a manifest is read: workers read none, and start sooner without
     import cattrs
     from _typeshed import DataclassInstance
 
-# 2: the settings as they were given, in one place; the task's metrics and classes.
+# Schema 2 has the settings as the user chose them in one place, and the task's metrics and classes.
 SCHEMA = 2
 NAME = "manifest.json"
-# This many of the JSON encoder's pieces, a name or a number each, are joined into one.
+# The JSON encoder yields a piece for each name and number. This many are joined, because each write costs a call.
 _JOINED_PIECES = 4096
-TASK_FILE = "task.py"  # the user's own file of a task, kept beside the dataset that it made
+TASK_FILE = "task.py"  # the copy, beside the dataset, of the user's Python file that defines the task
 _FILTER_FILE = re.compile(r"filter-\d+\.(py|txt)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceFile:
-    """Describe one raw file that rows came from: its name inside the source, its bytes and their SHA-256."""
+    """Describe one raw file of the source: its name inside the source, its size in bytes and its SHA-256 (hex)."""
 
     name: str
     bytes: int
@@ -47,7 +47,7 @@ class SourceFile:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Describe where the rows came from, pinned: `uri` as the user gave it, `revision` as it was resolved."""
+    """Describe the source of the rows: `uri` as the user passed it, `revision` as resolved when the files were read."""
 
     uri: str
     revision: str
@@ -58,10 +58,10 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Tokenizer:
-    """Name the SentencePiece model that made the ids. Its SHA-256 is its identity; the name is for people.
+    """Describe the tokenizer that made the ids. Its SHA-256 is its identity, and its name is for people.
 
-    `vocab_size` counts the model's own pieces (32,000 for T5); `padded_vocab_size` what an embedding holds: the pieces,
-    the 100 sentinels, and padding to a multiple of 128 (32,128).
+    `vocab_size` is the number of the model's own pieces (32,000 for T5). `padded_vocab_size` is the number of rows of an
+    embedding (32,128): the pieces, 100 sentinels, and padding to a multiple of 128.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Tokenizer:
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
-    """Describe one feature of a record: `int64` or `bytes`, and its shape (`[]` is one value, `[None]` any number of them)."""
+    """Describe one feature of a record: `dtype` is "int64" or "bytes", and `shape` `[n]`, or `[None]` for any number of values."""
 
     dtype: str
     shape: list[int | None]
@@ -83,11 +83,12 @@ class Feature:
 
 @dataclasses.dataclass(frozen=True)
 class TaskFacts:
-    """The facts about a task that training and evaluation need, so that they need no registry of tasks.
+    """Hold the facts about a task that training and evaluation need, so that neither needs the registry of tasks.
 
-    `metrics` are those that its answers are scored by, `classes` the words of a classification in the order of a confusion
-    matrix, and `hides_spans` says that rows are cut out of joined texts, in which spans or tokens are hidden. `file` is the
-    name of the user's own file that defines the task, and `sha256` its checksum; both are "" for an installed task.
+    * metrics: the metrics that score its answers.
+    * classes: the labels of a classification, in the order of their numbers.
+    * hides_spans: True for pre-training, where rows are cut from joined texts, and spans or tokens are hidden in them.
+    * file, sha256: the name and checksum of the user's Python file that defines the task; "" for an installed task.
     """
 
     metrics: list[str]
@@ -97,13 +98,13 @@ class TaskFacts:
     sha256: str = ""
 
     def check_code(self, code: bytes, *, path: str) -> None:
-        """Raise DatasetError if the content of `path` is not the user's own file that made the dataset."""
+        """Raise DatasetError unless `code`, the content of `path`, is the user's file of the task that made the dataset."""
         if problem := _altered(code, self.sha256, path=path, original=f"{self.file} that made the dataset"):
             raise DatasetError(f"{problem}, or remove this one: rows are then inputs as they stand.")
 
 
 class TruncatedRow(TypedDict):
-    """Name a row of a split that lost tokens of its `tokens`."""
+    """Describe a truncated row of a split: its id, its `tokens` before the cut, and the `lost` ones."""
 
     id: str
     tokens: int
@@ -112,7 +113,10 @@ class TruncatedRow(TypedDict):
 
 
 class Cut(TypedDict):
-    """Say what truncation cost one side. Of inputs, `tokens_before` are percentiles: p50, p90, p95, p99, max."""
+    """Count what truncation removed from inputs, or from targets. `worst` are the rows that lost most.
+
+    `tokens_before` are percentiles of the lengths of inputs before cutting: p50, p90, p95, p99, max. Targets have none.
+    """
 
     rows_cut: int
     tokens_lost: int
@@ -121,7 +125,7 @@ class Cut(TypedDict):
 
 
 class Ledger(TypedDict):
-    """Say what truncation cost; of rows that were split, how many and into how many examples."""
+    """Count what truncation removed. `split` counts the `rows` that were split, and the `examples` made from them."""
 
     inputs: Cut
     targets: Cut
@@ -129,7 +133,7 @@ class Ledger(TypedDict):
 
 
 class Packed(TypedDict):
-    """Say how many examples the rows of a split hold, and what share of them is padding."""
+    """Count the examples in the packed records of a split. `padding_before` and `padding_after` are shares of all tokens."""
 
     examples: int
     padding_before: float
@@ -137,17 +141,20 @@ class Packed(TypedDict):
 
 
 class Histogram(TypedDict):
-    """Count the records of each length: (input, target) tokens kept, in steps of `step`, and inputs as they were."""
+    """Count records by length in tokens, rounded up to multiples of `step`, which is (16, 4) for inputs and targets.
+
+    `joint` has (input length, target length, records). `inputs_before` has (length before cutting, inputs).
+    """
 
     step: tuple[int, int]
     joint: list[tuple[int, int, int]]
     inputs_before: list[tuple[int, int]]
     packed: NotRequired[Packed]
-    documents: NotRequired[int]  # that rows with hidden spans were made of
+    documents: NotRequired[int]  # in pre-training: documents from which the rows were cut
 
 
 class Sides(TypedDict):
-    """Count the tokens of both sides."""
+    """Count the tokens of inputs and of targets."""
 
     inputs: int
     targets: int
@@ -155,7 +162,11 @@ class Sides(TypedDict):
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Describe one split. `lengths` are for planning."""
+    """Describe one split: counts, and its shards in order.
+
+    `lengths` is the histogram that `t5prep plan` reads. `unk_rate` is the share of unknown tokens, 0 to 1. `labels` counts
+    the records of each class (none without classes), and `rejected` the rejected rows of each reason.
+    """
 
     records: int
     tokens: Sides
@@ -164,17 +175,17 @@ class Split:
     labels: dict[str, int]
     rejected: dict[str, int]
     shards: list[Shard]
-    examples: int = 0  # rows of the source that its records were made of
+    examples: int = 0  # more than `records` if these are packed; in pre-training, documents; else equal
 
     @property
     def tokens_of_record(self) -> float:
-        """Return how many tokens of both sides a record has on average."""
+        """Return the average number of tokens of a record, inputs and targets together."""
         return (self.tokens["inputs"] + self.tokens["targets"]) / max(1, self.records)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Rows that are nearly the same text, named by the one that was kept: its id, its file, its row; `rows` counts it too."""
+    """Describe a cluster of near-duplicates by the row that remains: its id, file and row. `rows` counts all, with this one."""
 
     rows: int
     id: str
@@ -184,9 +195,9 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class NearDuplicates:
-    """The result of the search for near-duplicates: clusters, the largest of them, and leaks.
+    """Hold the result of the search for near-duplicates: the number of clusters, and the largest of them.
 
-    `across_splits` counts the rows left out that would have stood in another split than the row that was kept.
+    `across_splits` counts the removed rows whose split is not the split of the row that remains: leaks between splits.
     """
 
     clusters: int
@@ -196,10 +207,10 @@ class NearDuplicates:
 
 @dataclasses.dataclass(frozen=True)
 class Repeats:
-    """Count the rows that repeat another row, and those of them that repeat a row of another split.
+    """Count the rows that repeat another row, and those that repeat a row of another split (`across_splits`).
 
-    Rows repeat each other if the ids of their inputs and of their labels are equal. `exact` is false if they are
-    estimated from a sample, because there are more different rows than are counted.
+    Rows repeat each other if their inputs and labels have equal token ids. `exact` is False if the counts are estimated
+    from a sample, because there are too many different rows to count all.
     """
 
     rows: int
@@ -209,10 +220,11 @@ class Repeats:
 
 @dataclasses.dataclass(frozen=True)
 class TextFacts:
-    """Count, of the `rows` that made examples, what matters of their texts: unknown characters, HTML, repeated rows.
+    """Count problems in the texts of the `rows` that made examples.
 
-    `characters` are the unknown characters and how often they stand in these rows, the most frequent first;
-    `repeats` is None if repeated rows are left out anyway (--dedup).
+    `inputs_unknown` and `targets_unknown` count the rows with unknown characters, and `with_markup` those with HTML.
+    `characters` are the unknown characters and their frequencies, the most frequent first. `repeats` is None if
+    `--dedup` removes repeated rows.
     """
 
     rows: int
@@ -225,7 +237,7 @@ class TextFacts:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """Describe a whole prepared dataset: what was chosen, what it was made of, what came out."""
+    """Describe a prepared dataset: its settings, its source and tokenizer, its splits and rejected rows."""
 
     schema: int
     created_by: str
@@ -238,26 +250,28 @@ class Manifest:
     splits: dict[str, Split]
     rejected: dict[str, int]
     warnings: list[str]
-    # What became of each row of each file, and where those are that made no record (None: the dataset has no such file).
+    # Counts of the rows of each source file, and the file of the rows that made no record (None if all rows made one).
     rows: dict[str, Rows] = dataclasses.field(default_factory=dict)
     rejected_file: RejectedFile | None = None
-    # Tokens of inputs that were rejected after they were tokenized, by reason; rows that each filter changed; the SHA-256 of
-    # each file of the user's that filters read.
+    # Tokens of the inputs that were rejected after tokenizing, by reason; the number of rows that each filter changed; the
+    # SHA-256 of each of the user's files that filters read.
     rejected_tokens: dict[str, int] = dataclasses.field(default_factory=dict)
     changed: dict[str, int] = dataclasses.field(default_factory=dict)
     filter_files: dict[str, str] = dataclasses.field(default_factory=dict)
-    evaluation_sets: dict[str, str] = dataclasses.field(default_factory=dict)  # a digest of each set to keep apart from
+    evaluation_sets: dict[str, str] = dataclasses.field(default_factory=dict)  # a digest of each set of --decontaminate
     earlier: dict[str, str] = dataclasses.field(default_factory=dict)  # the digest of each dataset of --dedup-against
-    near_duplicates: NearDuplicates | None = None  # None if they were not looked for
-    texts: TextFacts | None = None  # None if it was written before there were any
+    near_duplicates: NearDuplicates | None = None  # None if they were not searched for (--dedup near)
+    # None in a manifest of an early version.
+    texts: TextFacts | None = None
     index: Index | None = None
-    lengths: Lengths | None = None  # None if rows are packed, or all splits are very large
-    origins: Origins | None = None  # None if all splits are very large, or it was written before there were any
+    # None if all splits have more than 2^24 records, in a manifest of an early version, and (lengths) if rows are packed.
+    lengths: Lengths | None = None
+    origins: Origins | None = None
     digest: str = ""
 
     @property
     def target(self) -> Target:
-        """Return what its targets are, with the task's classes."""
+        """Return the kind of the dataset's targets, with the task's classes."""
         return target_of(self.settings.target, self.task.classes)
 
     @property
@@ -272,35 +286,35 @@ class Manifest:
 
     @property
     def labels(self) -> list[str]:
-        """Return the targets that are counted, of all splits, the most frequent first."""
+        """Return the class names that occur in any split, the most frequent first."""
         counts = sum((collections.Counter(split.labels) for split in self.splits.values()), collections.Counter[str]())
         return sorted(counts, key=lambda label: (-counts[label], label))
 
     @property
     def marked(self) -> bool:
-        """Check whether a sentinel in an input marks its cut-out middle. In span corruption it marks a hidden span."""
+        """Check whether a sentinel in an input marks the place of a cut. In span corruption, it marks a hidden span."""
         return self.settings.marked and not self.task.hides_spans
 
     @property
     def filter_names(self) -> dict[str, str]:
-        """Return the names, beside the dataset, of the copies of the files that its filters read, by the files' paths."""
+        """Return, for the path of each file that a filter read, the name of its copy in the dataset's folder."""
         return {
             path: f"filter-{number}{'.py' if path.endswith('.py') else '.txt'}"
             for number, path in enumerate(self.filter_files)
         }
 
     def check_filter(self, content: bytes, *, file: str, path: str) -> None:
-        """Raise DatasetError if the content of `path` is not that of the `file` that its filters read."""
+        """Raise DatasetError unless `content`, read from `path`, equals the `file` that the filters read."""
         original = f"{file} that filtered the texts"
         if problem := _altered(content, self.filter_files[file], path=path, original=original):
             raise DatasetError(f"{problem}.")
 
     def sealed(self) -> "Manifest":
-        """Return the same manifest with its digest filled in."""
+        """Return a copy of this manifest with its `digest`."""
         return dataclasses.replace(self, digest=digest(self))
 
     def dumps(self) -> str:
-        """Return the manifest as JSON, the same bytes for the same manifest."""
+        """Return the manifest as JSON text. Equal manifests give equal texts."""
         return b"".join(self.pieces()).decode()
 
     def pieces(self) -> Iterator[bytes]:
@@ -310,7 +324,10 @@ class Manifest:
 
 
 def _altered(content: bytes, sha256: str, *, path: str, original: str) -> str:
-    """Return that the content of `path` is not that of the original file, and what to do, without a full stop; "" if it is."""
+    """Return "" if `content`, read from `path`, has this `sha256`, else an error sentence without its full stop.
+
+    `original` names the file that had this checksum, in the sentence.
+    """
     actual_sha256 = hashlib.sha256(content).hexdigest()
     if actual_sha256 == sha256:
         return ""
@@ -321,35 +338,39 @@ def _altered(content: bytes, sha256: str, *, path: str, original: str) -> str:
 
 
 def fields_of(described: "DataclassInstance") -> dict[str, Any]:
-    """Return the fields of a dataclass by name, their values as they are."""
+    """Return the fields of a dataclass by name. Unlike `dataclasses.asdict`, this copies no value."""
     return {field.name: getattr(described, field.name) for field in dataclasses.fields(described)}
 
 
 def json_pieces(facts: object, **options: Any) -> Iterator[bytes]:
-    """Yield the JSON of `facts` in UTF-8, some tens of kilobytes at a time.
+    """Yield the JSON of `facts` in UTF-8, in pieces of some tens of kilobytes.
 
-    Of a dataclass, its fields. `options` are options of json.dumps.
+    A dataclass is written as an object with its fields. `options` are keywords of `json.dumps`.
 
     >>> b"".join(json_pieces([1, {"a": 2}], separators=(",", ":")))
     b'[1,{"a":2}]'
     """
-    # In pieces, the encoder asks for each object when it reaches it.
+    # `iterencode` converts each dataclass when it reaches it, so the complete document is never in memory.
     encoded = json.JSONEncoder(default=fields_of, **options).iterencode(facts)
     while part := "".join(itertools.islice(encoded, _JOINED_PIECES)):
         yield part.encode()
 
 
 def digest(manifest: Manifest) -> str:
-    """Return the SHA-256 (hex) of all that decides the records: not of who wrote them, nor of the names of what was read.
+    """Return the SHA-256 (hex) of everything in a manifest that decides the records.
 
-    The number of shards that was asked for is left out too: the shards themselves are in it.
+    The writing version, the source's URI and the tokenizer's name are left out: the checksums of files and tokenizer are
+    part of it. The setting `shards` is left out too, because the shards themselves are part of it.
     """
     facts = fields_of(manifest)
     return _digest(facts | {name: fields_of(facts[name]) for name in ("source", "tokenizer", "settings")})
 
 
 def _digest(facts: Mapping[str, Any]) -> str:
-    """Return the digest of a manifest as its file says it, with fields that this version does not know (docs/format.md)."""
+    """Return the digest of a manifest, given its JSON as a dict.
+
+    Fields that this version does not know are part of it, so it can check a manifest of a later version (docs/format.md).
+    """
     left_out = {"source": "uri", "tokenizer": "name", "settings": "shards"}
     digested_facts = {name: value for name, value in facts.items() if name not in ("digest", "created_by")}
     digested_facts |= {
@@ -362,7 +383,10 @@ def _digest(facts: Mapping[str, Any]) -> str:
 
 
 def record_features(settings: Settings, *, references: bool) -> dict[str, Feature]:
-    """Return the features of a record of this preparation, as the manifest names them."""
+    """Return the features of a record prepared with these `settings`, by name.
+
+    `references` is True if a split has several reference answers for each record.
+    """
     inputs, targets = settings.input_length, settings.target_length
     if settings.is_packed:
         lengths = {"input_ids": inputs, "input_positions": inputs, "input_segment_ids": inputs}
@@ -384,9 +408,9 @@ def record_features(settings: Settings, *, references: bool) -> dict[str, Featur
 
 
 def loads(text: str | bytes, *, location: str) -> Manifest:
-    """Return a manifest from its JSON; `location` is named in errors.
+    """Return a manifest from its JSON. `location` is its path, for errors.
 
-    Raises DatasetError when it is not JSON, not a manifest, of a newer schema, or altered since it was written.
+    Raises DatasetError if `text` is not JSON, not a manifest, of another schema, or altered since it was written.
     """
     import cattrs
 
@@ -421,14 +445,14 @@ def loads(text: str | bytes, *, location: str) -> Manifest:
 
 
 def converter() -> "cattrs.Converter":
-    """Return a converter that takes no choice that it does not know, and no value of another type: a guess would train on wrong data.
+    """Return a converter from JSON to a Manifest that refuses unknown settings and values of another type.
 
-    Other fields that a later version says beside those of this schema are passed over.
+    A guessed setting would train on wrong data. Unknown fields outside the settings, from a later version, are ignored.
     """
     import cattrs
     from cattrs.gen import make_dict_structure_fn
 
-    # Of the settings, the seed may be negative; all other whole numbers of a manifest are counts.
+    # Two converters, because the seed in the settings may be negative, and all other whole numbers of a manifest are counts.
     strict, of_settings = cattrs.Converter(), cattrs.Converter()
     for new_converter in (strict, of_settings):
         for kind in (bool, int, float, str):
@@ -444,12 +468,12 @@ def converter() -> "cattrs.Converter":
 
 
 def _plain(value: Any, kind: type) -> object:
-    """Return a value that is of the kind: a finite number that 64 bits hold, or a text that can be written. Raises ValueError."""
+    """Return `value` if it is a `kind`: a bool, a number of 64 bits, or a text. Raises ValueError for any other value."""
     number = kind in (int, float) and isinstance(value, int | kind) and not isinstance(value, bool)
-    if not (-(1 << 63) <= value < 1 << 63 if number else type(value) is kind):  # no NaN is
+    if not (-(1 << 63) <= value < 1 << 63 if number else type(value) is kind):  # NaN fails this comparison
         raise ValueError(f"{value!r:.40} is no {kind.__name__}")
     if kind is str:
-        value.encode()
+        value.encode()  # JSON may hold half of a surrogate pair, which cannot be written; UnicodeEncodeError is a ValueError
     return value
 
 
@@ -497,17 +521,17 @@ def load(data: str | Path) -> Manifest:
         raise DatasetError(f"{folder} is a file. A prepared dataset is the directory with {NAME} in it.") from None
     except OSError as error:
         raise DatasetError(f"{manifest_path} cannot be read ({error.strerror}).") from error
-    except ValueError:  # of the system's call
+    except ValueError:  # from `open`, for a NUL character
         raise DatasetError(f"{str(data)!r} is not a dataset: a name of a folder holds no NUL character.") from None
 
 
 def is_filter_file(name: str) -> bool:
-    """Check whether a file of this name is a copy of one that a dataset's filters read."""
+    """Check whether `name` is that of a copy, in a dataset's folder, of a file that its filters read: `filter-0.py`."""
     return _FILTER_FILE.fullmatch(name) is not None
 
 
 def folder_of(data: str | Path) -> str:
-    """Return the directory of a dataset that may be named by its manifest; "" for the working directory.
+    """Return the directory of the dataset `data`, which is this directory or its manifest; "" is the working directory.
 
     >>> folder_of("data/sample/manifest.json"), folder_of("manifest.json"), folder_of("data/sample")
     ('data/sample/', '', 'data/sample')
@@ -517,7 +541,7 @@ def folder_of(data: str | Path) -> str:
 
 
 def _inside(folder: Path) -> str:
-    """Return the first dataset right below a directory, or ""."""
+    """Return the path of the first dataset directly inside `folder`, or ""."""
     try:
         return next((str(path.parent) for path in sorted(folder.glob(f"*/{NAME}"))), "")
     except OSError:

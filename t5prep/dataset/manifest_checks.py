@@ -1,7 +1,7 @@
-"""Check a manifest that anyone may have written, cheap checks before dear ones: its size, its shape, and what readers believe.
+"""Check a manifest that a stranger may have written: its size, its types, and the values that readers rely on.
 
-A digest says only that a manifest is as somebody wrote it. What is read later divides by these numbers, counts up to them
-and looks names up by each other, so all of that is checked here, once, and readers check none of it again.
+A digest proves only that a manifest is unchanged, not that it is honest. Readers divide by its numbers, loop up to them
+and open files by its names. All of this is checked here once, and readers check none of it again. Cheap checks come first.
 """
 
 import itertools
@@ -17,21 +17,22 @@ if TYPE_CHECKING:
 
     from t5prep.dataset.manifest import Histogram, Manifest
 
-# 100,000 shards have a manifest of 20 MB with half a million values.
+# Limits of a manifest: that of 100,000 shards has 20 MB and half a million values.
 MOST_BYTES = 32 << 20
 MOST_VALUES = 1 << 20
-# The largest count: every reader of JSON holds it, and sums of many do not leave 64 bits unnoticed.
+# Counts are below 2^53: readers of JSON that use doubles hold them exactly, and sums of a thousand fit into 64 bits.
 MOST_COUNT = 1 << 53
 MOST_TOKENIZER_IDS = 1 << 24
-MOST_LENGTH = 1 << 24  # of a row, in tokens: more fit no device
+MOST_LENGTH = 1 << 24  # tokens of a row; no device has memory for more
 PERCENTILES = ("p50", "p90", "p95", "p99", "max")
 
 
 def parse(content: str | bytes) -> dict[str, Any]:
-    """Return the JSON object of a manifest. Raises ValueError, which says what is wrong, for any other content."""
+    """Return the JSON object of a manifest. Raises ValueError with the reason for any other content."""
     if len(content) > MOST_BYTES:
         raise ValueError(f"it has {len(content):,} bytes, and a manifest at most {MOST_BYTES:,}")
-    # Each value but the first of a list or object follows a comma, and each list and object has a bracket.
+    # An upper bound on the number of values, before parsing takes memory for them: each value but the first of a list or
+    # object follows a comma, and each list and object has a bracket. Marks inside of texts count too.
     marks: tuple[Any, ...] = (",", "[", "{") if isinstance(content, str) else (b",", b"[", b"{")
     values = sum(content.count(mark) for mark in marks)
     if values > MOST_VALUES:
@@ -48,7 +49,10 @@ def parse(content: str | bytes) -> dict[str, Any]:
 
 
 def stop_at_the_first_error(converter: "cattrs.Converter") -> None:
-    """Make a converter stop at the first wrong element of a list or dict: it would else keep an exception for each of them."""
+    """Make a converter stop at the first wrong element of a list or dict.
+
+    By default, cattrs collects one exception for each wrong element: a million of them for a hostile manifest.
+    """
 
     def is_tuple(kind: object) -> bool:
         return typing.get_origin(kind) is tuple and Ellipsis not in typing.get_args(kind)
@@ -109,7 +113,7 @@ def _of_kind(value: Any, kind: type) -> Any:
 
 
 def _structure_element(converter: "cattrs.Converter", key: int | str, value: Any, kind: Any) -> Any:
-    """Return an element as its kind; an error names its place. Raises cattrs.BaseValidationError."""
+    """Return the element `value` converted to `kind`. Raises cattrs.BaseValidationError, which names its `key`."""
     import cattrs
     from cattrs.errors import IterableValidationNote
 
@@ -124,7 +128,10 @@ def _structure_element(converter: "cattrs.Converter", key: int | str, value: Any
 
 
 def reasons(error: "cattrs.BaseValidationError") -> str:
-    """Return the first problems that a converter found, in one line: the names in them are those of whoever wrote the file."""
+    """Return the first three problems that a converter found, in one line of at most 500 printable characters.
+
+    The texts in them come from the manifest's author, who may be a stranger.
+    """
     import cattrs
 
     message = "; ".join(cattrs.transform_error(error)[:3])
@@ -132,7 +139,7 @@ def reasons(error: "cattrs.BaseValidationError") -> str:
 
 
 def problem(manifest: "Manifest") -> str:
-    """Return the first thing in a manifest that its readers could not believe; "" if there is none."""
+    """Return the first value of a manifest that its readers cannot work with, as a sentence; "" if there is none."""
     return next(_problems(manifest), "")
 
 
@@ -167,7 +174,7 @@ def _problems(manifest: "Manifest") -> Iterator[str]:
 
 
 def _names(manifest: "Manifest") -> Iterator[str]:
-    """Yield what is wrong with the names of files beside the manifest; every split is a part of such names."""
+    """Yield each problem with the names of files in the dataset's folder. Names of splits are parts of them."""
     splits = manifest.splits
     shards = [shard.name for shard in manifest.shards]
     side_files = (manifest.index, manifest.lengths, manifest.origins, manifest.rejected_file)

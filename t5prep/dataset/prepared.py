@@ -1,4 +1,4 @@
-"""Open a prepared dataset and its splits: tokenizer, records, the files beside the shards, and the rows that made no record."""
+"""Open a prepared dataset and its splits: tokenizer, records, the files beside the shards, and the rejected rows."""
 
 import contextlib
 import dataclasses
@@ -22,14 +22,17 @@ from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
-# A rejected row, as a line of JSON says it.
+# The columns of rejected rows, with the names in the lines of `rejected.jsonl`.
 REJECTED = pa.schema([("file", pa.string()), ("row", pa.int64()), ("id", pa.string()), ("reason", pa.string())])
-_LINES = 4096  # of rejected rows that are read at a time
+_LINES = 4096  # rejected rows in one batch
 
 
 @dataclasses.dataclass(frozen=True)
 class DecodedRecord:
-    """A decoded record. Ids are as stored, padding included; a packed record has the ids of its examples, joined."""
+    """Hold a decoded record. `input_ids` and `labels` are as stored, with padding.
+
+    For a packed record, `id` has the ids of all of its examples, joined by commas.
+    """
 
     id: str
     input_ids: list[int]
@@ -49,9 +52,10 @@ def _targeted(labels: list[int]) -> list[int]:
 
 
 class Dataset:
-    """Read a prepared dataset: its `manifest`, and the `folder` or prefix that holds it. The rest is read once, at its first use.
+    """Read a prepared dataset: its `manifest`, in the `folder` or prefix. Everything else is read once, at its first use.
 
-    `tokenizer` names the tokenizer, if the name in the manifest does not lead to it. Raises DatasetError.
+    `data` is the folder or its manifest. `tokenizer` is a path or name of the tokenizer, if the one in the manifest cannot
+    be found. Raises DatasetError.
     """
 
     def __init__(self, data: str | Path, *, tokenizer: str | None = None) -> None:
@@ -60,7 +64,7 @@ class Dataset:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the dataset was made with. Raises TokenizerError if it is not there, or another one."""
+        """Return the tokenizer that made the dataset. Raises TokenizerError if it is missing, or has another SHA-256."""
         described = self.manifest.tokenizer
         try:
             vocabulary = loading.load(self._tokenizer or described.name)
@@ -75,20 +79,23 @@ class Dataset:
 
     @property
     def index(self) -> Index:
-        """The description of the index. Raises DatasetError if there is none."""
+        """Return the manifest's description of the index. Raises DatasetError if the dataset has none."""
         if self.manifest.index is None:
             raise DatasetError(f"{self.folder} has no index of its records. Prepare it again, into another --out.")
         return self.manifest.index
 
     @functools.cached_property
     def pages(self) -> dict[str, list[np.ndarray]]:
-        """The bytes of each page of each shard, by split (shard_files.read_index). Raises DatasetError, also if there is no index."""
+        """Return the sizes in bytes of the pages of each shard, `uint32[pages]`, by split (see `shard_files.read_index`).
+
+        Raises DatasetError if the index is missing or altered.
+        """
         shards = {name: split.shards for name, split in self.manifest.splits.items()}
         return shard_files.read_index(self.folder, self.index, shards)
 
     @functools.cached_property
     def shard_sizes(self) -> dict[str, int]:
-        """The bytes of each shard that is there, by name."""
+        """Return the actual size in bytes of each shard that exists, by name."""
         if gcs.is_gs(self.folder):
             return {name: remote_object.bytes for name, remote_object in gcs.objects(self.folder).items()}
         names = (shard.name for shard in self.manifest.shards)
@@ -96,11 +103,11 @@ class Dataset:
 
     @functools.cached_property
     def origins(self) -> dict[str, np.ndarray]:
-        """Return where the records of each split come from (shard_files.read_origins); none of those that do not say it."""
+        """Return the origins of the records of each split (see `shard_files.read_origins`), where they are stored."""
         return shard_files.read_origins(self.folder, self.manifest.origins) if self.manifest.origins else {}
 
     def split(self, name: str) -> "DatasetSplit":
-        """Return a split. Raises DatasetError if there is none of this name."""
+        """Return the split `name`. Raises DatasetError if there is none."""
         if name not in (splits := self.manifest.splits):
             raise DatasetError(
                 f'{self.folder} has no split "{name}".{did_you_mean(name, splits)} It has {", ".join(splits)}: name one of '
@@ -109,15 +116,18 @@ class Dataset:
         return DatasetSplit(self, name)
 
     def at(self, name: str) -> str:
-        """Return the path of a file of the dataset."""
+        """Return the path of the dataset's file `name`."""
         return paths.join(self.folder, name)
 
     def records(self, *shards: str) -> Iterator[bytes]:
-        """Yield the records of shards, undecoded. Raises DatasetError."""
+        """Yield the serialized records of the files `shards`. Raises DatasetError."""
         return read(self.folder, *shards)
 
     def decoded(self, record: bytes) -> DecodedRecord:
-        """Return a record with its texts. To be called within `decoding`, for bytes that are no record. Raises TokenizerError."""
+        """Return a serialized record with its texts decoded. Raises TokenizerError.
+
+        Call it inside `decoding`, which converts the exceptions of malformed bytes.
+        """
         features = tfrecord.parse(record)
         ids, references = (
             [value.decode() for value in values if isinstance(value, bytes)]
@@ -131,9 +141,9 @@ class Dataset:
         return newlines.decode(ids, tokenizer=self.tokenizer, keep_newlines=self.manifest.settings.keep_newlines)
 
     def rejected(self, *needles: bytes) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that made no record (REJECTED), some at a time: with `needles`, of the lines that hold one of these.
+        """Yield batches of rejected rows, with the columns of REJECTED. Raises DatasetError.
 
-        Raises DatasetError.
+        With `needles`, only lines that contain one of these byte strings are parsed: a search by id is quicker.
         """
         file = self.manifest.rejected_file
         for path in map(self.at, rejected_rows.names_of(file.name) if file else ()):
@@ -146,11 +156,11 @@ class Dataset:
                     yield rows
 
     def decoding(self, record: str) -> contextlib.AbstractContextManager[None]:
-        """Raise DatasetError, which names a record, for what decoding it raises."""
+        """Return a context that converts exceptions of decoding to DatasetError. `record` names the record in the error."""
         return _explain_errors(f"{record} is none that t5prep wrote", self.folder)
 
     def reading(self, subject: str) -> contextlib.AbstractContextManager[None]:
-        """Raise DatasetError, which names what is read, for what reading it raises."""
+        """Return a context that converts exceptions of reading to DatasetError. `subject` is what is read, for the error."""
         return _explain_errors(f"{subject} cannot be read", self.folder)
 
 
@@ -178,7 +188,7 @@ class DatasetSplit:
 
     @property
     def facts(self) -> Split:
-        """Return what the manifest says of this split."""
+        """Return the manifest's description of this split."""
         return self.manifest.splits[self.name]
 
     @property
@@ -198,12 +208,12 @@ class DatasetSplit:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Return the number of tokens in a row of `input_ids`, and in a row of `labels`."""
+        """Return the maximum number of tokens of `input_ids`, and of `labels`."""
         return self.settings.input_length, self.settings.target_length
 
 
 def read(folder: str | Path, *shards: str) -> Iterator[bytes]:
-    """Yield the records of shards in the folder or prefix of a dataset, undecoded. Raises DatasetError."""
+    """Yield the serialized records of the files `shards` in the dataset's `folder` or prefix. Raises DatasetError."""
     for path in (paths.join(folder, name) for name in shards):
         with _explain_errors(f"{path} cannot be read", folder), paths.opened(path) as file:
             yield from tfrecord.read(file)
@@ -211,11 +221,11 @@ def read(folder: str | Path, *shards: str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _explain_errors(wrong: str, folder: str | Path) -> Iterator[None]:
-    """Raise DatasetError, which says what is wrong with a dataset, for an error of the system or of what is read."""
+    """Convert exceptions of the system and of malformed data to DatasetError, whose message begins with `wrong`."""
     try:
         yield
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        # The texts of other errors are a name or a type, which says nothing alone.
+        # The text of a KeyError or an AttributeError is a bare name, so its `repr` is shown.
         plain = isinstance(error, OSError | ValueError)
         reason = getattr(error, "strerror", None) or (error if plain else f"{error!r}")
         raise DatasetError(f"{wrong} ({reason}). Find out more: t5prep verify {folder}") from error

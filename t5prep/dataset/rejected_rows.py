@@ -1,8 +1,8 @@
-"""Account for every row of every file: it is an example, rejected, a duplicate or blank, and the files that say so.
+"""Account for every row of every source file (example, rejected, duplicate or blank), and read and write rejected rows.
 
-Rows that made no record are lines of `rejected.jsonl`, or of many parts of it where they are many. The manifest names many
-parts by one pattern, `rejected.jsonl@16`: the files `rejected.jsonl-00000-of-00016` and so on, with the lines and bytes of
-all of them. Their SHA-256 is that of the parts' own, so that parts are read side by side.
+Rejected rows and duplicates are lines of `rejected.jsonl`. If these have many bytes, they are in several parts, and the
+manifest names all parts by one pattern: `rejected.jsonl@16` are the files `rejected.jsonl-00000-of-00016` and so on. Its
+`lines` and `bytes` are those of all parts. Its SHA-256 is that of the parts' SHA-256 values, so threads can hash the parts.
 """
 
 import collections
@@ -17,15 +17,16 @@ from typing import BinaryIO
 from t5prep.errors import BalanceError
 
 NAME = "rejected.jsonl"
-# This many bytes are one file; of more, each part has about PART_BYTES, and there are at most MOST_PARTS.
+# Up to this many bytes are one file. More bytes become parts of about PART_BYTES each, at most MOST_PARTS.
 LARGEST_BYTES = 256 << 20
 PART_BYTES = 64 << 20
 MOST_PARTS = 256
-# Neighbours stay together: this many rows of a file are in one part.
+# This many consecutive rows of a source file are in the same part.
 _ROWS_TOGETHER = 1024
+# The last key of each line. The reason of a line is the text after it, without parsing the JSON.
 _REASON = b', "reason": '
 _PART = re.compile(rf"{re.escape(NAME)}(-\d{{5}}-of-\d{{5}})?")
-# Reasons that are counted one by one: beyond that they say what is wrong with single rows.
+# Maximum number of reasons that are counted. A task that writes a row's values into its reasons makes one for each row.
 DIFFERENT_REASONS = 10_000
 _MISTAKE = (
     "The dataset is not whole. If files of an earlier run were removed from --out, start this with --fresh; else it is a "
@@ -34,12 +35,12 @@ _MISTAKE = (
 
 
 _SIMILARITY = " (Jaccard similarity "
-# The reason of a near-duplicate, with the id of the row that was kept.
+# A regular expression for the reason of a near-duplicate; its group `id` is the id of the row that remains.
 NEAR = rf"(?s)^near duplicate: kept is .*?:\d+, id (?P<id>.*){re.escape(_SIMILARITY)}[0-9.]+\)$"
 
 
 def near_duplicate(file: str, row: int, id: str, similarity: float) -> str:
-    """Return the reason of a row that is left out because it is nearly the same as one that is kept.
+    """Return the reason of a row that is removed as a near-duplicate of the row `id`, which is `file`:`row`.
 
     >>> reason = near_duplicate("a.csv", 7, "q7", 0.912)
     >>> re.match(NEAR, reason)["id"], without_similarity(reason)
@@ -49,15 +50,16 @@ def near_duplicate(file: str, row: int, id: str, similarity: float) -> str:
 
 
 def without_similarity(reason: str) -> str:
-    """Return a reason that is the same for all near-duplicates of one row; another reason stays as it is."""
+    """Return `reason` without its similarity, so that near-duplicates of one row are counted together."""
     return reason.rpartition(_SIMILARITY)[0] or reason
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Count the rows of one file: those that were read, and what each of them became.
+    """Count the rows of one source file: `read`, and what they became.
 
-    `parts` are the examples that long rows became beyond one each.
+    A long row that is split becomes several examples; `parts` counts those beyond the first. So `read + parts` equals
+    `examples + rejected + duplicates + blank`.
     """
 
     read: int
@@ -73,7 +75,7 @@ _ROW_FIELDS = [field.name for field in dataclasses.fields(Rows)]
 
 @dataclasses.dataclass(frozen=True)
 class RejectedFile:
-    """Describe the file of rows that made no record of their own: its lines, bytes and SHA-256."""
+    """Describe the file of rejected rows and duplicates: its name or pattern, lines, bytes and SHA-256 (hex)."""
 
     name: str
     lines: int
@@ -82,7 +84,9 @@ class RejectedFile:
 
 
 def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
-    """Raise BalanceError if a file's rows do not add up, or all of them not to the dataset's examples and rejected rows.
+    """Raise BalanceError if the counts of a file in `rows` do not add up.
+
+    The counts of all files must also add up to the dataset's `examples` and `rejected` rows (with duplicates).
 
     >>> check({"a.csv": Rows(read=4, examples=1, rejected=1, duplicates=1, blank=1)}, examples=1, rejected=2)
     """
@@ -102,17 +106,17 @@ def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
 
 
 class Total:
-    """Add up rows of files, given one after the other."""
+    """Add up the counts of rows by source file."""
 
     def __init__(self) -> None:
         self._counts: dict[str, list[int]] = {}
 
     def add(self, file: str, **counts: int) -> None:
-        """Count some rows of a file, by the names that Rows has."""
+        """Add to the counts of `file`; the keywords are fields of Rows."""
         self._add(file, [counts.get(name, 0) for name in _ROW_FIELDS])
 
     def merge(self, other: "Total") -> None:
-        """Count what another one counted."""
+        """Add all counts of `other`."""
         for file, counts in other._counts.items():
             self._add(file, counts)
 
@@ -121,16 +125,17 @@ class Total:
         self._counts[file] = list(map(operator.add, mine, counts)) if mine else counts
 
     def rows(self) -> dict[str, Rows]:
-        """Return the rows of each file, in the order of their names."""
+        """Return the counts of each file, sorted by file name."""
         return {file: Rows(*counts) for file, counts in sorted(self._counts.items())}
 
 
 def write_rejected(
     file: BinaryIO, lines: Iterable[bytes], *, name: str, different: int = DIFFERENT_REASONS
 ) -> tuple[RejectedFile, collections.Counter[str]]:
-    """Write finished JSON lines into an open file; return what the manifest says of it, and how often each reason stands.
+    """Write JSON lines into an open file, and return the file's description and the frequency of each reason.
 
-    Only the first `different` reasons are counted, which are the same whatever ran the preparation.
+    `lines` are byte strings of one or more complete lines, in an order that does not depend on the machine. Only the first
+    `different` reasons are counted, so these are the same on every machine.
     """
     digest, size, count = hashlib.sha256(), 0, 0
     reasons = collections.Counter[bytes]()
@@ -140,7 +145,7 @@ def write_rejected(
         size += len(chunk)
         for line in chunk.splitlines():
             count += 1
-            reason = line.rpartition(_REASON)[2]  # inside of a JSON string a quote is never bare
+            reason = line.rpartition(_REASON)[2]  # JSON escapes quotes inside strings, so only the key matches
             if reason in reasons or len(reasons) < different:
                 reasons[reason] += 1
     reason_counts = collections.Counter({json.loads(reason[:-1]): number for reason, number in reasons.items()})
@@ -148,7 +153,10 @@ def write_rejected(
 
 
 def read_rejected(file: BinaryIO, *, name: str) -> tuple[RejectedFile, collections.Counter[str]]:
-    """Return what a file of rejected rows is, and how many lines it has of each source file."""
+    """Return the description of a file of rejected rows, and the number of its lines by source file.
+
+    A malformed line counts for the source file "".
+    """
     digest, size, counts = hashlib.sha256(), 0, collections.Counter[str]()
     for line in file:
         digest.update(line)
@@ -161,7 +169,7 @@ def read_rejected(file: BinaryIO, *, name: str) -> tuple[RejectedFile, collectio
 
 
 def is_rejected(file: str) -> bool:
-    """Return whether a file's name is that of rejected rows, or of a part of them.
+    """Check whether `file` is the name of a file of rejected rows, or of a part.
 
     >>> is_rejected("rejected.jsonl"), is_rejected("rejected.jsonl-00003-of-00016"), is_rejected("rejected.json")
     (True, True, False)
@@ -170,7 +178,7 @@ def is_rejected(file: str) -> bool:
 
 
 def files_for(size: int) -> int:
-    """Return how many files a number of bytes of rejected rows makes.
+    """Return the number of files for `size` bytes of rejected rows.
 
     >>> files_for(1000), files_for(1 << 30), files_for(1 << 40)
     (1, 16, 256)
@@ -179,7 +187,7 @@ def files_for(size: int) -> int:
 
 
 def names_of(pattern: str) -> list[str]:
-    """Return the names of the files that the manifest names by one name or pattern.
+    """Return the names of the files of rejected rows that `pattern`, a name in the manifest, stands for.
 
     >>> names_of("rejected.jsonl"), names_of("rejected.jsonl@2")
     (['rejected.jsonl'], ['rejected.jsonl-00000-of-00002', 'rejected.jsonl-00001-of-00002'])
@@ -191,12 +199,15 @@ def names_of(pattern: str) -> list[str]:
 
 
 def numbered(number: int, parts: int) -> str:
-    """Return the name of one of the files."""
+    """Return the name of the file `number` of `parts` files of rejected rows."""
     return NAME if parts == 1 else _name(NAME, number, parts)
 
 
 def part_of(line: bytes, *, parts: int) -> int:
-    """Return the number of the part that a finished JSON line is in: by its file and row alone, whatever ran the preparation."""
+    """Return the number of the part for a JSON line.
+
+    It depends on the line's file and row alone, so it is the same for any number of workers and for any runner.
+    """
     if parts == 1:
         return 0
     row = json.loads(line)
@@ -205,7 +216,7 @@ def part_of(line: bytes, *, parts: int) -> int:
 
 
 def merge_parts(parts: Sequence[RejectedFile]) -> RejectedFile:
-    """Return what the manifest says of all parts, given in order."""
+    """Return the description of all parts together, given those of the parts in order."""
     if len(parts) == 1:
         return parts[0]
     digest = hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()

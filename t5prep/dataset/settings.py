@@ -1,4 +1,4 @@
-"""Define all choices of one preparation: each field is an option of `t5prep prepare`, and the manifest holds them."""
+"""Define the settings of `t5prep prepare`. Each field is an option of the command, and the manifest holds all of them."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from t5prep.options.fields import as_cli_option, check, flag, option
 from t5prep.options.files import FileOptions, parse_columns, parse_delimiter, parse_escape
 from t5prep.sources.split_names import is_split_name
 
-# The kinds of targets in `tasks/targets.py`, which loads Arrow: `--help` needs none of it.
+# The kinds of targets in `tasks/targets.py`. They are repeated here, because that module imports Arrow, and `--help` must not.
 TARGETS = ("text", "class", "tags", "labels", "number", "tokens")
 POLICIES = ("head_tail", "head", "tail")
 MARKERS = ("extra_id_1", "none")
@@ -25,10 +25,10 @@ _SPLITS = (
 
 
 def parse_splits(text: str) -> dict[str, float]:
-    """Return `train=0.9,validation=0.1` as shares that add up to 1; whole numbers above 1 are numbers of rows.
+    """Return the sizes of splits, for `--splits`: shares of rows, which add up to 1, or numbers of rows above 1.
 
-    Shares are of the rows that are left when those numbers are taken; without shares, these rows are for training.
-    Raises UsageError.
+    Numbers of rows are taken first, and the shares divide the remaining rows. Without shares, the remaining rows are the
+    training split. Raises UsageError.
 
     >>> parse_splits("train=0.9,validation=0.1")
     {'train': 0.9, 'validation': 0.1}
@@ -56,7 +56,7 @@ def parse_splits(text: str) -> dict[str, float]:
 
 
 def parse_held_out(text: str) -> float:
-    """Return a share between 0 and 1, or a whole number of rows. Raises UsageError.
+    """Return a share between 0 and 1, or a whole number of rows, for `--held-out`. Raises UsageError.
 
     >>> parse_held_out("0.05"), parse_held_out("500")
     (0.05, 500.0)
@@ -71,17 +71,17 @@ def parse_held_out(text: str) -> float:
 
 
 def row_counts(splits: Mapping[str, float]) -> dict[str, int]:
-    """Return the splits that are given as numbers of rows."""
+    """Return the splits whose sizes are numbers of rows, not shares."""
     return {name: int(size) for name, size in splits.items() if size > 1}
 
 
 def _is_size(size: float) -> bool:
-    """Check whether a number is a share of rows, or a number of rows."""
+    """Check whether `size` is a share above 0, up to 1, or a whole number of rows."""
     return 0 < size <= 1 or (1 < size < float("inf") and size == int(size))
 
 
 def parse_shards(text: str) -> int | None:
-    """Return a number of shards, or None for `auto`. Raises UsageError."""
+    """Return the number of shards, or None for `auto`, for `--shards`. Raises UsageError."""
     if text == "auto":
         return None
     if not text.isdecimal() or int(text) < 1:
@@ -89,18 +89,19 @@ def parse_shards(text: str) -> int | None:
     return int(text)
 
 
-# Tokens of one side of a record.
+# Maximum number of tokens of an input, or of a target.
 LONGEST = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The choices that decide a dataset's records, besides its source and its tokenizer: equal settings, equal records.
+    """Hold the settings that decide a dataset's records, beside its source and its tokenizer.
 
-    `options` are the task's own, by name. `splits` are shares to draw by the id's hash, or None if the source's files
-    are splits themselves. `shards` are those of the largest split, or None to choose; they cut the same records into
-    other files, so two settings that differ in them alone are equal. A new choice is a field here, and the code that
-    obeys it: the command line, the manifest, the token cache's key and the comparison of datasets follow from the field.
+    `options` are the task's options by name. `splits` is None if the files of the source are splits. `shards` cuts the same
+    records into other files, so two settings that differ in `shards` alone are equal.
+
+    To add a setting, add a field here, and the code that uses it. The command line, the manifest, the key of the token
+    cache (`changes_tokens`) and the comparison of datasets are made from the fields.
     """
 
     task: str = dataclasses.field(metadata={"changes_tokens": True})
@@ -179,7 +180,7 @@ class Settings:
         changes_tokens=True,
         section="Splits and duplicates",
     )
-    # A digest of the text is kept beside its tokens, where the same text is to be found.
+    # It changes the cached blocks, because with it a digest of each text is stored beside the tokens.
     dedup: str = option(
         "none",
         "remove repeated inputs: exact ignores case and spaces; near also removes near-duplicates",
@@ -187,7 +188,7 @@ class Settings:
         changes_tokens=True,
         section="Splits and duplicates",
     )
-    # Texts are compared as they were cut, so this changes what is kept beside the tokens.
+    # It changes the cached blocks, because texts are compared after they were cut.
     dedup_against: tuple[str, ...] = option(
         (),
         "with --dedup: a prepared dataset whose inputs are rejected, too",
@@ -195,7 +196,7 @@ class Settings:
         is_address=True,
         section="Splits and duplicates",
     )
-    # As in Lee et al. 2022 (runs of five words), Rae et al. 2021 (0.8), and Penedo et al. 2024 (112 hashes).
+    # The defaults are those of Lee et al. 2022 (5 words), Rae et al. 2021 (0.8) and Penedo et al. 2024 (112 hashes).
     near_words: int = option(
         5, "with --dedup near: words in each shingle", minimum=1, maximum=100, changes_tokens=True, section="Advanced"
     )
@@ -226,7 +227,7 @@ class Settings:
         is_address=True,
         section="Splits and duplicates",
     )
-    # As in GPT-3 (Brown et al. 2020, appendix C) and after it.
+    # The default is that of GPT-3 (Brown et al. 2020, appendix C).
     decontaminate_words: int = option(
         13,
         "with --decontaminate: words in a shared run",
@@ -282,14 +283,14 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a value that cannot work with any task."""
+        """Raise UsageError for a value, or a combination of values, that no task can use."""
         check(self)
         for field in dataclasses.fields(self):
             if field.metadata.get("is_address"):
                 object.__setattr__(self, field.name, tuple(Address(address) for address in getattr(self, field.name)))
                 _check_distinct(flag(field.name), getattr(self, field.name))
         parse_delimiter(self.delimiter)
-        from t5prep.reading import encodings  # which loads Arrow: `--help` needs none of it
+        from t5prep.reading import encodings  # imported here, because it imports Arrow, and `--help` must not
 
         encodings.check_name(self.encoding)
         if self.target == "text" and self.target_length < 2:
@@ -321,33 +322,33 @@ class Settings:
             )
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both make the same records of the same source with the same tokenizer."""
+        """Check whether both settings make the same records from the same source with the same tokenizer."""
         return isinstance(other, Settings) and not any(differences(self, other))
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def is_packed(self) -> bool:
-        """Check whether a record holds several examples."""
+        """Check whether records may hold several examples."""
         return self.layout == "packed"
 
     @property
     def marked(self) -> bool:
-        """Return whether a sentinel stands for the middle of an input that was cut."""
+        """Check whether a sentinel replaces the middle that truncation cuts out of an input."""
         return self.truncation == "head_tail" and self.marker != "none"
 
     @property
     def drawn_by_id(self) -> bool:
-        """Return whether a row's id alone decides its split, so that no id and no text can be in two."""
+        """Check whether a row's id alone decides its split, so that no id is in two splits."""
         return self.splits is not None and not self.group_column and self.dedup != "exact"
 
     @property
     def file_options(self) -> FileOptions:
-        """Return how the files of the source are read."""
+        """Return the options of reading the source's files."""
         return FileOptions(self.format, self.encoding, self.delimiter, self.escape, self.columns, self.records)
 
     def token_choices(self) -> dict[str, object]:
-        """Return the fields of which another value gives other tokens."""
+        """Return the fields, by name, whose values decide the tokens: the settings in the key of the token cache."""
         return {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
@@ -356,7 +357,10 @@ class Settings:
 
 
 def _check_distinct(option_name: str, addresses: tuple[Address, ...]) -> None:
-    """Raise UsageError for two addresses that differ only in what is never recorded: one name would stand for both."""
+    """Raise UsageError if two addresses differ only in credentials, such as the query of a URL.
+
+    Credentials are never recorded, so the manifest would have one name for both.
+    """
     for address in set(addresses):
         if len({candidate.request for candidate in addresses if candidate == address}) > 1:
             raise UsageError(
@@ -366,7 +370,7 @@ def _check_distinct(option_name: str, addresses: tuple[Address, ...]) -> None:
 
 
 def differences(existing_settings: Settings, current_settings: Settings) -> Iterator[str]:
-    """Yield each choice of the first settings that is another one in the second, as it would be typed.
+    """Yield, as typed, each value of `existing_settings` that is another one in `current_settings`.
 
     >>> one = Settings("sst2", {}, 128, 4, seed=1)
     >>> list(differences(one, dataclasses.replace(one, seed=0, layout="ragged", shards=4)))
@@ -378,7 +382,7 @@ def differences(existing_settings: Settings, current_settings: Settings) -> Iter
             existing_value == current_value
             and (field.name != "splits" or list(existing_value or ()) == list(current_value or ()))
         ):
-            continue  # the same shares in another order draw other splits
+            continue  # dicts with another order are equal, but the same shares in another order draw other splits
         if field.name == "task":
             yield f"task {existing_value}"
         elif field.name == "options":

@@ -1,10 +1,11 @@
-"""Name the shards of a dataset, and keep three files beside them: of what stands in shards, and of where it comes from.
+"""Name the shards of a dataset, and read and write the three files beside them, which describe their records.
 
-`shards.index` has how many bytes each page of records has, so that a reader can begin anywhere: one little-endian uint32 a
-page. `shards.lengths` has how many tokens each record has: two little-endian numbers a record, its input and its target
-tokens. `shards.origins` has where each record comes from and what was cut: the numbers of ORIGIN. In all of them, splits are
-in the order of their names, shards in the order of their numbers, and pages or records in the order of the shard. The
-manifest names the files with their checksums.
+* `shards.index`: the bytes of each page of records, one little-endian uint32 a page. A reader can begin at any page.
+* `shards.lengths`: the input and target tokens of each record, two little-endian numbers a record.
+* `shards.origins`: the source file and row of each record, and its cut tokens: the numbers of ORIGIN.
+
+In each file, splits are sorted by name and shards by number, and pages or records are in the order of the shard. The
+manifest has the checksums of these files. docs/format.md describes them.
 """
 
 import dataclasses
@@ -22,24 +23,24 @@ from t5prep.errors import DatasetError
 from t5prep.io import paths
 
 INDEX, LENGTHS, ORIGINS = "shards.index", "shards.lengths", "shards.origins"
-# What is known of the origin of a record: the number of its file among the source's, its row, and the tokens that were cut.
+# The numbers of an origin: the source file (its index in the manifest), the row in it, and the cut tokens of both sides.
 ORIGIN = ("file", "row", "input_cut", "target_cut")
-# A split has about this many pages, so that an order of pages is nearly an order of records ...
+# A split has about this many pages. With many pages, shuffling pages is nearly as good as shuffling records.
 _PAGES = 4096
-# ... but a page has at least 8 records and at most 64, or in a split of more than 2^20 such pages at most 256: then the
-# index of two terabytes of 512 tokens each has 32 MB.
+# A page has 8 to 64 records. A split with more than 2^20 pages of 64 has pages of up to 256 records, so that its index
+# stays small: 32 MB for two terabytes of records of 512 tokens.
 _FEWEST, _USUAL, _MAX_PAGE_RECORDS, _MOST_PAGES = 8, 64, 256, 1 << 20
-# Larger splits have no lengths and origins: while a dataset is prepared, those of all its records are in one process, compressed.
+# Larger splits have no lengths and origins. While a dataset is prepared, one process holds these of all its records.
 MOST_RECORDS = 1 << 24
-# What to do about a file that is missing or altered.
+# The advice for a file that is missing or altered.
 AGAIN = "Prepare the dataset again, or copy this file again from where it was made."
-_WIDTHS = (0, 1, 2, 4)
+_WIDTHS = (0, 1, 2, 4)  # possible bytes of a number of an origin; 0 if the number is 0 for all records
 _SHARD = re.compile(r".+\.tfrecord-\d{5,}-of-\d{5,}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shard:
-    """Describe one TFRecord file: its name beside the manifest, its records, bytes and SHA-256."""
+    """Describe one TFRecord file: its name in the dataset's folder, its number of records, its bytes and SHA-256 (hex)."""
 
     name: str
     records: int
@@ -49,7 +50,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class SideFile:
-    """Describe a file beside the shards: its name, how many bytes it has, and their SHA-256 (hex)."""
+    """Describe a file beside the shards: its name, its size in bytes, and its SHA-256 (hex)."""
 
     name: str
     bytes: int
@@ -58,30 +59,33 @@ class SideFile:
 
 @dataclasses.dataclass(frozen=True)
 class Index(SideFile):
-    """Describe the file of an index, and the number of records in a page of each split: the last one of a shard may have fewer."""
+    """Describe the file of the index. `every` has the number of records in a page, by split.
+
+    The last page of a shard may have fewer records.
+    """
 
     every: dict[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
 class Lengths(SideFile):
-    """Describe the file of lengths, and the records of each split that is in it."""
+    """Describe the file of lengths. `records` has the number of records of each split in the file."""
 
     records: dict[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
 class Origins(Lengths):
-    """Describe the file of origins as Lengths does, and how many bytes each number of ORIGIN has there: 0, 1, 2 or 4.
+    """Describe the file of origins. `widths` has the bytes of each number of ORIGIN: 0, 1, 2 or 4.
 
-    One with no bytes is 0 for all records. Of packed records, `records` counts the examples in them.
+    A number with 0 bytes is 0 for all records. If records are packed, `records` counts the examples in them.
     """
 
     widths: list[int]
 
 
 def name(split: str, number: int, shards: int) -> str:
-    """Return the file name of one of a split's shards.
+    """Return the file name of the shard `number` of `shards` shards of a split.
 
     >>> name("train", 3, 16)
     'train.tfrecord-00003-of-00016'
@@ -90,7 +94,7 @@ def name(split: str, number: int, shards: int) -> str:
 
 
 def is_shard(file: str) -> bool:
-    """Return whether a file's name is that of a shard.
+    """Check whether `file` is the name of a shard.
 
     >>> is_shard("train.tfrecord-00003-of-00016"), is_shard("manifest.json")
     (True, False)
@@ -99,12 +103,12 @@ def is_shard(file: str) -> bool:
 
 
 def strays(files: Iterable[str], manifest_shards: Iterable[str]) -> list[str]:
-    """Return the shards among some files that are not among those that a manifest names, in order."""
+    """Return, sorted, the names in `files` that are shards, but not in the manifest."""
     return sorted(set(filter(is_shard, files)) - set(manifest_shards))
 
 
 def spacing(records: int) -> int:
-    """Return how many records a page of a split with this many records has: a power of two.
+    """Return the number of records in a page of a split with `records` records: a power of two.
 
     >>> [spacing(records) for records in (100, 100_000, 1_000_000, 2_000_000_000)]
     [8, 16, 64, 256]
@@ -116,7 +120,7 @@ def spacing(records: int) -> int:
 
 
 def page_sizes(sizes: np.ndarray, *, every: int) -> np.ndarray:
-    """Return the bytes of each page, `uint32[pages]`, from the bytes of each record of a shard, `int[records]`.
+    """Return the bytes of each page, `uint32[pages]`, given the bytes of each record of a shard, `int[records]`.
 
     >>> page_sizes(np.array([5, 6, 7, 8, 9]), every=2).tolist()
     [11, 15, 9]
@@ -127,7 +131,7 @@ def page_sizes(sizes: np.ndarray, *, every: int) -> np.ndarray:
 
 
 def page_records(shard: Shard, pages: int, *, every: int) -> np.ndarray:
-    """Return the records of each page of a shard, int64[pages]: the last one may have fewer than `every`.
+    """Return the number of records in each of a shard's `pages` pages, int64[pages]. The last may have fewer than `every`.
 
     >>> page_records(Shard("", records=20, bytes=0, sha256=""), 3, every=8).tolist()
     [8, 8, 4]
@@ -136,15 +140,16 @@ def page_records(shard: Shard, pages: int, *, every: int) -> np.ndarray:
 
 
 def write_index(out: str, shards: Iterable[bytes], *, every: Mapping[str, int]) -> Index:
-    """Write the index of a dataset, whole, and return its description.
+    """Write the index of a dataset into the folder `out` atomically, and return its description.
 
-    `shards` are the page sizes of each shard as bytes, splits in the order of their names. Raises OutputError.
+    `shards` has the page sizes of each shard (uint32[pages]) as bytes, in the order of the file. `every` is that of Index.
+    Raises OutputError.
     """
     return Index(**vars(_written(out, INDEX, shards)), every=dict(sorted(every.items())))
 
 
 def _written(out: str, name: str, pieces: Iterable[bytes]) -> SideFile:
-    """Write a file of some pieces, whole, and return its description."""
+    """Write the concatenation of `pieces` to the file `name` in `out` atomically, and return its description."""
     size, sha256 = 0, hashlib.sha256()
     with paths.open_atomic(paths.join(out, name)) as file:
         for piece in pieces:
@@ -155,9 +160,9 @@ def _written(out: str, name: str, pieces: Iterable[bytes]) -> SideFile:
 
 
 def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[Shard]]) -> dict[str, list[np.ndarray]]:
-    """Return the bytes of each page of each shard, `uint32[pages]`, by split, after checking them against the shards.
+    """Return the bytes of the pages of each shard, `uint32[pages]`, by split.
 
-    Raises DatasetError if the file is missing, altered, or not the index of these shards; OutputError.
+    Raises DatasetError if the file is missing or altered, or its pages do not add up to the bytes of a shard; OutputError.
     """
     content, path = read_checked(data, index), paths.join(data, index.name)
     ordered = [(split, shard) for split in sorted(splits) for shard in splits[split]]
@@ -173,29 +178,29 @@ def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[Sha
 
 
 def compressed(numbers: np.ndarray) -> bytes:
-    """Return the lengths of a shard's records, int[records, 2], or their origins, int[4, records], in few bytes."""
+    """Return `numbers` compressed: the lengths of a shard's records, int[records, 2], or their origins, int[4, records]."""
     return zlib.compress(numbers.astype("<u4").tobytes(), 1)
 
 
 def _numbers_of(shard: bytes) -> np.ndarray:
-    """Return the numbers that `compressed` made few bytes of: uint32[n]; none of b""."""
+    """Return the numbers that `compressed` compressed, as uint32[n]; none for b""."""
     return np.frombuffer(zlib.decompress(shard) if shard else b"", "<u4")
 
 
 def write_lengths(out: str, splits: Mapping[str, Iterable[bytes]], *, longest: int) -> Lengths:
-    """Write the lengths of a dataset, whole, and return the file's description. Raises OutputError.
+    """Write the lengths of a dataset into the folder `out` atomically, and return the file's description.
 
-    `splits` are those of each shard, `compressed` (b"" of one without records), by the names of splits; no length is above
-    `longest`.
+    `splits` has, by split, the `compressed` lengths of each shard, or b"" for a shard without records. `longest` is an upper
+    bound of all lengths, and decides the bytes of a number. Raises OutputError.
     """
     numbers = "<u1" if longest < 1 << 8 else "<u2" if longest < 1 << 16 else "<u4"
     return _write_records(out, LENGTHS, splits, lambda shard: _numbers_of(shard).astype(numbers).reshape(-1, 2))
 
 
 def write_origins(out: str, splits: Mapping[str, Sequence[bytes]]) -> Origins:
-    """Write the origins of a dataset, whole, and return the file's description; `splits` are as for `write_lengths`.
+    """Write the origins of a dataset into the folder `out` atomically, and return the file's description.
 
-    Raises OutputError.
+    `splits` has, by split, the `compressed` origins of each shard, or b"" for a shard without records. Raises OutputError.
     """
     shards = (_numbers_of(shard).reshape(len(ORIGIN), -1) for split_shards in splits.values() for shard in split_shards)
     column_maxima = functools.reduce(np.maximum, (columns.max(axis=1, initial=0) for columns in shards))
@@ -216,7 +221,10 @@ def write_origins(out: str, splits: Mapping[str, Sequence[bytes]]) -> Origins:
 def _write_records(
     out: str, name: str, splits: Mapping[str, Iterable[bytes]], entries: Callable[[bytes], np.ndarray]
 ) -> Lengths:
-    """Write a file of what `entries` makes of each shard, one for each of its records, and return its description."""
+    """Write the file `name` atomically, and return its description.
+
+    `entries` converts the compressed numbers of a shard to an array with one entry a record, which is written as it is.
+    """
     records = dict.fromkeys(sorted(splits), 0)
 
     def pieces() -> Iterator[bytes]:
@@ -229,9 +237,10 @@ def _write_records(
 
 
 def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
-    """Return the origin of each record, or each example of packed ones, in the order of the shards, by split.
+    """Return the origins of the records of each split, in the order of the shards. Packed records have one for each example.
 
-    Each is an array of the fields of ORIGIN that have bytes. Raises DatasetError if the file is missing or altered; OutputError.
+    Each is a structured array. It has the fields of ORIGIN whose width is not 0; `origin` returns any field. Raises
+    DatasetError if the file is missing or altered; OutputError.
     """
     content, path = read_checked(data, origins), paths.join(data, origins.name)
     entry = _origin(origins.widths) if set(origins.widths) <= set(_WIDTHS) else np.dtype([])
@@ -242,25 +251,26 @@ def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
 
 
 def _by_split(entries: np.ndarray, records: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Return the entries of each split's records, given those of all."""
+    """Return the entries of each split, given the entries of all splits in the order of the file."""
     ends = list(itertools.accumulate((count for _, count in sorted(records.items())), initial=0))
     return {split: entries[a:b] for split, a, b in zip(sorted(records), ends, ends[1:], strict=False)}
 
 
 def origin(entries: np.ndarray, name: str) -> np.ndarray:
-    """Return one number of ORIGIN of some entries of `read_origins`: int64[entries]."""
+    """Return the field `name` of ORIGIN for `entries` of `read_origins`, int64[entries]: zeros if its width is 0."""
     return entries[name].astype(np.int64) if name in (entries.dtype.names or ()) else np.zeros(len(entries), np.int64)
 
 
 def _origin(widths: Sequence[int]) -> np.dtype:
-    """Return the type of an entry of the origins."""
+    """Return the numpy type of an origin, given the `widths` of its numbers in bytes."""
     return np.dtype([(name, f"<u{width}") for name, width in zip(ORIGIN, widths, strict=False) if width])
 
 
 def read_lengths(data: str | Path, lengths: Lengths, *, records: Mapping[str, int]) -> dict[str, np.ndarray]:
     """Return the input and target tokens of each record, uint[records, 2], in the order of the shards, by split.
 
-    `records` are those of some splits. Raises DatasetError if the file is missing, altered, or has others; OutputError.
+    `records` has the expected number of records of the splits that the caller needs. Raises DatasetError if the file is
+    missing, altered, or has another number of records for one of them; OutputError.
     """
     content, path = read_checked(data, lengths), paths.join(data, lengths.name)
     total = sum(lengths.records.values())
@@ -272,7 +282,7 @@ def read_lengths(data: str | Path, lengths: Lengths, *, records: Mapping[str, in
 
 
 def read_checked(data: str | Path, file: SideFile) -> bytes:
-    """Return the bytes of a file beside the manifest. Raises DatasetError if it is missing or altered; OutputError."""
+    """Return the content of a file in the folder `data`. Raises DatasetError if it is missing or altered; OutputError."""
     path = paths.join(data, file.name)
     try:
         content = paths.read(path)

@@ -1,4 +1,7 @@
-"""Read a dataset as a table of texts that people's own tools open: one row a record, as Parquet, CSV or JSON lines."""
+"""Read a dataset as a table of texts, one row for each record, and write it as Parquet, CSV or JSON lines.
+
+The sizes below are measured in docs/decisions/022-write-text-tables-uncompressed.md.
+"""
 
 import collections
 import concurrent.futures
@@ -26,11 +29,11 @@ from t5prep.tasks.targets import ClassTarget, HeadTarget
 from t5prep.tokens import decoding
 from t5prep.tokens.ragged import Names
 
-# Records that are decoded together, and batches of them in a row group of Parquet. More take memory and no less time.
+# Records in a batch, which are decoded together, and batches in a Parquet row group. More take memory, and save no time.
 _TOGETHER, _IN_A_GROUP = 4096, 4
-_THREADS, _AHEAD = 2, 4  # that decode, and batches that they begin before these are asked for
-# Ids that are decoded together, as the size of the largest record bounds them. By this a row group stays far below the
-# 300 MB that the Hub's viewer reads.
+_THREADS, _AHEAD = 2, 4  # threads that decode, and batches that they decode ahead of the consumer
+# Maximum number of ids in a batch, if all records were as large as the largest. It keeps a row group far below 300 MB, the
+# most that the Hub's viewer reads.
 _MOST_IDS = 1 << 22
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -38,9 +41,12 @@ _NAME = pa.dictionary(pa.int32(), pa.string())
 def records(
     opened: Dataset, *, splits: Sequence[str] = (), predictions: str | Path | None = None
 ) -> pa.RecordBatchReader:
-    """Read the records of a dataset as a table of texts: `t5prep.table` (report/table.py) says which, and what it raises."""
+    """Return the records of a dataset as a table of texts. `t5prep.table` (report/table.py) lists the columns and errors.
+
+    No `splits` means all. `predictions` is a file with answers of a model, whose columns are added (`Answers`).
+    """
     for split in splits:
-        opened.split(split)  # raises
+        opened.split(split)  # raises DatasetError now for an unknown split, and not when the first batch is read
     records = _Records(opened)
     answers = None if predictions is None else Answers(predictions)
     schema = pa.schema([*records.schema, *(answers.fields if answers else ())])
@@ -54,7 +60,10 @@ def records(
 
 
 def _made_ahead(makers: Iterator[Callable[[], pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches that some make, in their order, while threads make the next ones: that is done in C."""
+    """Yield the batches that `makers` return, in their order. Threads make the next `_AHEAD` batches meanwhile.
+
+    Threads help, because decoding and joining texts in C release the interpreter's lock.
+    """
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         waiting = collections.deque(map(pool.submit, itertools.islice(makers, _AHEAD)))
         while waiting:
@@ -64,7 +73,7 @@ def _made_ahead(makers: Iterator[Callable[[], pa.RecordBatch]]) -> Iterator[pa.R
 
 
 class _Records:
-    """Read the records of a dataset as rows of text."""
+    """Read the records of a dataset as batches of texts with the columns of `schema`."""
 
     def __init__(self, opened: Dataset) -> None:
         self._opened, dataset = opened, opened.manifest
@@ -98,7 +107,10 @@ class _Records:
         )
 
     def batches(self, splits: Sequence[str]) -> Iterator[Callable[[], pa.RecordBatch]]:
-        """Yield what makes batches of the records of splits, in the order of their shards."""
+        """Yield functions that each return a batch of records, in the order of `splits` and their shards.
+
+        Reading files and ids happens here, in order. The returned functions decode, and may run in threads.
+        """
         dataset, pages, origins = self._opened.manifest, self._opened.pages, self._opened.origins
         for split in splits:
             every, split_origins, offset = self._opened.index.every[split], origins.get(split), 0
@@ -116,7 +128,7 @@ class _Records:
                         first, offset = first + len(places), offset + int(edges[-1])
 
     def _read(self, shard: shard_files.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
-        """Yield some pages of a shard at a time, and how many records they have."""
+        """Yield the bytes of about `_TOGETHER` records of a shard, in complete pages, and their number of records."""
         counts = shard_files.page_records(shard, len(sizes), every=every)
         path, batch_pages = self._opened.at(shard.name), max(1, _TOGETHER // every)
         with self._opened.reading(path), paths.opened(path) as file:
@@ -125,14 +137,17 @@ class _Records:
                 yield file.read(int(sizes[page_range].sum(dtype=np.int64))), int(counts[page_range].sum())
 
     def _cut_up(self, data: bytes, count: int, *, shard: str, first: int) -> Iterator[np.ndarray]:
-        """Yield where the records of some bytes of a shard lie, so many at a time that their ids fit into little memory."""
+        """Yield the places of the `count` records in `data`, PLACE[n], so many at a time that `_MOST_IDS` bounds their ids.
+
+        `first` is the number of the first record in the shard, for errors.
+        """
         with self._reading(shard, first):
             places = tfrecord.cut_records((data,), np.array([count]))
         max_records = max(1, _MOST_IDS // int(places["size"].max(initial=1)))
         yield from (places[begin : begin + max_records] for begin in range(0, len(places), max_records))
 
     def _reading(self, shard: str, first: int) -> contextlib.AbstractContextManager[None]:
-        """Raise DatasetError, which names the first record of some, for what reading them raises."""
+        """Return a context that converts exceptions of reading records to DatasetError, which names record `first`."""
         path = self._opened.at(shard)
         return self._opened.reading(f"Of the records from {first:,} on, {path} holds one that")
 
@@ -148,13 +163,13 @@ class _Records:
         shard: str,
         first: int,
     ) -> pa.RecordBatch:
-        """Return some records of a shard; `first` is the number of the first one in it.
+        """Return the batch of the records at `places` in `data`; `first` is the number of the first one in the shard.
 
-        Record i has the examples `edges[i]:edges[i + 1]` of those that `origins` are of.
+        `origins` and `edges` count examples, several for each packed record: record i has `origins[edges[i]:edges[i + 1]]`.
         """
         with self._reading(shard, first):
             rows = len(places)
-            # An id takes a byte or more: a length that is a lie takes no memory.
+            # Each id takes at least a byte of its record. So a false length in the settings cannot reserve much memory.
             longest = int(places["size"].max(initial=0))
             max_lengths = {name: min(length, longest) for name, length in self._lengths.items()}
             inputs = self._texts((data,), places, "input_ids", max_lengths["input_ids"], self._opened.tokenizer.pad_id)
@@ -164,7 +179,7 @@ class _Records:
                     raise ValueError(f"{shard_files.ORIGINS} has no entry for it")
                 origin = self._origin(origins, edges)
             else:
-                # Without a marker, only a short input tells whether it was cut.
+                # Without a marker, an input that fills its length may have been cut or not: null.
                 full = inputs.lengths == self._lengths["input_ids"]
                 cut = _numbers(inputs.marked) if self._marked else pa.array(np.zeros(rows, bool), mask=full)
                 origin = [cut, *(pa.nulls(rows, self.schema.field(name).type) for name in _ORIGIN)]
@@ -186,9 +201,9 @@ class _Records:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _origin(self, origins: np.ndarray, edges: np.ndarray) -> list[pa.Array]:
-        """Return the columns from `cut` to `row`."""
+        """Return the columns `cut`, `input_cut`, `target_cut`, `file` and `row`. For `edges`, see `_batch`."""
         file, row, *cut = (shard_files.origin(origins, name) for name in shard_files.ORIGIN)
-        # A source may have 10⁵ files: only those of these rows are named beside them.
+        # A source may have 100,000 files, so the dictionary of a batch holds the names of its own files only.
         file_indices, of = np.unique(file, return_inverse=True)
         files = pa.DictionaryArray.from_arrays(_numbers(of.astype(np.int32)), self._files.take(_numbers(file_indices)))
         places = [files, _numbers(row)]
@@ -198,7 +213,10 @@ class _Records:
         return [_numbers(cut[0] > 0), *(_numbers(tokens.astype(np.int32)) for tokens in cut), *places]
 
     def _strings(self, data: bytes, places: np.ndarray, name: str) -> pa.Array:
-        """Return a feature of texts of records: the one of each, or a list where the column has lists."""
+        """Return the feature `name` of records as a column of texts, or of lists of texts if the schema has lists.
+
+        Raises ValueError if the column has single texts, and a record has none or several.
+        """
         counts = np.empty(len(places), np.int32)
         texts, ends = read_texts((data,), places, name.encode(), counts)
         values = pa.StringArray.from_buffers(len(ends) // 4 - 1, pa.py_buffer(ends), pa.py_buffer(texts))
@@ -210,14 +228,14 @@ class _Records:
         return values
 
     def _near_duplicates(self, ids: pa.Array, edges: np.ndarray) -> list[pa.Array]:
-        """Return how many rows were left out because they are nearly the same as each record, and the clusters of those."""
+        """Return the columns `near_duplicates` (rows removed as near-duplicates of each record) and `cluster`."""
         assert self._clusters is not None
         counts, clusters = self._clusters.of(ids.values if self._packed else ids)
         counts = _numbers(np.add.reduceat(counts, edges[:-1]).astype(np.int32))
         return [counts, pa.ListArray.from_arrays(edges, clusters) if self._packed else clusters]
 
     def _targets(self, pages: tuple[bytes, ...], places: np.ndarray, max_labels: int) -> tuple[pa.Array, np.ndarray]:
-        """Return the text of each target, and how many labels it has, int32[records]: `max_labels` at most."""
+        """Return the text of each target, and its number of labels, int32[records], which is at most `max_labels`."""
         decoder_args = (pages, places, "labels", max_labels, IGNORED_LABEL)
         if not isinstance(self._target, HeadTarget):
             decoded = self._texts(*decoder_args)
@@ -236,16 +254,16 @@ def _repeated(name: str, rows: int) -> pa.Array:
 
 
 def _numbers(values: np.ndarray) -> pa.Array:
-    """Return a column of numbers, or of truths, without nulls.
+    """Return a column of numbers or booleans without nulls.
 
-    With its first `pa.array`, pyarrow would import pandas where that is installed: a third of a second, and 40 MB.
+    `pa.array` is not used: its first call imports pandas if that is installed, which takes 0.3 s and 40 MB.
     """
     content = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(content)])
 
 
 def _texts(texts: Sequence[str]) -> pa.StringArray:
-    """Return a column of some texts, without `pa.array` as `_numbers` does."""
+    """Return a column of texts, without `pa.array` for the reason that `_numbers` gives."""
     joined_texts = Names.joined([text.encode(errors="replace") for text in texts])
     return pa.StringArray.from_buffers(
         len(joined_texts), pa.py_buffer(joined_texts.starts.astype(np.int32)), pa.py_buffer(joined_texts.data)
@@ -253,7 +271,7 @@ def _texts(texts: Sequence[str]) -> pa.StringArray:
 
 
 class _Clusters:
-    """Rows that are nearly the same, by the id of the one that was kept, and how many were left out."""
+    """Count the rows removed as near-duplicates, by the id of the row that remains, which names the cluster."""
 
     def __init__(self, opened: Dataset) -> None:
         cluster_ids = pa.chunked_array([batch["cluster"] for batch in _rejected(opened)], pa.string())
@@ -262,21 +280,22 @@ class _Clusters:
         self._counts = cluster_counts.field("counts").to_numpy()
 
     def of(self, ids: pa.StringArray) -> tuple[np.ndarray, pa.StringArray]:
-        """Return how many rows were left out for each record, int64[ids], and its cluster, null if none was."""
+        """Return the number of rows removed for each record, int64[ids], and the record's cluster, null if it has none."""
         indices = pc.index_in(ids, self._ids)
         answers = pc.and_(pc.is_null(indices), pc.match_substring(ids, "#"))
-        if pc.any(answers).as_py():  # the end of a record's id that is one of several answers
+        if pc.any(answers).as_py():  # a row with several answers makes records `ID#1a2b3c4d`: look up `ID`
             rows = pc.replace_substring_regex(ids.filter(answers), "#[0-9a-f]{8}$", "")
             indices = pc.replace_with_mask(indices, answers, pc.index_in(rows, self._ids))
         counts = pc.fill_null(pc.take(_numbers(self._counts), indices), 0).to_numpy()
         return counts, pc.take(self._ids, indices)
 
 
+# The columns that are null if a dataset has no origins.
 _ORIGIN = ("input_cut", "target_cut", "file", "row")
 
 
 def rejected(opened: Dataset) -> pa.RecordBatchReader:
-    """Read the rows that made no record: `file`, `row`, `id`, `reason`, and `cluster` if near-duplicates were looked for.
+    """Return the rejected rows and duplicates as a table: `file`, `row`, `id`, `reason`, and `cluster` with --dedup near.
 
     Raises DatasetError if the file of these rows is damaged.
     """
@@ -285,7 +304,7 @@ def rejected(opened: Dataset) -> pa.RecordBatchReader:
 
 
 def _rejected(opened: Dataset) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that made no record, with their clusters if near-duplicates were looked for."""
+    """Yield the batches of `rejected`. `cluster` is the id in the reason of a near-duplicate, else null."""
     for rows in opened.rejected():
         if opened.manifest.near_duplicates:
             cluster_ids = pc.struct_field(pc.extract_regex(rows["reason"], rejected_rows.NEAR), "id")
@@ -294,14 +313,14 @@ def _rejected(opened: Dataset) -> Iterator[pa.RecordBatch]:
 
 
 class Answers:
-    """Join what a model answered to records, by their ids: `prediction`, `right`, and `loss` and `scores` if they are there.
+    """Join the answers of a model to records by their ids: `prediction`, `right`, and `loss` and `scores` if the file has them.
 
-    The file is what `eval --predictions` or `predict --json` wrote. Without references, an answer is right if it is the
-    record's target.
+    The file `path` is the output of `eval --predictions` or `predict --json`. An answer is right if it is one of the
+    references, or without references, the record's target.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Read the file. Raises UsageError if it holds no predictions."""
+        """Read the file `path`. Raises UsageError if it has no predictions."""
         message = f"{path} holds no predictions. Write them: t5prep eval --model RUN --predictions FILE"
         try:
             document = json.loads(paths.read(path))
@@ -335,11 +354,11 @@ class Answers:
             name: column for name, column in columns.items() if name in needed or column.null_count < len(answers)
         }
         self.fields = [pa.field(name, column.type) for name, column in self._columns.items()][1:]
-        # The first answer is the one that counts.
+        # If an id occurs twice, its first answer counts: later entries of a dict would replace it, so the order is reversed.
         self._places = {answer["id"]: index for index, answer in reversed(list(enumerate(answers)))}
 
     def columns(self, records: pa.RecordBatch | pa.Table) -> list[pa.Array]:
-        """Return the columns of `fields` for some records; null for those that have no prediction."""
+        """Return the columns `fields` for a batch of records; null for a record without a prediction. Raises UsageError."""
         if not pa.types.is_string(records.schema.field("id").type):
             raise UsageError("A packed record has many examples, so no prediction is of one: leave --predictions out.")
         places = pa.array(map(self._places.get, records["id"].to_pylist()), pa.int64())
@@ -350,10 +369,10 @@ class Answers:
 
 
 def write(reader: pa.RecordBatchReader, out: str | Path, *, compression: str = "none") -> int:
-    """Write a table as Parquet, CSV or JSON lines, which the end of the name says; return how many rows it has.
+    """Write a table atomically as Parquet, CSV or JSON lines, by the suffix of `out`, and return its number of rows.
 
-    `compression` is of Parquet: "zstd" takes more than half off a file, and half the time more. In CSV, a list is its JSON.
-    The file appears whole. Raises UsageError for another end, OutputError, and what reading raises.
+    `compression` is for Parquet. "zstd" makes files less than half as large, and takes half the time more. In CSV, a list
+    is written as JSON. Raises UsageError for another suffix, OutputError, and any exception of `reader`.
     """
     end = Path(out).suffix.lower()
     if end not in _WRITERS:
@@ -366,8 +385,9 @@ def write(reader: pa.RecordBatchReader, out: str | Path, *, compression: str = "
 
 
 def _parquet(file: BinaryIO, reader: pa.RecordBatchReader, *, compression: str) -> Iterator[pa.Table]:
-    """Write some batches at a time, which are a row group, and yield them."""
-    # Texts differ from row to row: to look for equal ones takes as long as to write them, and the least of them says nothing.
+    """Write `_IN_A_GROUP` batches at a time as a row group, and yield each group."""
+    # No dictionaries and no statistics of texts. Texts differ from row to row, so a dictionary finds no equal ones, but
+    # takes as long as writing. Their minimum and maximum help no query.
     dictionary_columns = [field.name for field in reader.schema if pa.types.is_dictionary(field.type)]
     ordered = [name for name in reader.schema.names if name not in ("input", "target", "prediction")]
     writer_options = {"compression": compression, "use_dictionary": dictionary_columns, "write_statistics": ordered}

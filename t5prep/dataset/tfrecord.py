@@ -1,9 +1,8 @@
-"""Read tf.train.Example records and their TFRecord framing, without TensorFlow. (native/records.c writes them.)
+"""Read tf.train.Example records and their TFRecord framing, without TensorFlow. `native/records.c` writes them.
 
-`read` reads a file from its beginning; `cut_records` finds the records in many pages at once, the hot path of reading
-with an index.
+`read` reads a file from its beginning. `cut_records` finds the records in many pages at once: training reads with it.
 
-The bytes equal TensorFlow's own deterministic serialization (tests hold both against it). Formats:
+The bytes equal TensorFlow's own deterministic serialization; tests compare them with it. Formats:
 tensorflow/core/example/{example,feature}.proto and tensorflow/core/lib/io/record_writer.h.
 """
 
@@ -19,18 +18,18 @@ from t5prep._native import cut_blocks
 # Length (8), its checksum (4), the data's checksum (4): what framing adds to a record.
 _BEFORE_RECORD, _AFTER_RECORD = 12, 4
 FRAME_BYTES = _BEFORE_RECORD + _AFTER_RECORD
-# A negative int64 is ten bytes as a varint; -100 is the label that weighs nothing.
+# The label that the loss ignores, as in PyTorch. As a negative int64, its varint has ten bytes.
 IGNORED_LABEL = -100
 LONGEST_VARINT = 10
 _NO_EXAMPLE = "not a tf.train.Example"
-# Bytes that are read at a time: a length that is a lie takes no memory.
+# Bytes of one read. A false length in a record's header can reserve no more memory than this.
 _PIECE = 1 << 24
-# Where a record lies: its bytes are [begin, begin + size) of a page. native/records.h has the same fields.
+# The place of a record: bytes [begin, begin + size) of a page. The C struct in native/records.h must have equal fields.
 PLACE = np.dtype([("page", np.int64), ("begin", np.int64), ("size", np.int64)])
 
 
 def unpack(packed: bytes) -> np.ndarray:
-    """Return the int64 values of packed varints, `int64[n]`, in protobuf's variable-length coding. Raises ValueError.
+    """Return the values of packed varints, protobuf's coding of int64 lists, as `int64[n]`. Raises ValueError.
 
     >>> unpack(bytes.fromhex("07ac029cffffffffffffffff01")).tolist()
     [7, 300, -100]
@@ -52,16 +51,16 @@ def unpack(packed: bytes) -> np.ndarray:
 
 
 def masked_checksum(data: bytes) -> bytes:
-    """Return the CRC-32C of some bytes as it stands in a TFRecord file.
+    """Return the masked CRC-32C of `data`, four bytes as in a TFRecord file.
 
-    The mask keeps a checksum of data that itself holds checksums from degenerating (crc32c.h).
+    TensorFlow rotates the checksum and adds a constant (crc32c.h), because data may itself contain CRCs.
     """
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def read(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the records of a TFRecord file. Raises ValueError if a checksum or a length is wrong."""
+    """Yield the serialized records of a TFRecord file. Raises ValueError if a checksum or a length is wrong."""
     position = 0
     while head := stream.read(12):
         if len(head) < 12 or head[8:] != masked_checksum(head[:8]):
@@ -75,16 +74,16 @@ def read(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _pieces(stream: BinaryIO, length: int) -> Iterator[bytes]:
-    """Yield the next `length` bytes, or as many as there are."""
+    """Yield the next `length` bytes in pieces, fewer if the stream ends."""
     while length and (piece := stream.read(min(length, _PIECE))):
         yield piece
         length -= len(piece)
 
 
 def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
-    """Return the features of an Example, for people and for verification: name → int64 values or byte strings.
+    """Return the features of a serialized Example: name → int64 values or byte strings. Raises ValueError if it is none.
 
-    Raises ValueError if the bytes are no Example.
+    This checks every byte, and is slow: for single records and for `verify`.
     """
     features: dict[str, list[int] | list[bytes]] = {}
     for entries in _of_number(1, record):
@@ -93,6 +92,7 @@ def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
             lists = list(_fields(pair.get(2, b"")))
             if 1 not in pair or not lists:
                 raise ValueError(_NO_EXAMPLE)
+            # `kind` is the field of the oneof in feature.proto: 1 is bytes_list, 3 is int64_list.
             kind, values = lists[0]
             packed = list(_of_number(1, values))
             features[pair[1].decode()] = unpack(b"".join(packed)).tolist() if kind == 3 else packed
@@ -100,9 +100,10 @@ def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
 
 
 def raw_features(record: bytes, *, names: Container[str] | None = None) -> dict[str, list[bytes]]:
-    """Return the features of an Example, not decoded: name → byte strings, or one string of packed varints.
+    """Return the features of a serialized Example without decoding: name → byte strings, or one string of packed varints.
 
-    `names` are the names to read, None all. Only for records of this project's own making: it looks at no tags.
+    `names` are the features to return, None for all. Use it only for records that t5prep wrote: it skips protobuf's tags
+    without checking them, because in these records each tag is one byte.
     """
     features: dict[str, list[bytes]] = {}
     offset, end = _inside(record, 0)
@@ -124,7 +125,7 @@ def raw_features(record: bytes, *, names: Container[str] | None = None) -> dict[
 
 
 def _inside(data: bytes, offset: int) -> tuple[int, int]:
-    """Return where the content of the length-delimited field at `offset` begins and ends."""
+    """Return the begin and end of the content of the length-delimited field at `offset`, whose tag is one byte."""
     size = data[offset + 1]
     if size < 0x80:
         return offset + 2, offset + 2 + size
@@ -133,7 +134,7 @@ def _inside(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the field number and the bytes of each field of a message whose fields are all length-delimited, as an Example's are."""
+    """Yield the number and the bytes of each field of a message. Raises ValueError for a field that is not length-delimited."""
     position = 0
     while position < len(message):
         tag, position = _read_varint(message, position)
@@ -145,7 +146,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _of_number(number: int, message: bytes) -> Iterator[bytes]:
-    """Yield the bytes of each field of this number; others are passed over, as protobuf does with those that it does not know."""
+    """Yield the bytes of each field `number` of a message. Other fields are skipped, as protobuf skips unknown ones."""
     return (value for field, value in _fields(message) if field == number)
 
 
@@ -159,20 +160,20 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 class Records(NamedTuple):
-    """Name serialized records by their places in pages of bytes: `places` is PLACE[...]. No record is copied."""
+    """Hold serialized records by their places in `pages`, without copying them. `places` is PLACE[...], of any shape."""
 
     pages: Sequence[bytes]
     places: np.ndarray
 
     def serialized(self) -> list[bytes]:
-        """Return the records, one after the other."""
+        """Return a copy of the bytes of each record, in the order of `places`."""
         places = self.places.ravel()
         columns = (places[name].tolist() for name in ("page", "begin", "size"))
         return [self.pages[page][begin : begin + size] for page, begin, size in zip(*columns, strict=True)]
 
 
 class BrokenPageError(ValueError):
-    """Say which page does not hold what it should: its number in what was given."""
+    """Report the `number`, from 0, of a page with other records than expected, or with a wrong checksum."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"page {number} is broken")
@@ -180,7 +181,7 @@ class BrokenPageError(ValueError):
 
 
 def join_records(parts: Sequence[Records]) -> Records:
-    """Return the records of several parts, one after the other: PLACE[records]. Pages that parts share stay one."""
+    """Return the concatenation of `parts`, with places of shape PLACE[records]. Pages that parts share are not repeated."""
     pages: list[bytes] = []
     places, begins = [], {}
     for part in parts:
@@ -194,10 +195,10 @@ def join_records(parts: Sequence[Records]) -> Records:
 
 
 def cut_records(pages: Sequence[bytes], counts: np.ndarray) -> np.ndarray:
-    """Return where the records of all pages lie, one after the other, with their checksums checked: PLACE[records].
+    """Return the places of the records of all pages, PLACE[records], after checking their checksums.
 
-    `counts` (int64[pages]) are the records of each page. Raises BrokenPageError for a page with other records than
-    that, or with a wrong checksum.
+    `counts` has the number of records of each page, int64[pages]. Raises BrokenPageError for a page with another number
+    of records, or with a wrong checksum.
     """
     places = np.empty(int(counts.sum()), PLACE)
     valid_pages = cut_blocks(tuple(pages), np.ascontiguousarray(counts, np.int64), places)

@@ -1,4 +1,7 @@
-"""Upload a prepared dataset: to a bucket, every object checked end to end and the manifest last; or to the Hugging Face Hub."""
+"""Upload a prepared dataset to a bucket (`upload`), or to the Hugging Face Hub (`push`).
+
+In a bucket, every object is checked end to end, and the manifest is written last: readers see a complete dataset or none.
+"""
 
 import concurrent.futures
 import dataclasses
@@ -16,7 +19,10 @@ from t5prep.io.uploads import Conflict, Upload
 
 @dataclasses.dataclass(frozen=True)
 class Uploaded:
-    """The result of an upload, by the names of objects. `stale` are shards of another dataset that are still there."""
+    """Hold the result of an upload: the names of sent, skipped and deleted objects, and the `bytes` sent.
+
+    `stale` are shards under the prefix that the manifest does not name, and that remain there.
+    """
 
     uri: str
     digest: str
@@ -37,12 +43,17 @@ def upload(
     started: Callable[[int], None] = lambda total: None,
     progress: Callable[[int], None] = lambda sent: None,
 ) -> Uploaded:
-    """Upload a dataset that verifies; what is there already with the same CRC32C is not sent again.
+    """Verify the dataset `data`, upload it to the prefix `to`, and return what was done.
 
-    `started` is called with the number of bytes to be sent, `progress` every few megabytes that the server has (from
-    many threads). `delete_stale` removes shards under the prefix that the manifest does not name; `overwrite` replaces
-    another dataset there.
-    Raises DatasetError for a dataset that does not verify, OutputError for a bucket that cannot take it.
+    Files that the prefix holds with an equal CRC-32C are skipped.
+
+    * workers: the number of files that are sent at once.
+    * delete_stale: whether to remove shards under the prefix that the manifest does not name.
+    * overwrite: whether to replace another dataset under the prefix.
+    * started: called once with the number of bytes to send.
+    * progress: called with the number of bytes that the server gained, every few megabytes, from many threads.
+
+    Raises DatasetError if the dataset does not verify, OutputError if the bucket refuses it or holds another dataset.
     """
     to = to.rstrip("/")
     gcs.split(to)
@@ -61,7 +72,7 @@ def upload(
     if sent:
         _claim(to, dataset, remote_objects, overwrite=overwrite)
         if manifest.NAME in remote_objects:
-            # A manifest never lies beside shards that are not its own.
+            # Removed before any shard is replaced, so that a manifest is never beside another dataset's shards.
             _delete(to, [manifest.NAME], remote_objects)
         send([name for name in sent if name != manifest.NAME], there=remote_objects, workers=workers)
     if delete_stale:
@@ -69,7 +80,7 @@ def upload(
     if sent:
         _check(to, checksums)
         send([manifest.NAME], there={}, workers=1)
-    if sent or gcs.MARKER in remote_objects:
+    if sent or gcs.MARKER in remote_objects:  # an interrupted upload, which had sent everything, may have left its lock
         gcs.release(to)
     return Uploaded(
         uri=to,
@@ -83,7 +94,10 @@ def upload(
 
 
 def _missing(checksums: Mapping[str, str], remote_objects: Mapping[str, gcs.Object]) -> list[str]:
-    """Return the names of files that the prefix does not hold; with any of them, the manifest last."""
+    """Return the names of the files that the prefix does not hold with an equal checksum.
+
+    If there are any, the manifest is the last of them, because it is removed first and written last.
+    """
     missing = [
         name
         for name, crc32c in checksums.items()
@@ -93,19 +107,19 @@ def _missing(checksums: Mapping[str, str], remote_objects: Mapping[str, gcs.Obje
 
 
 def _delete(to: str, names: Iterable[str], remote_objects: Mapping[str, gcs.Object]) -> None:
-    """Delete objects, each only in the generation that was seen."""
+    """Delete the objects `names` under `to`, each only in the generation of `remote_objects`: no object written since."""
     for name in names:
         gcs.delete(f"{to}/{name}", generation=remote_objects[name].generation)
 
 
 def _crc32c(path: Path) -> str:
-    """Return the CRC32C of a file, as Google Cloud Storage writes it."""
+    """Return the CRC-32C of a file in the format of Google Cloud Storage."""
     with open(path, "rb") as file:
         return gcs.crc32c(file)
 
 
 def _claim(to: str, dataset: manifest.Manifest, remote_objects: dict[str, gcs.Object], *, overwrite: bool) -> None:
-    """Claim a prefix for this dataset. Raise OutputError if it holds, or is being given, another one."""
+    """Lock the prefix `to` for this dataset. Raises OutputError if it holds another dataset, or one is being written there."""
     if manifest.NAME in remote_objects and not overwrite:
         manifest_path = f"{to}/{manifest.NAME}"
         existing_dataset = manifest.loads(gcs.read(manifest_path), location=manifest_path)
@@ -127,7 +141,10 @@ def _send(
     workers: int,
     progress: Callable[[int], None],
 ) -> None:
-    """Send some files side by side; the first that fails stops the others."""
+    """Send the files `names` from `folder` to `to` in `workers` threads. The first failure stops all.
+
+    `there` has the objects that exist under `to`, by name: a file replaces exactly this generation.
+    """
     stop = threading.Event()
 
     def send(name: str) -> None:
@@ -135,7 +152,8 @@ def _send(
         try:
             Upload(folder / name, uri, crc32c=checksums[name], generation=generation, sent=progress, stop=stop).run()
         except Conflict:
-            # Our own answer may have been lost, or the same dataset is being uploaded twice: then all is well.
+            # No conflict if the object has our bytes: the server's answer was lost and the request repeated, or another
+            # process uploads the same dataset.
             now = gcs.objects(to).get(name)
             if now is None or now.crc32c != checksums[name]:
                 raise OutputError(
@@ -154,7 +172,10 @@ def _send(
 
 
 def _check(to: str, checksums: Mapping[str, str]) -> None:
-    """Raise OutputError unless the bucket still holds every file but the manifest, which is sent next."""
+    """Raise OutputError unless the prefix holds every file except the manifest, each with its checksum.
+
+    Called just before the manifest is sent: another process may have removed files that this upload skipped.
+    """
     remote_objects = gcs.objects(to)
     for name, crc32c in checksums.items():
         if name != manifest.NAME and (name not in remote_objects or remote_objects[name].crc32c != crc32c):
@@ -162,11 +183,11 @@ def _check(to: str, checksums: Mapping[str, str]) -> None:
 
 
 def push(data: str, *, repo: str, private: bool = False, tokenizer: str | None = None) -> str:
-    """Upload a dataset that verifies, all its files in one commit, and return the page's address.
+    """Verify the dataset `data`, upload all its files to the Hub's `repo` in one commit, and return the repository's URL.
 
-    A table of each split as texts and a card (README.md; one of the user's own stays) are written beside the shards, and go
-    along: the Hub shows both. `tokenizer` is for the table, if the one that the manifest names cannot be found. Raises
-    DatasetError for a dataset that does not verify, TokenizerError, UsageError, OutputError.
+    First, a table of each split as texts and a card (README.md) are written beside the shards: the Hub shows both. A README
+    of the user is not replaced. `tokenizer` decodes the texts, if the one in the manifest cannot be found. Raises
+    DatasetError if the dataset does not verify; TokenizerError, UsageError, OutputError.
     """
     folder = manifest.folder_of(data) or "."
     if gcs.is_gs(folder):
@@ -178,7 +199,7 @@ def push(data: str, *, repo: str, private: bool = False, tokenizer: str | None =
     tables = {name: card.table_of(name) for name, split in dataset.splits.items() if split.records}
     for split, file in tables.items():
         rows = table.records(opened, splits=[split])
-        table.write(rows, Path(folder) / file, compression="zstd")  # the way to the Hub is slower than that
+        table.write(rows, Path(folder) / file, compression="zstd")  # uploading takes longer than compressing
     readme = Path(folder) / card.NAME
     if not readme.exists() or card.is_ours(readme.read_bytes()):
         atomic_files.write_whole(readme, card.text(dataset).encode())

@@ -17,11 +17,11 @@ from t5prep.dataset.shard_files import AGAIN
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
-# Hashing frees the interpreter's lock, and a bucket answers many at once.
+# Threads. Hashing releases the interpreter's lock, and a bucket answers many requests at once.
 _SIDE_BY_SIDE = 8
-# Bytes that are read at a time.
+# Bytes of one read.
 _PIECE = 1 << 20
-# Other files that a dataset may have, besides its shards and its rejected rows.
+# Files that a dataset may have beside its shards, its rejected rows and copies of filters' files.
 _OF_SHARDS = (shard_files.INDEX, shard_files.LENGTHS, shard_files.ORIGINS)
 BESIDE = ("report.html", *_OF_SHARDS, card.NAME, manifest.TASK_FILE)
 
@@ -32,11 +32,11 @@ def verify(
     started: Callable[[int], None] = lambda total: None,
     progress: Callable[[int], None] = lambda read: None,
 ) -> manifest.Manifest:
-    """Return the manifest of a dataset after checking that its shards have the sizes and SHA-256 it says, and no others.
+    """Check all files of the dataset `data`, in a directory or under gs://, against its manifest, and return the manifest.
 
-    The dataset is in a directory or under gs://, where all of it is read. `started` hears how many bytes there are,
-    `progress` of each piece that was read, in any thread.
-    Raises DatasetError naming the first shard that differs, OutputError if a bucket may not be read.
+    All shards are read: their sizes, their SHA-256 and their token ids are checked. `started` is called with the number of
+    bytes to read, and `progress` with the bytes of each piece, from many threads. Raises DatasetError, which names the
+    first file that differs, OutputError if a bucket cannot be read.
     """
     opened = Dataset(data)
     check(opened, started=started, progress=progress)
@@ -49,7 +49,7 @@ def check(
     started: Callable[[int], None] = lambda total: None,
     progress: Callable[[int], None] = lambda read: None,
 ) -> None:
-    """Check all files of an opened dataset, as `verify` does."""
+    """Check all files of an opened dataset, as `verify` does. Cheap checks come before reading all shards."""
     dataset, folder = opened.manifest, opened.folder
     files = paths.names(folder)
     shards = dataset.shards
@@ -90,7 +90,10 @@ def check(
 
 
 def _pieces(shard: shard_files.Shard, pages: np.ndarray, every: int) -> Iterator[tuple[int, int]]:
-    """Yield the bytes and the records of pieces of a shard: pages of the index, about a MiB together."""
+    """Yield (bytes, records) of pieces of a shard, each of complete pages with about `_PIECE` bytes.
+
+    `pages` are the bytes of each page, uint32[pages], and `every` the records in a page.
+    """
     records = shard_files.page_records(shard, len(pages), every=every)
     edges = np.flatnonzero(np.diff(np.cumsum(pages, dtype=np.int64) // _PIECE)) + 1
     for sizes, counts in zip(np.split(pages, edges), np.split(records, edges), strict=True):
@@ -103,9 +106,10 @@ def check_shards(
     pages: Mapping[str, Sequence[tuple[int, int]]] = {},
     progress: Callable[[int], None] = lambda read: None,
 ) -> None:
-    """Read every shard of a dataset. Raises DatasetError naming the first that is not what its manifest says.
+    """Read every shard of a dataset. Raises DatasetError, which names the first shard that differs from the manifest.
 
-    `pages` are the bytes and the records of pieces of shards, by their names: the ids of these records are looked at.
+    `pages` has the (bytes, records) of the pieces of shards by name, as `_pieces` yields them. The token ids of these
+    records are checked; without `pages`, only sizes and checksums are.
     """
     shards = opened.manifest.shards
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
@@ -115,7 +119,7 @@ def check_shards(
 
 
 def _check_features(opened: Dataset) -> None:
-    """Raise if the first record of a split has other features than the manifest says."""
+    """Raise DatasetError if the first record of a split has other features than the manifest."""
     dataset, manifest_path = opened.manifest, opened.at(manifest.NAME)
     for split in dataset.splits.values():
         for shard in (shard for shard in split.shards if shard.records):
@@ -139,7 +143,7 @@ def _check_features(opened: Dataset) -> None:
 
 
 def check_rows(opened: Dataset) -> None:
-    """Raise if the rows of the source do not add up, or the file of rejected rows is not the manifest's."""
+    """Raise BalanceError if the counts of rows do not add up, DatasetError if the rejected rows differ from the manifest."""
     dataset = opened.manifest
     examples = sum(split.examples for split in dataset.splits.values())
     rejected_rows.check(dataset.rows, examples=examples, rejected=sum(dataset.rejected.values()))
@@ -164,7 +168,10 @@ def check_rows(opened: Dataset) -> None:
 
 
 def _read_rejected(opened: Dataset, name: str) -> tuple[rejected_rows.RejectedFile, collections.Counter[str]]:
-    """Return what a file of rejected rows is, and its lines of each source file. Raises DatasetError if it is missing."""
+    """Return the description of the file `name` of rejected rows, and its number of lines by source file.
+
+    Raises DatasetError if it is missing.
+    """
     try:
         with paths.opened(opened.at(name)) as file:
             return rejected_rows.read_rejected(file, name=name)
@@ -202,7 +209,7 @@ def _check(
 
 
 def _wrong_ids(piece: bytes, records: int, dataset: manifest.Manifest) -> str:
-    """Return what is wrong with the ids of some framed records; "" if they are tokens of the tokenizer."""
+    """Return a problem with the token ids of the framed `records` in `piece`, or "" if all are ids of the tokenizer."""
     settings, tokens = dataset.settings, dataset.tokenizer.padded_vocab_size
     lengths = {"input_ids": settings.input_length, "labels": settings.target_length}
     if not dataset.target.has_tokens:
@@ -228,7 +235,7 @@ def _unreadable(path: str, error: OSError) -> DatasetError:
 
 
 def names_beside(dataset: manifest.Manifest, folder: Path) -> list[str]:
-    """Return the names of those that are in the folder of a dataset, its rejected rows first."""
+    """Return the names of the files in `folder` that belong to the dataset, besides shards and manifest."""
     rejected = rejected_rows.names_of(dataset.rejected_file.name) if dataset.rejected_file else [rejected_rows.NAME]
     names = (*rejected, *BESIDE, *dataset.filter_names.values())
     return [name for name in names if (folder / name).is_file()]
