@@ -1,1 +1,1 @@
-"""Prepare blocks of rows into sorted shards and their manifest. The stages that `pipelines` wires with Beam."""
+"""Prepare blocks of rows into sorted shards and their manifest: the work of the stages in `pipelines`, without Beam."""

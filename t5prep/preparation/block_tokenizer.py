@@ -1,16 +1,17 @@
 """Tokenize a block of rows into an Arrow table that can be cached across seeds, splits and layouts.
 
-All rows of a block go one way, whatever the task and the options: they become one table of examples
-(tasks/example_table.py), and what follows works on its columns, each step for all rows. A template fills that table from
-the block's columns (reading/columns.py); rows that it does not describe, and all rows of a task without one, are made
-examples one by one by the task's own function: this is the only loop over rows. Then
+All rows of a block take the same way, for any task and options. They become one table of examples
+(tasks/example_table.py), and each later step processes the table's columns for all rows at once. A template fills the
+table from the block's columns (reading/columns.py). The task's own function makes the remaining examples one by one:
+rows that the template does not describe, and all rows of a task without a template. It is the only loop over rows.
+The steps after it:
 
-1. filters change texts, or give the reason why a row is rejected (tasks/filters/chain.py);
-2. rows with a text of an evaluation set are rejected (evaluation_sets.py);
-3. texts become ids, cut to their lengths, and targets ids or numbers of classes (tokens/featurizer.py);
-4. what is too long and not to be cut is split (tokens/splitting.py) or rejected; filters that count tokens, and earlier
-   datasets reject more rows;
-5. digests and shingles are made of what is compared, and all of it is the table of features (SCHEMA).
+1. Filters change texts, or return the reason why a row is rejected (tasks/filters/chain.py).
+2. Rows that share a text with an evaluation set are rejected (evaluation_sets.py).
+3. Texts become ids, cut to their maximum lengths. Targets become ids or class numbers (tokens/featurizer.py).
+4. Examples that are too long and may not be cut are split (tokens/splitting.py) or rejected. Filters that count tokens,
+   and texts of earlier datasets, reject more rows.
+5. Digests and shingles are computed for the search for duplicates. The result is the table of features (SCHEMA).
 
 A new option is a field of Settings and one step here.
 """
@@ -51,7 +52,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 class BlockExamples:
-    """Make the examples of blocks of one task; threads may share it. `columns` are the names of those that are read."""
+    """Make the examples of blocks of one task. Threads may share the object. `columns` has the names of all columns to read."""
 
     def __init__(self, settings: Settings, task: ChosenTask) -> None:
         self._task, self._columns = task, task.columns
@@ -62,10 +63,10 @@ class BlockExamples:
         self.columns = tuple(dict.fromkeys(rows.names_of(self._wanted)))
 
     def __call__(self, block: Block) -> pa.Table:
-        """Return the examples of all rows but blank ones (example_table.SCHEMA), numbered from the block's first row on.
+        """Return the examples of all rows but blank ones (example_table.SCHEMA). Column `row` counts from the block's first row.
 
-        Those that the template describes come first. Raises SourceError for a missing column, TaskError if the task
-        fails at a row.
+        Rows that the template describes come first. Raises SourceError for a missing column, TaskError if the task
+        fails for a row.
         """
         if block.columns and (lacks := rows.missing(self._wanted, block.columns)):
             raise SourceError(f"{block.file.name} has no column {lacks}")
@@ -90,7 +91,7 @@ class BlockExamples:
                 empty = is_remaining & np.logical_and.reduce(
                     [pc.binary_length(column).to_numpy() == 0 for column in text.values()]
                 )
-                if empty.sum() > 1:  # the task says the same of all rows with nothing in any column
+                if empty.sum() > 1:  # rows with only empty columns get the same example
                     tables.append(
                         self._repeat_first(read._replace(others=[]).rows(_first(empty)), read.numbers[empty], block)
                     )
@@ -100,12 +101,12 @@ class BlockExamples:
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
 
     def _repeat_first(self, first: list[Row], numbers: np.ndarray, block: Block) -> pa.Table:
-        """Return the table of rows that are all alike, given the first and the numbers of all."""
+        """Return the table of equal rows, given the first row and the `numbers` of all."""
         table = self._by_task(first, block).take(pa.array(np.zeros(len(numbers), np.int64)))
         return table.set_column(0, SCHEMA.field("row"), pa.array(numbers - block.first_row))
 
     def _by_task(self, source_rows: list[Row], block: Block) -> pa.Table:
-        """Return the examples of some rows, made one by one by the task's own function."""
+        """Return the examples of some rows, each made by the task's own function."""
         records = [row.record or {} for row in source_rows]
         ids, groups = ([record.get(name) for record in records] for name in (self._columns.id_name, self._group))
         return example_table.made_of(
@@ -116,7 +117,7 @@ class BlockExamples:
         )
 
     def _example(self, row: Row, block: Block) -> Example | str:
-        """Return the example of a row, or why it makes none. Raises TaskError if the task fails."""
+        """Return the example of a row, or the reason why the row makes none. Raises TaskError if the task fails."""
         if row.record is None:
             return row.reason
         try:
@@ -139,7 +140,7 @@ class BlockExamples:
         return dataclasses.replace(example, split=split) if split else example
 
     def _failed(self, row: Row, block: Block, error: BaseException) -> TaskError:
-        """Return the error of a task that fails at a row, as a sentence that names the line of its code."""
+        """Return the TaskError for an exception of the task, with the row and the line of the task's code."""
         code = getattr(self._task.task.to_example, "__code__", None)
         code_line = registry.line_of(error, code.co_filename) if code else ""
         unread = " Only columns that its Columns name are read." if isinstance(error, KeyError) else ""
@@ -152,7 +153,7 @@ class BlockExamples:
 
 
 def _split(text: str, column: str) -> str:
-    """Return the split that the text of a column names. Raises Reject if it names none."""
+    """Return the split that a cell of the split column names. Raises Reject if it names none."""
     split = split_names.split_of_word(text)
     if not split_names.is_split_name(split):
         raise Reject(f"no split: {text!r:.60} in {column}")
@@ -160,7 +161,8 @@ def _split(text: str, column: str) -> str:
 
 
 def _splits(texts: pa.LargeStringArray) -> pa.StringArray:
-    """Return the split that each text names, null where it names none."""
+    """Return the split that each text names, or null if it names none."""
+    # Each distinct text is examined once, because a column of splits has few.
     coded = texts.dictionary_encode()
     words = [split_names.split_of_word(text) for text in coded.dictionary.to_pylist()]
     splits = pa.array([word if split_names.is_split_name(word) else None for word in words], pa.string())
@@ -168,18 +170,18 @@ def _splits(texts: pa.LargeStringArray) -> pa.StringArray:
 
 
 def _first(mask: np.ndarray) -> np.ndarray:
-    """Return the first of some rows: bool[rows]."""
+    """Return a mask of only the first true row of `mask`, `bool[rows]`."""
     first = np.zeros(len(mask), bool)
     first[np.argmax(mask)] = True
     return first
 
 
-# One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the
-# input's text, where a text that stands twice is to be found; `shingles` are its own, where near-duplicates are. `group`
-# decides its split, where it has one, instead of its id.
-# `part` counts from 1 if a row that was too long became several examples, and is 0 if it is one.
-# `changed` are the filters that changed its text. A row that a filter rejected has `tokens`: what the dataset lost.
-# `unknown`, at the first of rows that were made together, counts the unknown characters of all of them (text_counts).
+# The features of a block, in the order of the source: one row for each example, and for each rejected row.
+# * `reason`: why the row made no example; null for an example. * `same`: digest of the input's text, if equal texts
+# are searched; `shingles`: for near-duplicates. * `group`: decides the split instead of the id, if it is set. *
+# `part`: 1, 2, … for the parts of an example that was too long; 0 for a whole example. * `changed`: the filters that
+# changed the text. * `tokens`: also set for rows that a filter rejected, to count what the dataset lost. * `unknown`:
+# set in the first row of a batch, with the unknown characters of all of its rows (text_counts).
 SCHEMA = pa.schema(
     [
         ("row", pa.int64()),
@@ -203,9 +205,9 @@ SCHEMA = pa.schema(
 
 
 class TokenizedBlock(NamedTuple):
-    """The table (SCHEMA) of a block, and whether an earlier run had tokenized it.
+    """The table (SCHEMA) of a block, and whether it was `found` in the token cache.
 
-    Row numbers count from the block's first row, so that the table fits wherever the block stands.
+    Row numbers count from the block's first row, so that the cached table is valid wherever the same block occurs.
     """
 
     table: pa.Table
@@ -213,10 +215,12 @@ class TokenizedBlock(NamedTuple):
 
 
 class BlockTokenizer:
-    """Tokenize blocks of one task; threads may share it. With a `cache`, tables are kept for the next run.
+    """Tokenize blocks of one task. Threads may share the object.
 
-    `leaks` are the evaluation sets that no row may share a text with, `earlier` the texts that no row may repeat; a `trace` notes
-    what is done to one row.
+    * `cache`: stores tables for later runs.
+    * `leaks`: texts of evaluation sets, which no row may contain.
+    * `earlier`: texts of earlier datasets, which no row may repeat.
+    * `trace`: records what the steps do to one row.
     """
 
     def __init__(
@@ -242,15 +246,15 @@ class BlockTokenizer:
         lengths = (settings.input_length, settings.target_length)
         self._splitter = Splitter(tokenizer, *lengths, settings.keep_newlines) if split else None
         self._whole = settings.long == "reject" or split
-        # Earlier records are known as they were cut, so the new ones are compared as they are cut.
+        # Only the cut texts of earlier records are known, so new rows are compared by their cut texts, too.
         self._cut_by = tokenizer if settings.dedup_against else None
 
     def __call__(self, block: Block) -> TokenizedBlock:
-        """Return the table of a block. Raises SourceError for a missing column, TaskError if the task fails at a row."""
+        """Return the table of a block. Raises SourceError for a missing column, TaskError if the task fails for a row."""
         if self._cache is None:
             return TokenizedBlock(self._tokenized(block), found=False)
         if block.format.kind != "parquet":
-            block = dataclasses.replace(block, data=blocks.content(block))  # read once
+            block = dataclasses.replace(block, data=blocks.content(block))  # one read for both hash and rows
         name = self._cache.name_of(block, columns=self._examples.columns)
         if (cached := self._cache.find(name)) is not None:
             return TokenizedBlock(cached, found=True)
@@ -259,15 +263,16 @@ class BlockTokenizer:
         return TokenizedBlock(table, found=False)
 
     def _tokenized(self, block: Block) -> pa.Table:
-        """Return the features of all rows of a block (SCHEMA), in their order.
+        """Return the features of all rows of a block (SCHEMA), in order.
 
-        They are made in parts: a part of a Parquet file is larger than other blocks, and larger than it says where its rows are
-        longer than others of the row group.
+        The block is processed in parts, because a block of a Parquet file is larger than other blocks. Its size is
+        the mean of its row group, so it is even larger if its own rows are long.
         """
         parts = self._parts(block)
         features, next_part = next(parts), next(parts, None)
         if next_part is not None:
-            # Written out, for what stays of a part would lie between free memory, in which the next one finds no room.
+            # The result of a part is copied to one buffer. Otherwise it would lie between freed memory, and the next
+            # part would find no contiguous room there.
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, SCHEMA) as writer:
                 for part in itertools.chain([features, next_part], parts):
@@ -280,7 +285,7 @@ class BlockTokenizer:
         return features.take(np.argsort(numbers, kind="stable")).combine_chunks()
 
     def _parts(self, block: Block) -> Iterator[pa.Table]:
-        """Yield the features of a block in parts: of LARGEST_BLOCK of its stored bytes, with at most twice as many bytes of texts."""
+        """Yield the features of a block in parts of LARGEST_BLOCK stored bytes, and at most twice as many bytes of text."""
         for piece in block.pieces(LARGEST_BLOCK):
             examples = self._examples(piece)
             max_examples = max(1, len(examples) // max(1, examples.nbytes // (2 * LARGEST_BLOCK)))
@@ -290,7 +295,7 @@ class BlockTokenizer:
                 yield features.set_column(0, SCHEMA.field("row"), numbers)
 
     def features(self, examples: pa.Table) -> pa.Table:
-        """Return the table of features (SCHEMA) of a table of examples, in their order."""
+        """Return the features (SCHEMA) of a table of examples, in order."""
         examples, reasons, changed = self._filters.of_table(examples, self._trace)
         inputs = example_table.inputs_of(examples)
         if self._leaks is not None:
@@ -348,9 +353,9 @@ class BlockTokenizer:
         return pa.table([_column(table[field.name], field, len(examples)) for field in SCHEMA], schema=SCHEMA)
 
     def _compared(self, inputs: Inputs, ids: Ragged) -> pa.LargeStringArray | None:
-        """Return the text of which each example's shingles are, and by which it is looked up among earlier ones.
+        """Return the text by which each example is compared with others: for shingles and with earlier datasets. None: no comparison.
 
-        A text with <unk> stays as it was read: cut texts that differ would be equal without what <unk> stands for.
+        A cut text with <unk> is replaced by the full text: two different texts may have the same ids with <unk>.
         """
         if self._cut_by is not None:
             unk_id, full_texts = self._cut_by.unk_id, inputs.lines().to_pylist()
@@ -362,11 +367,11 @@ class BlockTokenizer:
         return inputs.lines() if self._dedup == "near" else None
 
     def _digests(self, inputs: Inputs) -> list[str] | None:
-        """Return the digest of each text, None if no equal texts are looked for."""
+        """Return the digest of each text, or None if equal texts are not searched."""
         return list(map(earlier_datasets.digest, inputs.lines().to_pylist())) if self._dedup == "exact" else None
 
     def _shingles(self, texts: pa.LargeStringArray | None) -> pa.Array | None:
-        """Return the shingles of each text, as lists of uint64; None if no near-duplicates are looked for."""
+        """Return the shingles of each text as lists of uint64, or None if near-duplicates are not searched."""
         if self._dedup != "near" or texts is None:
             return None
         hashed = shingles(texts.to_pylist(), words=self._near_words)
@@ -374,14 +379,18 @@ class BlockTokenizer:
 
 
 def _at_first(text: str, rows: np.ndarray) -> list[str | None]:
-    """Return a column with a text at the row of the smallest number, and nothing elsewhere; rows: int64[n]."""
+    """Return a column with `text` at the smallest of the row numbers `rows` (int64[n]), and None elsewhere."""
     column: list[str | None] = [None] * len(rows)
     column[int(np.argmin(rows))] = text
     return column
 
 
 class _Split(NamedTuple):
-    """Examples of which the long ones are in parts: the table, the `part` of each, its place before, and new reasons."""
+    """Examples after splitting the long ones.
+
+    `part` is the number of each part, `of` the index of each example before splitting, and `reasons` has new
+    rejections.
+    """
 
     examples: pa.Table
     part: np.ndarray
@@ -392,7 +401,7 @@ class _Split(NamedTuple):
 def _in_parts(
     examples: pa.Table, token_features: Features, reasons: dict[int, str], splitter: Splitter
 ) -> _Split | None:
-    """Return the examples with those that were cut in parts; None if none was. Rows with a reason stay as they are."""
+    """Return the examples with the long ones split into parts, or None if none is long. Rejected rows are not split."""
     left_out = reasons.keys() | token_features.reasons.keys()
     long = [row for row in np.flatnonzero(_cut(token_features)).tolist() if row not in left_out]
     if not long:
@@ -425,7 +434,7 @@ def _in_parts(
 
 
 def _cut(token_features: Features) -> np.ndarray:
-    """Return which rows were cut, on either side: bool[rows]."""
+    """Return which rows lost tokens on either side, `bool[rows]`."""
     cut: np.ndarray = (token_features.tokens > token_features.inputs.lengths) | (
         token_features.target_tokens > token_features.labels.lengths
     )
@@ -433,7 +442,7 @@ def _cut(token_features: Features) -> np.ndarray:
 
 
 def _too_long(token_features: Features) -> dict[int, str]:
-    """Return the reason of each row that was cut, on either side."""
+    """Return the reason for rejecting each row that lost tokens on either side."""
     longest = np.maximum(token_features.tokens, token_features.target_tokens)
     return {
         row: f"too long: {longest[row]} tokens, and examples of this task are not cut"
@@ -442,6 +451,7 @@ def _too_long(token_features: Features) -> dict[int, str]:
 
 
 def _column(values: Any, field: pa.Field, rows: int) -> pa.Array | pa.ChunkedArray:
+    """Return a column as an Arrow array of the type of `field`; None becomes nulls."""
     if values is None:
         return pa.nulls(rows, field.type)
     return values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, field.type)

@@ -1,4 +1,4 @@
-"""Build the manifest of a finished preparation from what its steps counted, with warnings of what a model would learn wrongly."""
+"""Build the manifest of a finished preparation from the counts of its steps, with warnings of likely training problems."""
 
 import collections
 import dataclasses
@@ -31,10 +31,14 @@ from t5prep.version import __version__
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """Hold what the steps of a preparation leave for its manifest.
+    """The results of all steps of a preparation, for its manifest.
 
-    `files` are the source's, `rejected_for` counts the rows of each whole reason, and `repeats` are near-duplicates, where they
-    were searched. `index`, `lengths` and `origins` describe the files of these names.
+    * `files`: the source files, hashed.
+    * `written`, `blocks`: the counts of all shards and of all blocks.
+    * `rejected_file`: the file of rejected rows.
+    * `rejected_for`: the number of rows for each complete reason.
+    * `repeats`: the counts of near-duplicates, None if they were not searched.
+    * `index`, `lengths`, `origins`: the descriptions of these files.
     """
 
     files: list[manifest.SourceFile]
@@ -59,15 +63,15 @@ def assemble(
     leaks: Leaks | None = None,
     earlier: Mapping[str, str] = MappingProxyType({}),
 ) -> manifest.Manifest:
-    """Return the sealed manifest. The same preparation gives the same manifest, whatever ran it.
+    """Return the sealed manifest. It depends only on the preparation, not on the runner.
 
-    Raises BalanceError if a row is neither in a shard nor among those that were left out.
+    Raises BalanceError if a row is neither in a shard nor among the rejected rows.
     """
     written, blocks, repeats = results.written, results.blocks, results.repeats
     facts = task_facts(definition, task)
     parts = dict(sorted(written.splits.items()))
     split_counts = {split: split_totals.counts for split, split_totals in parts.items()}
-    if not target_of(settings.target).is_counted:  # what a row is taught is no name that rows are counted by
+    if not target_of(settings.target).is_counted:  # such targets are no classes that rows could be counted by
         split_counts = {split: dataclasses.replace(counts, labels=None) for split, counts in split_counts.items()}
     total = sum(split_counts.values(), record_counts.Counts())
     labelled = record_counts.is_classification(total)
@@ -129,7 +133,7 @@ def assemble(
 
 
 def text_facts(counts: TextCounts, *, repeats: bool) -> manifest.TextFacts:
-    """Return what the manifest says of texts; repeats: repeated rows were counted."""
+    """Return the manifest's facts about texts. `repeats`: whether repeated rows were counted."""
     commonest_characters = sorted(counts.characters.items(), key=lambda item: (-item[1], item[0]))[:MOST_CHARACTERS]
     repeated = counts.repeats.repeated() if repeats else None
     return manifest.TextFacts(
@@ -138,9 +142,9 @@ def text_facts(counts: TextCounts, *, repeats: bool) -> manifest.TextFacts:
 
 
 def check_classes(texts: TextCounts, tokenizer: Tokenizer) -> None:
-    """Raise TaskError if two classes become the same ids, because the tokenizer does not know the characters they differ in.
+    """Raise TaskError if two classes have the same ids, because they differ only in characters that the tokenizer lacks.
 
-    `texts.targets` are the targets of a classification that hold unknown characters.
+    `texts.targets` are the targets with unknown characters.
     """
     by_ids: dict[tuple[int, ...], str] = {}
     for text in sorted(texts.targets or ()):
@@ -153,7 +157,10 @@ def check_classes(texts: TextCounts, tokenizer: Tokenizer) -> None:
 
 
 def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, rejected_rows.Rows]:
-    """Return what became of the rows of each file: counted where they were cut, read, and written, by different code."""
+    """Return the fate of each file's rows: counted when blocks are cut, when rows are read, and when shards are written.
+
+    Three different places of the code count them, so `rejected_rows.check` finds any lost row.
+    """
     total = rejected_rows.Total()
     total.merge(blocks.rows)
     for file, number in written.duplicates.items():
@@ -164,7 +171,7 @@ def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, rejected_row
 def _ledger(
     total: record_counts.Counts, split_counts: Mapping[str, record_counts.Counts], split: Mapping[str, int]
 ) -> manifest.Ledger:
-    """Return what truncation cost, with the rows that lost most, the worst first; `split_counts` are the counts of each split."""
+    """Return the cost of truncation, with the rows that lost most, worst first. `split_counts` has the counts of each split."""
 
     def list_worst(side: str) -> list[manifest.TruncatedRow]:
         split_of = {row.place: name for name, counts in split_counts.items() for row in getattr(counts, side)}
@@ -194,7 +201,7 @@ def _ledger(
 
 
 def task_facts(definition: Definition, task: ChosenTask) -> manifest.TaskFacts:
-    """Return what the manifest says of a task."""
+    """Return the manifest's facts about a task."""
     file_facts = {"file": Path(definition.file).name, "sha256": definition.sha256} if definition.file else {}
     return manifest.TaskFacts(
         list(task.task.metrics), list(task.classes), hides_spans=task.spans is not None, **file_facts
@@ -202,7 +209,7 @@ def task_facts(definition: Definition, task: ChosenTask) -> manifest.TaskFacts:
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return counts added up, in order of their names."""
+    """Return the sum of several counts, ordered by name."""
     total: collections.Counter[str] = collections.Counter()
     for counter in counts:
         total.update(counter)
@@ -210,7 +217,7 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:
-    """Return what the manifest says of a tokenizer."""
+    """Return the manifest's facts about a tokenizer."""
     return manifest.Tokenizer(
         name=tokenizer.name,
         sha256=tokenizer.sha256,
@@ -229,7 +236,7 @@ def _split(
     settings: Settings,
     facts: manifest.TaskFacts,
 ) -> manifest.Split:
-    """Return what the manifest says of one split, from the counts of its shards."""
+    """Return the manifest's entry of one split, from the counts of its shards."""
     joint = [(inputs, targets, number) for (inputs, targets), number in sorted(counts.joint.items())]
     name_of = functools.partial(conversion.label_name, settings=settings, tokenizer=tokenizer, classes=facts.classes)
     labels = {name_of(ids): sum(number) for ids, number in sorted((counts.labels or {}).items())}
@@ -255,7 +262,7 @@ def _split(
 
 
 def _packed(counts: record_counts.Counts, settings: Settings) -> manifest.Packed:
-    """Return the share of padding, unpacked and packed: none where there are no rows."""
+    """Return the shares of padding before and after packing; 0 for no rows."""
     tokens, room = counts.inputs + counts.targets, settings.input_length + settings.target_length
     unpacked_padding, packed_padding = (
         round(1 - tokens / (n * room), 4) if n else 0.0 for n in (counts.examples, counts.records)
@@ -263,23 +270,23 @@ def _packed(counts: record_counts.Counts, settings: Settings) -> manifest.Packed
     return {"examples": counts.examples, "padding_before": unpacked_padding, "padding_after": packed_padding}
 
 
-# Warn of what a model would learn wrongly from a prepared dataset, each time with the option that fixes it.
+# Warnings of what a model would learn wrongly from a prepared dataset, each with the option that fixes it.
 
-# Unknown characters that the manifest lists, and that a warning names.
+# How many unknown characters the manifest lists, and how many a warning shows.
 MOST_CHARACTERS, SHOWN_CHARACTERS = 50, 5
-# From this association (Cramér's V) on, markup tells the label well enough to warn.
+# Least association (Cramér's V) between markup and label that is worth a warning.
 STRONG_ASSOCIATION = 0.3
-# A larger share of cut targets is worth a warning; of cut labels, any share is.
+# Share of cut targets above which a warning is due. For cut class labels, one is enough.
 MANY_TARGETS_CUT = 0.05
-# Packing wins little when one side of its rows is at least this full and the other at most this full.
+# Packing is ineffective if one side of records is filled at least to FULL_SHARE and the other at most to EMPTY_SHARE.
 FULL_SHARE, EMPTY_SHARE = 0.8, 0.6
-# The side that is mostly padding is advised so much more room than its mean, because rows differ.
+# The advised length of the sparse side is this multiple of its mean length, because rows differ.
 SPARE = 1.5
 
-# A larger share of rows without an example is worth a warning.
+# Share of rejected rows above which a warning is due.
 MANY_REJECTED = 0.1
 _LONGEST_EXAMPLE = 300
-# A larger share of rows with the id of another one is worth a word on the column of ids.
+# Share of rows with a duplicate id above which a warning about the id column is due.
 MANY_WITH_ONE_ID = 0.01
 
 
@@ -298,9 +305,10 @@ def warnings_of(
 ) -> list[str]:
     """Return the warnings of a preparation as sentences, always in the same order.
 
-    `total` are the counts of all `splits` that have records, `rejected` the rows of each kind of reason, `rejected_for`
-    those of each whole reason; `without_markup` is the option that takes markup out of the texts, or "".
-    `label_name` returns the name of a class by its label ids.
+    * `total`: the counts of all `splits` that have records.
+    * `label_name`: returns the name of a class, given its label ids.
+    * `rejected`, `rejected_for`: the number of rows for each kind of reason, and for each complete reason.
+    * `without_markup`: the option that removes markup from texts, or "".
     """
     labelled = record_counts.is_classification(total)
     warnings = [
@@ -316,7 +324,7 @@ def warnings_of(
 
 
 def _several_answers(texts: TextCounts, column: str) -> list[str]:
-    """Warn of rows with different values in the column of targets, of which one is learned."""
+    """Warn of rows with several values in the column of targets, of which only the first is learned."""
     if not column or not texts.several_answers:
         return []
     return [
@@ -326,7 +334,7 @@ def _several_answers(texts: TextCounts, column: str) -> list[str]:
 
 
 def _targets_unknown(texts: TextCounts) -> list[str]:
-    """Warn of targets with unknown characters: a model cannot write them, so its answers are never right."""
+    """Warn of targets with unknown characters. A model cannot write them, so its answers are never correct."""
     if not texts.targets_unknown:
         return []
     characters = [text for text, _ in texts.characters.most_common(SHOWN_CHARACTERS)]
@@ -338,7 +346,7 @@ def _targets_unknown(texts: TextCounts) -> list[str]:
 
 
 def _targets_cut(counts: record_counts.Counts, settings: Settings, *, labelled: bool) -> list[str]:
-    """Warn of cut targets: a model learns to stop in the middle, and a cut label is not a word any more."""
+    """Warn of cut targets: a model learns to stop too early, and a cut label is a different word."""
     if counts.targets_cut <= (0 if labelled else MANY_TARGETS_CUT * counts.examples):
         return []
     longest = counts.targets_worst[0].tokens
@@ -349,9 +357,9 @@ def _targets_cut(counts: record_counts.Counts, settings: Settings, *, labelled: 
 
 
 def _badly_packed(counts: record_counts.Counts, settings: Settings) -> list[str]:
-    """Warn of rows with one side full and the other mostly padding, and say how long one of the sides should be.
+    """Warn of packed rows with one full side and one mostly padded side, and advise another length for one side.
 
-    The full side is made longer, unless that would more than double it: then the other side is made shorter.
+    The full side is lengthened, unless that more than doubles it. Then the other side is shortened.
     """
     room = {"input": settings.input_length, "target": settings.target_length}
     tokens = {"input": counts.inputs, "target": counts.targets}
@@ -373,7 +381,7 @@ def _badly_packed(counts: record_counts.Counts, settings: Settings) -> list[str]
 
 
 def _markup(total: record_counts.Counts, label_name: Callable[[Sequence[int]], str], *, remedy: str) -> list[str]:
-    """Warn of markup that gives the label away, in numbers; `remedy` is the option that takes the markup out."""
+    """Warn that markup reveals the label, with the shares. `remedy` is the option that removes the markup."""
     labels = total.labels
     if not labels or (strength := record_counts.association(labels)) < STRONG_ASSOCIATION:
         return []
@@ -389,7 +397,10 @@ def _markup(total: record_counts.Counts, label_name: Callable[[Sequence[int]], s
 def of_rejected_rows(
     rows: int, rejected: Mapping[str, int], words: Mapping[str, int], *, id_column: str = ""
 ) -> Iterator[str]:
-    """Yield what to say of `rows` rows of which some were rejected: by reason, and by the reason in all its `words`."""
+    """Yield warnings about rejected rows.
+
+    `rows` is the number of rows read, `rejected` counts the kinds of reasons, and `words` the complete reasons.
+    """
     total = sum(rejected.values())
     if total > MANY_REJECTED * rows:
         commonest_reason = max(sorted(rejected), key=lambda reason: rejected[reason])
@@ -415,7 +426,7 @@ def of_rejected_rows(
 
 
 def _commonest(reason: str, rows: int, words: Mapping[str, int]) -> str:
-    """Return a reason and its number: in the words that half of its rows share, else with the commonest words as an example."""
+    """Return a reason with its count: the complete reason if half of its rows share it, otherwise the kind with an example."""
     commonest_text = max(_of_kind(reason, words), key=lambda text: words[text], default="")
     if commonest_text and 2 * words[commonest_text] >= rows:
         return f"{commonest_text} ({words[commonest_text]:,})"
@@ -423,7 +434,7 @@ def _commonest(reason: str, rows: int, words: Mapping[str, int]) -> str:
 
 
 def with_example(message: str, reason: str, words: Mapping[str, int]) -> str:
-    """Return what is said of a kind of reason, with the commonest words of one: they name a value, and what fixes it.
+    """Return `message` followed by the most frequent complete reason of a kind, which quotes a value and its fix.
 
     >>> with_example("unknown label 3", "unknown label", {"unknown label: 'x' is none of a, b": 2, "unknown label: 'y' is": 1})
     "unknown label 3: 'x' is none of a, b"
@@ -433,11 +444,12 @@ def with_example(message: str, reason: str, words: Mapping[str, int]) -> str:
 
 
 def _of_kind(reason: str, words: Mapping[str, int]) -> list[str]:
+    """Return the complete reasons of one kind, sorted, so that ties have one winner."""
     return sorted(text for text in words if text.partition(":")[0] == reason)
 
 
 def one_target(examples: int, labels: Collection[object] | None, *, rejected: bool) -> Iterator[str]:
-    """Yield what to say of examples that all have one target; `labels` are the different ones, None if they are many.
+    """Yield a warning if all examples have one target. `labels` are the distinct targets, None if there are too many to list.
 
     >>> list(one_target(2, ["yes"], rejected=False))
     ['all 2 examples have the same target, so a model will always answer that. Is a class missing?']
@@ -450,7 +462,7 @@ def one_target(examples: int, labels: Collection[object] | None, *, rejected: bo
 
 
 def empty_splits(requested_splits: Collection[str], existing_splits: Collection[str]) -> Iterator[str]:
-    """Yield what to say of splits that were asked for and have no record.
+    """Yield a warning for each requested split without records.
 
     >>> list(empty_splits(["train", "validation"], ["train"]))
     ['no row fell into the split validation, so that there is nothing to evaluate on. Give it a larger share: --splits']

@@ -17,14 +17,14 @@ from t5prep.options.fields import as_cli_option
 from t5prep.tasks.html import folded
 from t5prep.tokens.tokenizer import Tokenizer
 
-# Records are only alike where the same text is cut alike.
+# Settings that decide how a text is cut. Cut texts can only be compared if these settings are equal.
 _CUT = ("input_length", "truncation", "marker", "keep_newlines")
 
 
 class EarlierRecord(NamedTuple):
-    """A record of an earlier dataset: its number in its shard (from 1 on), its id, and the text of its input.
+    """A record of an earlier dataset: its number in its shard (from 1), its id, and the text of its input.
 
-    The text is "" where the input has <unk>: other texts than the one that was read have the same ids.
+    The text is "" if the input has <unk>, because other texts have the same ids.
     """
 
     number: int
@@ -33,7 +33,7 @@ class EarlierRecord(NamedTuple):
 
 
 def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Dataset:
-    """Open an earlier dataset. Raises DatasetError, or UsageError if rows cannot be compared with it."""
+    """Return the opened earlier dataset `data`. Raises DatasetError, or UsageError if rows cannot be compared with it."""
     opened = Dataset(data)
     dataset, earlier_settings = opened.manifest, opened.manifest.settings
     reason = ""
@@ -58,7 +58,7 @@ def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Dataset
 
 
 def shards(dataset: Dataset) -> list[str]:
-    """Return the names of all shards of a dataset, in order."""
+    """Return the names of all shards of a dataset, sorted."""
     return sorted(shard.name for shard in dataset.manifest.shards)
 
 
@@ -73,16 +73,19 @@ def records(folder: str, shard: str, tokenizer: Tokenizer) -> Iterator[EarlierRe
 
 
 def text_of_ids(ids: Sequence[int], tokenizer: Tokenizer) -> str:
-    """Return the text of an input as it was cut, without its special tokens."""
+    """Return the text of an input after cutting, without special tokens."""
     return " ".join(tokenizer.texts_in(ids))
 
 
-# Find the texts of earlier datasets in the rows that are prepared (`--dedup exact --dedup-against`).
+# The search for equal texts (`--dedup exact --dedup-against`).
 
 
 @dataclasses.dataclass(frozen=True)
 class EarlierTexts:
-    """The digests of earlier texts, `S32[n]` sorted (hex), each with its id and the number of a dataset in `names`."""
+    """The texts of earlier datasets, as sorted hex digests, `S32[n]`.
+
+    `ids` are the ids of their records, and `sets` the indices of their datasets in `names`.
+    """
 
     names: tuple[str, ...]
     digests: np.ndarray
@@ -90,7 +93,7 @@ class EarlierTexts:
     sets: np.ndarray
 
     def find(self, digests: Sequence[str]) -> list[str]:
-        """Return for each digest of a text where it stands, as the reason of a rejected row, or ""."""
+        """Return for each digest the reason for rejecting its row, which names the earlier record; "" if there is none."""
         if not len(self.digests):
             return [""] * len(digests)
         queries = np.array(digests, "S32")
@@ -102,7 +105,7 @@ class EarlierTexts:
         ]
 
     def dumps(self) -> bytes:
-        """Return all of it as bytes that `loads` reads."""
+        """Return the object as bytes for `loads`."""
         file = io.BytesIO()
         names = np.array(self.names, np.str_)
         np.savez(file, names=names, digests=self.digests, ids=self.ids, sets=self.sets)
@@ -110,20 +113,20 @@ class EarlierTexts:
 
 
 def loads(data: bytes) -> EarlierTexts:
-    """Return what `dumps` wrote."""
+    """Return the object that `dumps` serialized."""
     arrays = np.load(io.BytesIO(data), allow_pickle=False)
     return EarlierTexts(tuple(arrays["names"].tolist()), arrays["digests"], arrays["ids"], arrays["sets"])
 
 
 def digest(text: str) -> str:
-    """Return a digest of a text but for case and spaces, as 32 hex digits."""
+    """Return a digest of a text without case and spaces, as 32 hex digits."""
     return hashlib.blake2b(folded(text).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def collect(datasets: Mapping[str, Dataset], tokenizer: Tokenizer) -> EarlierTexts:
-    """Return the texts of datasets, by their places. Raises DatasetError.
+    """Return the texts of all `datasets`, a mapping from names to opened ones. Raises DatasetError.
 
-    Of equal texts the first is kept: of the first dataset, there of the first record.
+    Of equal texts, the first record of the first dataset is named.
     """
     origins: dict[str, tuple[str, int]] = {}
     for number, dataset in enumerate(datasets.values()):

@@ -25,11 +25,11 @@ from t5prep.sources import RawFile
 
 
 def texts(data: str, settings: Settings) -> Iterator[str]:
-    """Yield the texts of a set: inputs of a prepared dataset, or all texts of a source's rows.
+    """Yield the texts of an evaluation set: inputs of a prepared dataset, or all texts of a source's rows.
 
-    Of a dataset those of its evaluation splits, or of the split that is named: `data/last#train`. A source that is no UTF-8 is
-    read as `settings` read the rows that are prepared. Raises DatasetError or TokenizerError for a dataset that cannot be
-    read, SourceError for a source, UsageError for a split that is not there.
+    `data` is a dataset (its evaluation splits), a dataset with a split (`data/last#train`), or a source. A source
+    that is not UTF-8 is read with the encoding in `settings`. Raises DatasetError or TokenizerError for an unreadable
+    dataset, SourceError for an unreadable source, UsageError for a missing split.
     """
     folder, _, split = data.rpartition("#")
     if folder and (Path(folder) / manifest.NAME).is_file():
@@ -41,7 +41,7 @@ def texts(data: str, settings: Settings) -> Iterator[str]:
 
 
 def _prepared(data: str, *, split: str = "") -> Iterator[str]:
-    """Yield what the inputs say; what was cut out of one, stands for a newline, or is <unk>, ends a text."""
+    """Yield the texts of the inputs of a dataset. Each <unk>, cut or newline token ends a text."""
     dataset = Dataset(data)
     splits = dataset.manifest.splits
     if split and split not in splits:
@@ -62,6 +62,7 @@ def _prepared(data: str, *, split: str = "") -> Iterator[str]:
 
 
 def _raw(data: str, settings: Settings) -> Iterator[str]:
+    """Yield all texts of the rows of a source. Raises SourceError if there are none."""
     selected = source_files.select_split(sources.resolve(data), otherwise=source_files.EVALUATION)
     for message in selected.messages:
         print(f"--decontaminate {data}: {message}", file=sys.stderr)
@@ -77,7 +78,7 @@ def _raw(data: str, settings: Settings) -> Iterator[str]:
 
 
 def _format_of(file: RawFile, settings: Settings, of_card: FileOptions) -> Format:
-    """Return how a file of a raw set is read: as its card says, else in the encoding and with the delimiter of the settings."""
+    """Return the format of a file in a raw set: of its card, otherwise with the encoding and delimiter in `settings`."""
     form = formats.detect(file.name, of_card, otherwise=settings.format)
     if form.kind == "parquet":
         return form
@@ -94,7 +95,7 @@ def _format_of(file: RawFile, settings: Settings, of_card: FileOptions) -> Forma
 
 
 def _texts(value: rows.Value) -> Iterator[str]:
-    """Yield the texts in a row, whatever lists and objects they are in."""
+    """Yield all texts in a value, also those in nested lists and objects."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -105,19 +106,20 @@ def _texts(value: rows.Value) -> Iterator[str]:
             yield from _texts(part)
 
 
-# Find texts of evaluation sets in the rows that are prepared (`--decontaminate`).
+# The search for texts of evaluation sets in prepared rows (`--decontaminate`).
 
-# Of an evaluation set, texts with fewer words say nothing: labels, ids, yes and no.
+# Shorter texts of an evaluation set are ignored: labels, ids, yes and no.
 LEAST_WORDS = 4
-# Texts that are hashed at a time.
+# Number of texts that are hashed at a time.
 _BATCH = 4096
 
 
 @dataclasses.dataclass(frozen=True)
 class Leaks:
-    """The runs of words of evaluation sets: `hashes` uint64[n], sorted, each with the number of a set in `names`.
+    """The runs of words in evaluation sets, as sorted hashes, `uint64[n]`.
 
-    A text with fewer than `words` words is one run: only the same text is a leak of it.
+    `words` is the length of a run, and `sets` has the index in `names` of each hash's set. A text with fewer words is
+    one run, so only an equal text matches it.
     """
 
     words: int
@@ -126,7 +128,7 @@ class Leaks:
     sets: np.ndarray
 
     def find(self, texts: Sequence[str]) -> list[str]:
-        """Return for each text what of it stands in which set, as the reason of a rejected row, or ""."""
+        """Return for each text the reason for rejecting it, which quotes the shared words and names the set; "" if there are none."""
         hashed = shingles(texts, words=self.words)
         reasons = [""] * len(texts)
         if not len(self.hashes):
@@ -142,27 +144,27 @@ class Leaks:
         return reasons
 
     def digests(self) -> dict[str, str]:
-        """Return the SHA-256 (hex) of each set's runs of words."""
+        """Return the SHA-256 (hex) of each set's hashes."""
         return {
             name: hashlib.sha256(self.hashes[self.sets == number].tobytes()).hexdigest()
             for number, name in enumerate(self.names)
         }
 
     def dumps(self) -> bytes:
-        """Return all of it as bytes that `loads` reads."""
+        """Return the object as bytes for `loads`."""
         file = io.BytesIO()
         np.savez(file, words=self.words, names=np.array(self.names, np.str_), hashes=self.hashes, sets=self.sets)
         return file.getvalue()
 
 
 def loads(data: bytes) -> Leaks:
-    """Return what `dumps` wrote."""
+    """Return the object that `dumps` serialized."""
     arrays = np.load(io.BytesIO(data), allow_pickle=False)
     return Leaks(int(arrays["words"]), tuple(arrays["names"].tolist()), arrays["hashes"], arrays["sets"])
 
 
 def collect(texts: Mapping[str, Iterable[str]], *, words: int) -> Leaks:
-    """Return the runs of words of sets of texts. What stands in several sets is counted for the first of them."""
+    """Return the runs of `words` words in sets of texts. A run in several sets belongs to the first one."""
     hashes, sets = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     for number, set_texts in enumerate(texts.values()):
         worded = (text for text in set_texts if len(text.split()) >= LEAST_WORDS or not text.isascii())

@@ -1,4 +1,4 @@
-"""Divide a number of bytes of memory among workers, blocks and ranges."""
+"""Divide the memory limit among workers, blocks and ranges of records."""
 
 import resource
 from typing import NamedTuple
@@ -6,23 +6,24 @@ from typing import NamedTuple
 from t5prep.errors import UsageError
 
 DEFAULT = "2GiB"
-# Measured (tests/benchmarks/bench_memory.py): the process that runs the pipeline, and a worker before its first block.
+# Memory of the first process, and of a worker before its first block, measured by tests/benchmarks/bench_memory.py.
 MAIN_BYTES = 320 << 20
 WORKER_BYTES = 160 << 20
-# What a worker holds at most, in blocks while it tokenizes and in ranges while it gathers.
+# A worker's peak memory, as a multiple of a block while it tokenizes, and of a range while it merges.
 BLOCK_SHARE = 32
 RANGE_SHARE = 8
 LARGEST_BLOCK = 2 << 20  # an eighth of a second of tokenizing, so that the last blocks end together
 LARGEST_RANGE = 32 << 20
 SMALLEST_BLOCK = 256 << 10
-# Bytes of a source that one process prepares in less time than others take to start.
+# A source up to this size is prepared by one process in less time than worker processes need to start.
 SMALL = 4 << 20
-# Addresses of one process, used or not (`ulimit -v`): with less, libraries and threads fail anywhere, each in its own words.
+# Least limit of the address space (`ulimit -v`). Below it, libraries and threads fail at arbitrary places with
+# obscure messages.
 ADDRESS_BYTES = 2 << 30
 
 
 class Budget(NamedTuple):
-    """The number of worker processes, the source bytes of a block, and the bytes of records merged at a time."""
+    """The number of workers, the source bytes of a block, and the bytes of records that are merged at a time."""
 
     workers: int
     block_bytes: int = LARGEST_BLOCK
@@ -33,7 +34,7 @@ LARGEST = Budget(1)
 
 
 def share(memory: int, *, workers: int) -> Budget:
-    """Return the budget for a number of bytes in all, with fewer workers than asked for if each would have too little.
+    """Return the budget for `memory` bytes in all, with fewer than `workers` workers if each would have too little.
 
     >>> share(2 << 30, workers=2)
     Budget(workers=2, block_bytes=2097152, range_bytes=33554432)
@@ -54,7 +55,7 @@ def share(memory: int, *, workers: int) -> Budget:
 
 
 def check_limit() -> None:
-    """Raise UsageError if the shell allows this process too few addresses for the libraries and threads it needs."""
+    """Raise UsageError if the shell limits the address space too much for the libraries and threads of this process."""
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     if allowed != resource.RLIM_INFINITY and allowed < ADDRESS_BYTES:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Claim the folder that a dataset is prepared into: one run at a time, never over other files, another dataset only when asked."""
+"""Claim the folder of a dataset: one run at a time, no foreign files overwritten, another dataset replaced only on request."""
 
 import contextlib
 import dataclasses
@@ -15,17 +15,19 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.io import atomic_files, gcs
 
-# While this file is there, a run has begun and not ended; while it is locked, that run is alive.
+# This file exists while a run is unfinished. It is locked while that run is alive.
 MARKER = gcs.MARKER
 SPOOL = f"{atomic_files.UNFINISHED}spool"
-# How the folder begins in which an engine's job keeps what it made, for the same job again.
+# Prefix of the folder with the cached results of an engine's job.
 CACHE_PREFIX = f"{atomic_files.UNFINISHED}kept-"
 
 
 class Identity(NamedTuple):
-    """The facts that make two preparations the same dataset, as far as they are known before running one.
+    """The facts that decide whether two preparations make the same dataset. All are known before a run.
 
-    `tokenizer` is its SHA-256, `task_sha256` that of the user's own task file, and `files` are names and bytes.
+    * `tokenizer`: the SHA-256 of its model.
+    * `task_sha256`: the SHA-256 of the user's task file; "" for an installed task.
+    * `files`: name and bytes of each source file.
     """
 
     settings: Settings
@@ -35,17 +37,17 @@ class Identity(NamedTuple):
 
 
 def resolved(out: str) -> Path:
-    """Return a folder without links. Raises OutputError for a link that leads back to itself."""
-    folder = Path(os.path.realpath(out))  # leaves such a link as it is
+    """Return the path of a folder with symbolic links resolved. Raises OutputError for a link that leads back to itself."""
+    folder = Path(os.path.realpath(out))  # a circular link is returned unresolved
     if any(os.path.islink(path) for path in (folder, *folder.parents)):
         raise OutputError(f"{out} is a link that leads back to itself. Choose another --out.")
     return folder
 
 
 def refuse_inside(out: str, *, source: str) -> None:
-    """Raise OutputError for a place inside the folder that is read, where the next run would read what this one writes.
+    """Raise OutputError if `out` is inside the source folder, or is the root of the disk.
 
-    And for the root of the disk, which cannot be replaced as a whole.
+    The next run would read the dataset as a part of its source. The root of the disk cannot be renamed.
     """
     if gcs.is_gs(out):
         return
@@ -62,11 +64,11 @@ def refuse_inside(out: str, *, source: str) -> None:
 
 @contextlib.contextmanager
 def claimed_folder(out: str | Path, *, new_identity: Identity, goes_on: bool = False) -> Iterator[None]:
-    """Yield a directory or prefix that is claimed and cleaned of an earlier run; a dataset there is compared with `new_identity`.
+    """Claim and clean the folder or prefix `out` for the body. `new_identity` is that of the dataset to write.
 
-    A finished dataset is prepared again in place only if it is the same one (same choices, same source). What an
-    unfinished run left behind is swept away, but shards and what is kept where this run `goes_on` with them. Raises
-    OutputError for a place that holds anything else.
+    A finished dataset is only prepared again if it is the same one. Remains of an unfinished run are removed. With
+    `goes_on`, its shards and cached results are kept, because this run resumes with them. Raises OutputError if `out`
+    holds anything else.
     """
     if "://" in str(out) and not gcs.is_gs(out):
         scheme = str(out).partition("://")[0]
@@ -76,7 +78,7 @@ def claimed_folder(out: str | Path, *, new_identity: Identity, goes_on: bool = F
 
 
 def refuse_another(out: str, *, new_identity: Identity) -> None:
-    """Raise OutputError for a place that holds another dataset or anything else; nothing is made there."""
+    """Raise OutputError if `out` holds another dataset or foreign files, without creating anything."""
     existing_names = set(gcs.objects(out)) if gcs.is_gs(out) else set()
     if not gcs.is_gs(out) and Path(out).is_dir():
         existing_names = {path.name for path in Path(out).iterdir()}
@@ -85,7 +87,7 @@ def refuse_another(out: str, *, new_identity: Identity) -> None:
 
 @contextlib.contextmanager
 def scratch(out: str | Path) -> Iterator[str]:
-    """Yield a directory of this machine for scratch files: beside the shards, where these are in a directory."""
+    """Yield a local folder for scratch files: inside of `out`, or a temporary folder if `out` is on gs://."""
     if not gcs.is_gs(out):
         yield str(Path(out) / SPOOL)
         return
@@ -95,7 +97,11 @@ def scratch(out: str | Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _bucket(out: str, new_identity: Identity) -> Iterator[None]:
-    """Claim a prefix. No object is read before the manifest, so shards are replaced in place and stale ones go last."""
+    """Claim a prefix of a bucket.
+
+    Readers open the manifest first. So without a manifest, shards may be replaced in place, and stale ones are
+    deleted last.
+    """
     out = out.rstrip("/")
     existing_objects = gcs.objects(out)
     _refuse_foreign(out, set(existing_objects), new_identity)
@@ -111,13 +117,14 @@ def _bucket(out: str, new_identity: Identity) -> Iterator[None]:
 
 
 def _strays(out: str | Path, names: Iterable[str]) -> list[str]:
-    """Return the shards that the finished dataset does not name: another run left them."""
+    """Return the names of shards that are not in the manifest of the finished dataset, because another run left them."""
     shard_names = {shard.name for shard in manifest.load(out).shards}
     return shard_files.strays(names, shard_names)
 
 
 @contextlib.contextmanager
 def _directory(out: Path, new_identity: Identity, *, goes_on: bool) -> Iterator[None]:
+    """Claim a folder by locking its marker file. The lock ends with the process, even if it is killed."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         _refuse_foreign(out, {path.name for path in out.iterdir()}, new_identity)
@@ -145,12 +152,14 @@ def identity(dataset: manifest.Manifest) -> Identity:
 
 
 def _digest(new_identity: Identity) -> str:
-    """Return the digest of an identity: equal for identities that are equal."""
+    """Return a digest of an identity, which is equal for equal identities."""
+    # The number of shards is excluded, because `settings.differences` ignores it, too.
     chosen = dataclasses.replace(new_identity.settings, shards=None)
     return hashlib.sha256(repr(new_identity._replace(settings=chosen)).encode()).hexdigest()
 
 
 def _refuse_foreign(out: str | Path, entries: set[str], new_identity: Identity) -> None:
+    """Raise OutputError if the names `entries` in `out` show another dataset or foreign files."""
     foreign = sorted(
         name for name in entries if not is_of_dataset(name) and not name.startswith(atomic_files.UNFINISHED)
     )
@@ -182,13 +191,13 @@ def _refuse_foreign(out: str | Path, entries: set[str], new_identity: Identity) 
 
 
 def is_of_dataset(name: str) -> bool:
-    """Return whether a file of this name is part of a dataset."""
+    """Check whether a file name belongs to a dataset."""
     is_side_file = name in (*verify.BESIDE, manifest.NAME) or manifest.is_filter_file(name)
     return is_side_file or shard_files.is_shard(name) or rejected_rows.is_rejected(name)
 
 
 def _sweep(out: Path, *, goes_on: bool) -> None:
-    """Remove what an earlier run left, the manifest first: it never stands over half of its shards."""
+    """Remove the remains of an earlier run. The manifest goes first, so that it never describes missing shards."""
     (out / manifest.NAME).unlink(missing_ok=True)
     _sweep_unfinished(out, but=CACHE_PREFIX if goes_on else MARKER)
     for path in out.iterdir():
@@ -199,7 +208,7 @@ def _sweep(out: Path, *, goes_on: bool) -> None:
 
 
 def _sweep_unfinished(out: Path, *, but: str = MARKER) -> None:
-    """Remove the spool, and what a worker had begun to write when it was killed, `but` what begins so."""
+    """Remove the scratch folder and unfinished files of killed workers, except for names that begin with `but`."""
     with os.scandir(out) as entries:
         unfinished = [entry for entry in entries if entry.name.startswith(atomic_files.UNFINISHED)]
     for entry in unfinished:
@@ -211,27 +220,27 @@ def _sweep_unfinished(out: Path, *, but: str = MARKER) -> None:
             os.unlink(entry.path)
 
 
-# Replace a prepared dataset by another one, and move the old one away only when the new one is whole.
+# Replacement of a dataset (`--overwrite`): the old one is moved away only when the new one is complete.
 
-# Endings of the folders beside the dataset's: where the new one is prepared, and where the old one goes.
+# Suffixes of the folders beside `out`: of the new dataset until it is complete, and of the old one afterwards.
 NEW, OLD = ".t5prep-new", ".replaced"
 
 
 @contextlib.contextmanager
 def claimed(out: str, *, new_identity: Identity, overwrite: bool, goes_on: bool = False) -> Iterator[str]:
-    """Yield the place where a dataset is written: `out` itself, or a folder beside it where `out` holds another dataset.
+    """Yield the folder to write to: `out`, or a folder beside it if `out` holds another dataset and `overwrite` is set.
 
-    With `overwrite`, another dataset in `out` is replaced: the new one is written beside it, and when it is whole, the
-    old folder is renamed to `OUT.replaced` and the new one takes its place. A run that is killed before that leaves the
-    old dataset as it is, and the same command goes on (`goes_on`: see `claimed_folder`). Without `overwrite`, another
-    dataset is refused. Raises OutputError for a folder that holds files of anyone else, and UsageError for a bucket.
+    When the new dataset is complete, the old folder is renamed to `OUT.replaced`, and the new one takes its place. A
+    run that is killed earlier leaves the old dataset unchanged, and the same command resumes. Without `overwrite`,
+    another dataset is refused. `goes_on` is that of `claimed_folder`. Raises OutputError for a folder with foreign
+    files, and UsageError for a bucket.
     """
     if overwrite and gcs.is_gs(out):
         raise UsageError(f"--overwrite: {out} is in a bucket, where nothing can be renamed. Choose another --out")
     final = resolved(out)
     new = final.with_name(final.name + NEW)
     if overwrite and not final.exists() and (new / manifest.NAME).is_file():
-        _move(new, final)  # an earlier run was killed between its two renamings
+        _move(new, final)  # an earlier run was killed between its two renames
     if not (overwrite and _holds_another(final, out, new_identity)):
         with claimed_folder(out, new_identity=new_identity, goes_on=goes_on):
             yield out
@@ -245,14 +254,17 @@ def claimed(out: str, *, new_identity: Identity, overwrite: bool, goes_on: bool 
 
 
 def _holds_another(final: Path, out: str, new_identity: Identity) -> bool:
-    """Check whether a folder holds another dataset, and nothing else. Raises OutputError if it holds more."""
+    """Check whether `final` holds another dataset. Raises OutputError if it also holds other files.
+
+    `out` is the folder as the user named it.
+    """
     if not (final / manifest.NAME).is_file():
         return False
     try:
         if identity(manifest.load(final)) == new_identity:
             return False
     except DatasetError:
-        return False  # whose manifest it is cannot be told: it is refused as a stranger's
+        return False  # an unreadable manifest: `claimed_folder` refuses it
     entries = sorted(path.name for path in final.iterdir())
     if MARKER in entries:
         raise OutputError(f"--overwrite: {out} is being prepared by another t5prep, or one was killed there.")
@@ -265,7 +277,7 @@ def _holds_another(final: Path, out: str, new_identity: Identity) -> bool:
 
 
 def _free(final: Path) -> Path:
-    """Return a name beside a folder that nothing has yet: `data.replaced`, `data.replaced-2`, and so on."""
+    """Return a free path beside a folder: `data.replaced`, `data.replaced-2`, and so on."""
     number, old = 1, final.with_name(final.name + OLD)
     while os.path.lexists(old):
         number += 1
@@ -274,7 +286,7 @@ def _free(final: Path) -> Path:
 
 
 def _move(source: Path, to: Path) -> None:
-    """Rename a folder. Raises OutputError that says where the new dataset is."""
+    """Rename a folder. Raises OutputError with both paths."""
     try:
         source.rename(to)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Count what the manifest says of records, in a form that adds up over shards and splits."""
+"""Count facts about records for the manifest, in a form that can be added over shards and splits."""
 
 import collections
 import dataclasses
@@ -8,18 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Steps of the joint length histogram: (input, target) tokens, each rounded up to a multiple.
+# Bucket sizes of the joint length histogram: input and target lengths in tokens are rounded up to a multiple.
 STEPS = (16, 4)
-# A dataset with more different targets than this is not a classification, and its labels are not listed.
+# Maximum number of distinct targets of a classification. A dataset with more lists no labels.
 MOST_LABELS = 64
-# The rows that are named because they lost most.
+# Number of rows listed as those that lost most tokens.
 WORST = 10
 
 
 class TruncatedRow(NamedTuple):
-    """The tokens that cutting took from one row, and how many it had.
+    """A row that was cut: the tokens that it lost, its tokens before, its id, and its position (`place`).
 
-    `place` is the row's position: of rows that lost as much, the first are named, however shards were read in parts.
+    Among rows that lost the same number, those with the first positions are listed, so that the list depends on no
+    range of a merge.
     """
 
     lost: int
@@ -30,13 +31,12 @@ class TruncatedRow(NamedTuple):
 
 @dataclasses.dataclass
 class Counts:
-    """Counts of the records of one shard, or of several added together.
+    """Counts of the records of a shard, or of several shards added together.
 
-    `examples` are those that the records were made of: more than records where they are packed, documents where text is
-    cut into rows.
-    `joint` counts kept lengths (input bucket, target bucket), `before` input tokens before cutting, in the same steps.
-    `labels` counts (label ids, with markup, without); None when there are too many different ones. `worst` are the inputs
-    that lost most, and `targets_worst` the targets, at most WORST of each.
+    * `examples`: examples in the records; more than `records` if they are packed, documents if text is cut into rows.
+    * `joint`: records by (input bucket, target bucket) of their lengths; `before`: input lengths before cutting.
+    * `labels`: for each target's label ids, records with and without markup; None if there are too many distinct ones.
+    * `worst`, `targets_worst`: the inputs and targets that lost most tokens, at most WORST.
     """
 
     records: int = 0
@@ -80,6 +80,7 @@ class Counts:
 
 
 def _select_worst(rows: Iterable[TruncatedRow]) -> tuple[TruncatedRow, ...]:
+    """Return the rows that lost most tokens, ties by position."""
     return tuple(sorted(rows, key=lambda row: (-row.lost, row.place))[:WORST])
 
 
@@ -90,12 +91,11 @@ def count(
     marked: bool,
     name: Callable[[int], str] | None = None,
 ) -> Counts:
-    """Return the counts of rows (spills.ENTRY[n]).
+    """Return the counts of rows (`spills.ENTRY[n]`).
 
-    `labels` are the label ids of each target digest, where known.
-
-    `marked` says whether a marker takes one place of a cut input, which is not a token of the text; `name` gives the id of
-    an entry, for those that lost most.
+    * `labels`: the label ids of each target digest, None if there are too many.
+    * `marked`: a cut input has a marker, which is no token of the text.
+    * `name`: returns the id of an entry by its index, for the rows that lost most tokens. Without it none are listed.
     """
     inputs_lost, targets_lost = tokens_lost(entries, marked=marked)
     tally: dict[tuple[int, ...], tuple[int, int]] | None = None
@@ -125,7 +125,10 @@ def count(
 
 
 def tokens_lost(entries: np.ndarray | Mapping[str, np.ndarray], *, marked: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many tokens cutting took from the input and from the target of each row (spills.ENTRY[n]): int64[n] each."""
+    """Return the tokens that cutting removed from each input and from each target, `int64[n]` each.
+
+    `entries` are `spills.ENTRY[n]`, or columns of these names. `marked` is that of `count`.
+    """
     cut = entries["tokens"] > entries["inputs"]
     kept_tokens = entries["inputs"].astype(np.int64) - (cut & marked)
     targets_lost = entries["target_tokens"].astype(np.int64) - entries["targets"]
@@ -135,7 +138,7 @@ def tokens_lost(entries: np.ndarray | Mapping[str, np.ndarray], *, marked: bool)
 def _worst(
     lost_tokens: np.ndarray, tokens: str, entries: np.ndarray, name: Callable[[int], str] | None
 ) -> tuple[TruncatedRow, ...]:
-    """Return the entries that lost most; `tokens` is the column of their tokens before cutting."""
+    """Return the entries that lost most tokens. `tokens` is the column with their length before cutting."""
     if name is None:
         return ()
     first = np.lexsort((entries["low"], entries["high"], -lost_tokens))[:WORST]
@@ -149,18 +152,19 @@ def _worst(
 
 
 def joint(inputs: np.ndarray, targets: np.ndarray) -> collections.Counter:
-    """Return how many records have which lengths: {(input bucket, target bucket): count}."""
+    """Return the number of records for each (input bucket, target bucket)."""
     return collections.Counter(
         zip(_bucket(inputs, STEPS[0]).tolist(), _bucket(targets, STEPS[1]).tolist(), strict=True)
     )
 
 
 def _bucket(lengths: np.ndarray, step: int) -> np.ndarray:
+    """Return lengths rounded up to a multiple of `step`."""
     return -(-lengths.astype(np.int64) // step) * step
 
 
 def percentiles(histogram: collections.Counter) -> dict[str, int]:
-    """Return p50, p90, p95 and p99 of a histogram {bucket: count}: the bucket that reaches each.
+    """Return p50, p90, p95 and p99 of a histogram {bucket: count}, each as the first bucket that reaches it.
 
     >>> percentiles(collections.Counter({16: 90, 32: 9, 512: 1}))
     {'p50': 16, 'p90': 16, 'p95': 32, 'p99': 32}
@@ -175,7 +179,7 @@ def percentiles(histogram: collections.Counter) -> dict[str, int]:
 
 
 def is_classification(counts: Counts) -> bool:
-    """Return whether the targets of a whole dataset are labels: few different ones, and each of them twice on average.
+    """Check whether the targets of a dataset are class labels: few distinct ones, each twice on average.
 
     >>> is_classification(Counts(records=6, labels={(5,): (1, 2), (6,): (0, 3)}))
     True
@@ -186,7 +190,7 @@ def is_classification(counts: Counts) -> bool:
 
 
 def association(labels: dict[tuple[int, ...], tuple[int, int]]) -> float:
-    """Return Cramér's V between a row's label and whether it holds markup: 0 is none, 1 is that one tells the other.
+    """Return Cramér's V between label and markup: 0 for no association, 1 if one determines the other.
 
     >>> association({(5,): (10, 0), (6,): (0, 10)}), association({(5,): (10, 0), (6,): (10, 0)})
     (1.0, 0.0)

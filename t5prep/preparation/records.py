@@ -1,7 +1,8 @@
-"""Write records: the only place that frames a tf.train.Example, whatever its layout.
+"""Serialize records in each layout; no other module writes a tf.train.Example.
 
-A row becomes a record, padded or not; or several examples become one (packed); or documents are cut into rows with hidden
-spans. A layout takes the rows of a shard in order, in ranges of positions, and gives back the bytes to write and what to count.
+A layout converts the sorted rows of a shard, range by range, into the bytes to write and their counts. One row
+becomes one record (padded or not), several examples become one packed record, or documents are cut into rows with
+hidden spans.
 """
 
 import collections
@@ -24,27 +25,30 @@ from t5prep.tokens.denoisers import Hidden
 from t5prep.tokens.ragged import Names, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
-# Records that are framed and written at a time: some megabytes.
+# Number of records that are serialized and written at a time: some megabytes.
 RECORDS_A_PART = 1024
 
 
 class Framed(NamedTuple):
-    """Framed records, one after the other, and how many bytes each has: uint32[records]."""
+    """Serialized records, concatenated in `data`, and the bytes of each, `uint32[records]`."""
 
     data: bytes
     sizes: np.ndarray
 
     def apart(self) -> list[bytes]:
-        """Return each record."""
+        """Return the bytes of each record."""
         ends = np.cumsum(self.sizes, dtype=np.int64).tolist()
         return [self.data[end - size : end] for end, size in zip(ends, self.sizes.tolist(), strict=True)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-    """The shape of records: what both sides are filled up to (0: not at all) and with, and which features there are.
+    """The format of records: which features they have, and how far both sides are padded.
 
-    `masks` says which sides have one. With a `separator` from 0 on there are token types: 1 behind the first of it.
+    * `lengths`: the padded length of inputs and targets; 0 for no padding. `pads`: the padding value of each.
+    * `masks`: whether inputs and targets have an attention mask.
+    * `separator`: a token id after whose first occurrence token types are 1; -1 for no token types.
+    * `packed`: records have segments of several examples.
     """
 
     lengths: tuple[int, int] = (0, 0)
@@ -54,16 +58,16 @@ class Frame:
     packed: bool = False
 
     def __call__(self, columns: Columns, *, starts: np.ndarray | None = None) -> Framed:
-        """Return a record for each row, or of the rows `starts[i]:starts[i + 1]` for each i where they are packed."""
+        """Return a record for each row. If packed, record i has the rows `starts[i]:starts[i + 1]`."""
         data, sizes = frame_records(*self._of(columns, starts))
         return Framed(data, np.frombuffer(sizes, np.uint32))
 
     def sizes(self, columns: Columns) -> np.ndarray:
-        """Return how many bytes the record of each row will have: uint32[rows]."""
+        """Return the bytes of each row's record, `uint32[rows]`, without building it."""
         return np.frombuffer(frame_records(*self._of(columns, None), False)[1], np.uint32)  # type: ignore[call-arg]
 
     def _of(self, columns: Columns, starts: np.ndarray | None) -> tuple:
-        """Return what the functions in C take: columns as bytes, which nobody can change meanwhile."""
+        """Return the arguments of the C function. Arrays become bytes: C reads them without Python's lock, and bytes cannot change."""
         ids, inputs, labels, references = columns
         arrays = (ids.data, ids.starts, *inputs, *labels, references.data, references.starts)
         content = tuple(array if isinstance(array, bytes) else bytes(array) for array in arrays)
@@ -73,7 +77,7 @@ class Frame:
 
 
 def frame_of(settings: Settings, *, pad_id: int, separator: int) -> Frame:
-    """Return the frame of a dataset's records; `separator` ends the first text of a pair."""
+    """Return the format of a dataset's records. `separator` is the id that ends the first text of a pair."""
     if settings.layout == "ragged":
         return Frame()
     lengths, pads = (settings.input_length, settings.target_length), (pad_id, tfrecord.IGNORED_LABEL)
@@ -85,9 +89,10 @@ def frame_of(settings: Settings, *, pad_id: int, separator: int) -> Frame:
 
 
 def frame_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int) -> Frame:
-    """Return how a row alone is framed: of two rows with one id the smaller record stays, and sizes decide the number of shards.
+    """Return the format of a single row, for comparing duplicates and for planning shards.
 
-    Where several rows make a record, that is without padding.
+    Of two rows with one id, the smaller record is kept, and the sizes decide the number of shards. If a record holds
+    several rows, each is measured without padding.
     """
     if settings.is_packed or task.spans is not None:
         return Frame()
@@ -95,10 +100,11 @@ def frame_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int
 
 
 class Built(NamedTuple):
-    """Finished records, and what is counted of them.
+    """Finished records and their counts.
 
-    `lengths` are the input and target tokens of each record, uint32[n, 2]; None of rows that are packed full. `origins` say of
-    each record, or of each example of packed ones, where it comes from and what was cut (shard_files.ORIGIN), uint32[n, 4].
+    `lengths` are input and target tokens of each record, `uint32[n, 2]`, or None for packed records. `origins` are
+    the source and the cut tokens of each record, or of each example of packed ones, `uint32[n, 4]`
+    (shard_files.ORIGIN).
     """
 
     records: Framed
@@ -111,7 +117,7 @@ Layout = Callable[[Iterable[Rows]], Iterator[Built]]
 
 
 def layout_of(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Layout:
-    """Return the layout of a preparation."""
+    """Return the layout that the settings and the task request."""
     frame = frame_of(settings, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
     if isinstance(task.spans, Spans):
         length, _ = span_corruption.lengths(settings.input_length, **task.spans._asdict())
@@ -134,13 +140,13 @@ def layout_of(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Lay
 
 @dataclasses.dataclass(frozen=True)
 class PlainRows:
-    """Write a record for each row. `marked`: a cut input holds one marker, which is not a token of the text."""
+    """Write one record for each row. `marked`: a cut input has a marker, which is no token of the text."""
 
     frame: Frame
     marked: bool
 
     def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
-        """Yield the records of each range, in parts; all that a range counts comes with the first of them."""
+        """Yield the records of each range in parts. The first part of a range has all of its counts."""
         for rows in ranges:
             counts = _counts(rows, self.marked)
             for part in _parts(rows):
@@ -151,15 +157,15 @@ class PlainRows:
 
 @dataclasses.dataclass(frozen=True)
 class PackedRows:
-    """Pack several examples into a record, first-fit inside each range."""
+    """Pack several examples into a record, first-fit within each range."""
 
     frame: Frame
     marked: bool
 
     def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
-        """Yield each range as fewer records, in parts; all that a range counts comes with the first of them.
+        """Yield the packed records of each range in parts. The first part of a range has all of its counts.
 
-        A record's `id` holds those of its examples, in the order of its segments.
+        A record's `id` has the ids of its examples, in the order of its segments.
         """
         for rows in ranges:
             entries = rows.entries
@@ -180,9 +186,9 @@ class PackedRows:
 
 @dataclasses.dataclass(frozen=True)
 class HiddenSpans:
-    """Join documents, and cut them into rows that are full once `hide` has hidden spans in them.
+    """Concatenate documents, and cut them into rows that are full after `hide` has hidden spans in them.
 
-    Only the last row of a shard is shorter. A row is named after its first token, and its spans are drawn from that name.
+    Only the last row of a shard is shorter. A row's id names its first token, and seeds the choice of its spans.
     """
 
     frame: Frame
@@ -190,10 +196,10 @@ class HiddenSpans:
     unk_id: int
 
     def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
-        """Yield the rows of all ranges, taken as one sequence of tokens."""
-        taken = 0  # documents that no yielded record has counted
+        """Yield the rows of all ranges, which are one sequence of tokens."""
+        taken = 0  # documents not counted in a yielded record yet
         end = record_start = 0  # tokens of all documents so far, and those before the next record
-        # Of each document in which a record may still begin: `end` behind it, its file and its row.
+        # Documents in which a record may still begin: the end of their tokens, their file and their row.
         waiting = collections.deque[tuple[int, int, int]]()
 
         def documents() -> Iterator[tuple[Names, Ragged]]:
@@ -225,18 +231,18 @@ class HiddenSpans:
 
 
 def _parts(rows: Rows) -> Iterator[Rows]:
-    """Yield some rows at a time."""
+    """Yield the rows in parts of RECORDS_A_PART."""
     for first in range(0, len(rows.entries), RECORDS_A_PART):
         yield Rows(rows.entries[first : first + RECORDS_A_PART], rows.data)
 
 
 def _lengths(entries: np.ndarray) -> np.ndarray:
-    """Return the input and target tokens of records, uint32[n, 2]."""
+    """Return the input and target tokens of records, `uint32[n, 2]`."""
     return np.stack([entries["inputs"], entries["targets"]], axis=1).astype(np.uint32)
 
 
 def _origins(entries: np.ndarray, marked: bool) -> np.ndarray:
-    """Return where rows come from, and how many tokens were cut: uint32[n, 4] (shard_files.ORIGIN)."""
+    """Return the source and the cut tokens of rows, `uint32[n, 4]` (shard_files.ORIGIN)."""
     lost_tokens = record_counts.tokens_lost(entries, marked=marked)
     return np.stack([entries["file"], entries["row"], *lost_tokens], axis=1).astype(np.uint32)
 
@@ -244,14 +250,14 @@ def _origins(entries: np.ndarray, marked: bool) -> np.ndarray:
 def _in_chunks(
     documents: Iterable[tuple[Names, Ragged]], *, length: int, seed: int, corrupt: Callable[..., Any]
 ) -> Iterator[Hidden]:
-    """Yield rows of `length` tokens of the documents, with their spans hidden, in order."""
+    """Yield rows of `length` tokens of the documents, in order, with spans hidden by `corrupt`."""
     for ids, tokens in span_corruption.chunks(documents, length=length):
         corrupted_sides = corrupt(tokens, keys=span_corruption.keys(ids, seed=seed))
         yield Hidden(ids, [tokens.shape[1]] * len(ids), *map(ragged.full, corrupted_sides))
 
 
 def _counts(rows: Rows, marked: bool) -> record_counts.Counts:
-    """Return what is counted of some rows, with the labels of each target digest unless they are too many to be classes."""
+    """Return the counts of rows. Labels are counted only if there are few enough distinct targets for classes."""
     digests, first = np.unique(rows.entries["target"], return_index=True)
     labels = None
     if len(digests) <= record_counts.MOST_LABELS:

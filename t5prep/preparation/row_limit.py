@@ -1,4 +1,4 @@
-"""Choose the files that a preparation reads, and with a limit their rows: the first of each split, or of all files."""
+"""Choose the files that a preparation reads, and with `--limit` their first rows: of each split, or of all files."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from t5prep.tasks.task import ChosenTask, Corpus
 
 
 def select_files(source: Resolved, task: ChosenTask, settings: Settings) -> source_files.Selection:
-    """Return the files of a source that a preparation reads."""
+    """Return the files of a source that a preparation reads, with their splits and messages."""
     return source_files.select(
         source,
         kind=settings.format or task.task.corpus.format,
@@ -24,16 +24,16 @@ def select_files(source: Resolved, task: ChosenTask, settings: Settings) -> sour
 
 @dataclasses.dataclass(frozen=True)
 class LimitedFile:
-    """A file or a pair of files, and how many of its rows are wanted (None: all)."""
+    """A file or a pair of files, and the number of its rows to read (None: all)."""
 
     element: RawFile | Pair
     rows: int | None = None
 
 
 def limited_files(files: Sequence[RawFile], settings: Settings, task: ChosenTask) -> Iterator[LimitedFile]:
-    """Yield the files, paired, each with its share of the limit; with a limit, files are read until it is reached.
+    """Yield the files, paired, each with its number of rows. With a limit, files are scanned until it is reached.
 
-    Raises SourceError for a file that cannot be read or has no partner.
+    Raises SourceError for a file that cannot be read or that has no partner.
     """
     elements = blocks.match(files, task.pairs)
     if settings.limit is None:
@@ -58,7 +58,7 @@ def scan(
     block_bytes: int = BLOCK_BYTES,
     content: bytes | None = None,
 ) -> Iterator[Block]:
-    """Yield the blocks of a file or pair (blocks.scan_element), as far as its rows are wanted. Raises SourceError."""
+    """Yield the blocks of a file or pair (blocks.scan_element) up to its row limit. Raises SourceError."""
     remaining_rows = file.rows
     if remaining_rows == 0:
         return

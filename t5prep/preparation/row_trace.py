@@ -1,8 +1,8 @@
-"""Trace one row in the order of the data flow: where it stands in its source, and what each step made of it.
+"""Trace a row through the data flow: its place in the source, and the result of each step.
 
-A dataset keeps none of this. Its manifest names the source and all settings, so the source is read again up to the row,
-and the steps of `prepare` make the row once more. What the dataset itself knows (split, shard, number, tokens, rejected
-rows) is read there. Where the source cannot be read again, or is another one by now, the trace has only that, and a note.
+A dataset stores no traces. Its manifest names the source and all settings, so the source is read again up to the row,
+and the steps of `prepare` process the row again. The dataset itself provides split, shard, number, tokens and
+rejected rows. If the source is unreadable or has changed, the trace has only these facts, and a note.
 """
 
 import contextlib
@@ -32,12 +32,12 @@ from t5prep.tasks import example_table
 from t5prep.tasks.example import EOS, Example, Protected, Trace, text_of
 from t5prep.tokens import tokenizer as newlines
 
-# What a record's id may have behind the id of its row: the number of a part, the digest of one of several answers, the
+# Suffixes that a record's id may add to the row's id: the number of a part, the digest of one of several answers, the
 # first token of a row of documents.
 _SUFFIX = r"(/\d+)?(#[0-9a-f]{8})?(@\d+)?"
 _SUFFIXES = (r"@\d+", r"#[0-9a-f]{8}", r"/\d+", r"/\d+#[0-9a-f]{8}")
 _LOCATION = re.compile(r"(.+):(\d+)", re.DOTALL)
-# How the reason of a row begins that another row's text or id made superfluous, and the step that left it out.
+# Kinds of rejections that compare a row with other texts or ids, and the step that does it.
 _LEFT_BY = {
     "leak": "evaluation sets",
     "repeated": "earlier datasets",
@@ -53,7 +53,7 @@ Facts = dict[str, Any]
 
 @dataclasses.dataclass
 class RowTrace:
-    """Hold the facts on one row: the fields of the result of `t5prep.why`, in the order of the data flow."""
+    """The facts about a row, in the order of the data flow: the fields of the result of `t5prep.why`."""
 
     id: str
     data: str
@@ -70,9 +70,9 @@ class RowTrace:
 
 
 class FoundRecord(NamedTuple):
-    """A record of a dataset: where it lies (its number in the shard from 0, its first byte), its id, and its bytes.
+    """A record of a dataset: its number in the shard (from 0), its first byte, its id, and its bytes.
 
-    `segment` is the number of the example in a packed record, from 1, and 0 in any other.
+    `segment` is the number of the example in a packed record, from 1, and 0 in other records.
     """
 
     split: str
@@ -85,9 +85,10 @@ class FoundRecord(NamedTuple):
 
 
 class MadeRow(NamedTuple):
-    """A row that the steps made once more: what they say of it, its place, its id, and its record's id.
+    """The result of processing a row again: its trace, its place, its id, and the id of its record.
 
-    The last is None if the row has no record of the id that is asked for. `left` is the step that rejected it, "" if none did.
+    `record_id` is None if the row has no record with the requested id. `left` is the step that rejected it, "" for
+    none.
     """
 
     trace: RowTrace
@@ -98,19 +99,19 @@ class MadeRow(NamedTuple):
 
 
 class RowTracer:
-    """Trace rows of one dataset. What all traces need is read once."""
+    """Trace rows of one dataset. Data that all traces need is read once."""
 
     def __init__(self, dataset: Dataset, *, source: str = "", trust_code: bool = False) -> None:
-        """Take an opened dataset; the options are those of SourceRows."""
+        """Take an opened dataset. `source` and `trust_code` are those of SourceRows."""
         self.dataset = dataset
         self.rows = SourceRows(dataset, source=source, trust_code=trust_code)
         self._manifest, self._settings = dataset.manifest, dataset.manifest.settings
         self._is_packed, self._hides_spans = self._settings.is_packed, self._manifest.task.hides_spans
 
     def trace(self, id: str) -> RowTrace:
-        """Return the trace of a row, given the id of its record, of a rejected row, or its place as `file:row`.
+        """Return the trace of a row. `id` is the id of its record, of a rejected row, or its place as `file:row`.
 
-        Raises DatasetError for an id that is nowhere.
+        Raises DatasetError for an id that does not occur.
         """
         trace = RowTrace(id, self.dataset.folder)
         found_records, rejected, location = list(self.records(id)), list(self._rejected(id)), self._parse_location(id)
@@ -134,7 +135,7 @@ class RowTracer:
                 f'No row of {trace.data} has the id "{id}": neither a record, nor a rejected row, nor a row of its source. '
                 f"Ids are listed by: t5prep table {trace.data} ids.csv"
             )
-        # The line of this very row, if it made no record.
+        # The rejected line of this row, if it made no record. Another row may have the same id.
         if made_row:
             line = next((entry for entry in rejected if (entry["file"], entry["row"]) == made_row.place), None)
         else:
@@ -155,12 +156,14 @@ class RowTracer:
         trace.also += [entry for entry in rejected if entry not in (line, *(trace.duplicates or ()))]
         return trace
 
-    # What the dataset itself knows.
+    # Facts that the dataset itself has.
 
     def records(self, id: str) -> Iterator[FoundRecord]:
-        """Yield the records of an id: its own, or its parts, answers and rows of tokens. Raises DatasetError."""
+        """Yield the records of an id, including its parts, its answers and its rows of tokens. Raises DatasetError."""
         shape, needle = re.compile(re.escape(id) + _SUFFIX, re.DOTALL), id.encode("utf-8", "surrogatepass")
         shards = {name: [shard.name for shard in split.shards] for name, split in self._manifest.splits.items()}
+        # A record's position is a hash of its id, so only one shard of each split can have it. This fails for exact
+        # duplicates (placed by their text), packed records and hidden spans, which have other ids.
         if self._settings.dedup != "exact" and not self._is_packed and not self._hides_spans:
             high = self._positions({id, re.sub(r"#[0-9a-f]{8}$", "", id)})["high"].tolist()
             likely = {
@@ -174,9 +177,11 @@ class RowTracer:
         yield from self._scan(shards, shape, needle)
 
     def _positions(self, ids: set[str]) -> np.ndarray:
+        """Return the positions of ids, `placement.POSITION[n]`."""
         return placement.positions(placement.digests(ids, seed=self._settings.seed))
 
     def _scan(self, shards: dict[str, list[str]], shape: re.Pattern[str], needle: bytes) -> Iterator[FoundRecord]:
+        """Yield the records in some shards whose id matches `shape`. Records without the bytes `needle` are not decoded."""
         for split, names in sorted(shards.items()):
             for shard in names:
                 byte = 0
@@ -194,15 +199,16 @@ class RowTracer:
                     byte += tfrecord.FRAME_BYTES + len(record)
 
     def _decoding(self, shard: str, number: int) -> contextlib.AbstractContextManager[None]:
+        """Return the context that converts an error of decoding a record into a DatasetError that names it."""
         return self.dataset.decoding(f"Record {number} of {self.dataset.at(shard)}")
 
     def _lines(self, *needles: bytes) -> Iterator[Facts]:
-        """Yield the rejected rows whose line has one of some pieces of JSON in it. Raises DatasetError."""
+        """Yield the rejected rows whose JSON line contains one of the `needles`. Raises DatasetError."""
         for rows in self.dataset.rejected(*needles):
             yield from rows.to_pylist()
 
     def _rejected(self, id: str) -> Iterator[Facts]:
-        """Yield the rejected rows of an id, or of a place."""
+        """Yield the rejected rows with an id or a place (`file:row`)."""
         location, shape = self._parse_location(id), re.compile(re.escape(id) + _SUFFIX, re.DOTALL)
         at_place = [f"{_json(location[0])}, {_json('row')}: {location[1]},".encode()] if location else []
         for line in self._lines(_inside(id), *at_place):
@@ -210,7 +216,7 @@ class RowTracer:
                 yield line
 
     def _begun_in(self, made_row: MadeRow) -> list[FoundRecord]:
-        """Return the record that holds the first token of a document, where another document begins that record."""
+        """Return the record that contains the first token of a document that begins in the middle of a record."""
         split = made_row.trace.split["name"] if made_row.trace.split else ""
         if not self._hides_spans or split not in self._manifest.splits:
             return []
@@ -226,13 +232,13 @@ class RowTracer:
         return [entry for entry in scanned_records if position(entry.id.rpartition("@")[0]) < start][-1:]
 
     def _parse_location(self, id: str) -> Location | None:
-        """Return the file and row that an id names as `file:row`, if the source has such a row."""
+        """Return the file and row of an id in the form `file:row`, or None if the source has no such row."""
         match = _LOCATION.fullmatch(id)
         rows = self._manifest.rows.get(match[1]) if match else None
         return (match[1], int(match[2])) if match and rows and 1 <= int(match[2]) <= rows.read else None
 
     def _add_record(self, trace: RowTrace, found_record: FoundRecord) -> None:
-        """Add where a record lies, and of the tokens what the steps did not say."""
+        """Add the record's place to a trace, and the tokens if the steps did not provide them."""
         record = self.dataset.decoded(found_record.record)
         inputs, labels = (
             [token for token in record.input_ids if token != self.dataset.tokenizer.pad_id],
@@ -270,14 +276,14 @@ class RowTracer:
         trace.split = trace.split or {"name": found_record.split}
 
     def _origin(self, found_record: FoundRecord) -> Facts | None:
-        """Return what the dataset keeps of where a record comes from (shard_files.ORIGIN); None where it does not know."""
+        """Return the dataset's entry about the source of a record (shard_files.ORIGIN), or None if it has none."""
         origins = self.dataset.origins.get(found_record.split)
         if origins is None:
             return None
         shards = self._manifest.splits[found_record.split].shards
         earlier_shards = list(itertools.takewhile(lambda split_shard: split_shard.name != found_record.shard, shards))
         index = sum(shard.records for shard in earlier_shards) + found_record.number
-        if found_record.segment:  # each example has an entry: those of the records before are counted
+        if found_record.segment:  # packed: count the examples of earlier records
             names = [*(shard.name for shard in earlier_shards), found_record.shard]
             earlier = itertools.islice(self.dataset.records(*names), index)
             examples = sum(len(tfrecord.raw_features(record, names=("id",))["id"]) for record in earlier)
@@ -293,25 +299,25 @@ class RowTracer:
         return entry | {"file": files[entry["file"]].name}
 
     def _agree(self, made_row: MadeRow, found_record: FoundRecord) -> bool:
-        """Check whether a row's record holds what the steps make; of rows that several make together, whether it is in there."""
+        """Check whether a record equals the result of the steps. For rows with hidden spans, check only the split."""
         trace = made_row.trace
         if trace.split is None or trace.tokens is None:
             return True  # the steps made no record
         split = trace.split["name"]
         if made_row.record_id != found_record.id or split != found_record.split:
-            return self._hides_spans and split == found_record.split  # it may begin inside of a record
+            return self._hides_spans and split == found_record.split  # the row may begin in the middle of it
         if self.rows.task.task.several_answers and found_record.split != "train":
-            return True  # the record is that of the first row with this id
+            return True  # the record is of the first row with this id
         if self._is_packed or self._hides_spans:
             return True
         record = self.dataset.decoded(found_record.record)
         inputs = [token for token in record.input_ids if token != self.dataset.tokenizer.pad_id]
-        # Most places of an aligned row have no label.
+        # In aligned rows most positions have no label, so positions matter.
         labels = record.labels[: len(inputs)] if self._manifest.target.is_aligned else record.targeted
         return (inputs, labels) == (trace.tokens["input_ids"], trace.tokens["labels"])
 
     def _duplicates(self, line: Facts | None, made_row: MadeRow | None) -> list[Facts] | None:
-        """Return the rows that are duplicates or near-duplicates of a rejected row's `line`, or of a row that has a record."""
+        """Return the duplicates and near-duplicates of a rejected row's `line`, or of a row with a record."""
         reason = line["reason"] if line else ""
         if reason.startswith("near duplicate: "):
             heads = [rejected_rows.without_similarity(reason)]
@@ -332,12 +338,12 @@ class RowTracer:
         )
         return [other_line for other_line in matching_lines if other_line != line]
 
-    # What the steps make of the row once more.
+    # Processing the row again.
 
     def _remake_row(self, id: str, location: Location | None, found_record: FoundRecord | None) -> MadeRow | None:
-        """Return what the steps make of the row of a place, or of the first row that makes a record; None if there is none."""
+        """Return the result of processing a row again: at `location`, or the first row that makes the record. None: no such row."""
         if location is None and found_record is None and not self._hides_spans:
-            return None  # every row with this id would be a record or a rejected row
+            return None  # every row with this id is a record or a rejected row
         record_id = id if found_record is None else found_record.id
         ids = {record_id, *(re.sub(f"({pattern})$", "", record_id) for pattern in _SUFFIXES)}
         if location is None and found_record is not None:
@@ -363,6 +369,7 @@ class RowTracer:
 
     @functools.cached_property
     def _steps(self) -> "_Steps":
+        """The steps of the preparation. They are loaded on first use, which needs trust in the task's code."""
         return _Steps(self.rows)
 
 
@@ -370,14 +377,14 @@ class _Steps:
     """The steps of one preparation, for single rows. Evaluation sets and earlier datasets are not read again."""
 
     def __init__(self, rows: SourceRows) -> None:
-        task, _ = rows.task, rows.filters  # both raise for code that is not trusted, before a tokenizer is opened
+        task, _ = rows.task, rows.filters  # both refuse untrusted code before the tokenizer is loaded
         self._rows, self._settings, self._tokenizer = rows, rows.dataset.manifest.settings, rows.dataset.tokenizer
         self._own_splits = {} if self._settings.splits else source_files.splits_of(rows.files)
         names = [file.name for file in rows.files]
         self._sort = BlockSorter(self._settings, task.task, self._tokenizer, files=names, own_splits=self._own_splits)
 
     def make(self, trace: RowTrace, source_row: SourceRow, *, record_id: str | None) -> MadeRow:
-        """Add to a trace what the steps make of a row; of several examples, the one whose record has the `record_id` id."""
+        """Add the results of the steps to a trace. If the row makes several examples, `record_id` selects one."""
         block, number, examples = source_row
         row = next(row for row in blocks.read(block, columns=self._rows.examples_of.columns) if row.number == number)
         trace.source, made_row = _source(block, row), MadeRow(trace, (block.file.name, number))
@@ -414,7 +421,7 @@ class _Steps:
         return made_row._replace(id=placed.ids[index], record_id=(record_id or id) if is_wanted else None)
 
     def _texts(self, runs: list[list[int]]) -> list[str]:
-        """Return the texts of runs of ids, without the special tokens between texts and lines."""
+        """Return the texts of runs of ids, without special tokens between texts and lines."""
         between = {id for part in self._tokenizer.frame for id in part}
         if self._settings.keep_newlines:
             between.add(self._tokenizer.sentinel(newlines.NUMBER))
@@ -429,7 +436,7 @@ class _Steps:
     def _explain_split(
         self, accepted_rows: pa.Table, digests: np.ndarray, index: int, *, split: str, file: str
     ) -> Facts:
-        """Return how the split of a row was decided."""
+        """Return how the split of a row was decided: by task, file, group or id."""
         if accepted_rows["split"][index].as_py():
             return {"name": split, "by": "task"}
         shares = self._sort.draw.shares(file)
@@ -444,27 +451,28 @@ class _Steps:
 
 
 def _has_own_id(id: str, location: Location) -> bool:
-    """Check whether a record's id is the source's, and not made of its place."""
+    """Check whether a record's id comes from the source instead of its place."""
     return not re.fullmatch(re.escape(f"{location[0]}:{location[1]}") + _SUFFIX, id, re.DOTALL)
 
 
 def _json(value: str) -> str:
+    """Return a string as JSON."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def _inside(text: str) -> bytes:
-    """Return a text as it stands inside of a string of JSON."""
+    """Return a text as the bytes inside of a JSON string."""
     return _json(text)[1:-1].encode("utf-8", "surrogatepass")
 
 
 def _count_tokens(table: pa.Table, index: int) -> Facts:
-    """Return the tokens of a row before it was cut, and its part if it is one of several."""
+    """Return the tokens of a row before cutting, and its part if it is one of several."""
     counts = {"inputs": table["tokens"][index].as_py(), "targets": table["target_tokens"][index].as_py()}
     return counts | ({"part": part, "parts": len(table)} if (part := table["part"][index].as_py()) else {})
 
 
 def _example(example: Example, *, group: str | None) -> Facts:
-    """Return what the task made of a row."""
+    """Return the facts about the example that the task made."""
     parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
     inputs = [
         {"eos": True}
@@ -479,7 +487,7 @@ def _example(example: Example, *, group: str | None) -> Facts:
 
 
 def _filtered(filter: str, example_before: Example, example_after: Example, reason: str) -> Facts:
-    """Return what a filter did to an example."""
+    """Return the facts about the effect of a filter on an example."""
     facts: Facts = {"filter": filter, "changed": example_after != example_before}
     if example_after != example_before:
         facts |= {"before": text_of(example_before.inputs), "after": text_of(example_after.inputs)}
@@ -489,7 +497,7 @@ def _filtered(filter: str, example_before: Example, example_after: Example, reas
 
 
 def _source(block: Block, row: Row) -> Facts:
-    """Return where a row stands, and its values in the columns that are read, or the bytes of a row that has none."""
+    """Return the place of a row and its values, or its bytes if it could not be read."""
     span = _span(block, row)
     facts: Facts = {"file": block.file.name, "row": row.number}
     facts |= {"byte": None, "bytes": None} if span is None else {"byte": span.byte, "bytes": len(span.data)}
@@ -501,7 +509,7 @@ def _source(block: Block, row: Row) -> Facts:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value in a form that JSON can represent."""
     try:
         return json.loads(json.dumps(value, default=str))
     except (TypeError, ValueError):
@@ -509,14 +517,17 @@ def _plain(value: Any) -> Any:
 
 
 class _Span(NamedTuple):
+    """The first byte of a row in its unpacked file, and the row's bytes."""
+
     byte: int
     data: bytes
 
 
 def _span(block: Block, row: Row) -> _Span | None:
-    """Return where a row lies in its file (unpacked, if it is packed), or None where its bytes do not lie there in one piece.
+    """Return the place of a row's bytes in its (unpacked) file, or None if they are not one contiguous run there.
 
-    That is so in Parquet, in one JSON document, in a pair of files, and where the encoding is changed while it is read.
+    They are not for Parquet, for a single JSON document, for a pair of files, and if the encoding is converted while
+    reading.
     """
     if block.format.kind == "parquet":
         return None
@@ -538,7 +549,7 @@ def _span(block: Block, row: Row) -> _Span | None:
 
 
 def _stands_at(block: Block, begin: int, row_bytes: bytes) -> bool:
-    """Check whether some bytes of a block that travels with its content are those of the file."""
+    """Check whether the file really has these bytes of a block at its position. The block carries its content with it."""
     with sources.open_stream(block.file) as stream:
         remaining_bytes = block.begin + begin
         while remaining_bytes and (skipped := stream.read(min(remaining_bytes, 1 << 20))):

@@ -1,7 +1,7 @@
-"""Write shards: plan how many there are, and merge what spills have of each, without duplicates, counted.
+"""Plan and write shards: merge each shard's rows from all spills, without duplicates, and count them.
 
-Memory stays bounded whatever a shard's size: it is written in ranges of positions, each about RANGE_BYTES, and a range
-of a spill is one read.
+Memory is bounded for any size of a shard: it is written in ranges of positions of about RANGE_BYTES, and the rows of
+a range are one read of each spill.
 """
 
 import collections
@@ -33,24 +33,27 @@ from t5prep.tokens import ragged
 from t5prep.tokens.ragged import Names
 
 RANGE_BYTES = 32 << 20
-# So many rows of one position are compared in memory.
+# Number of rows of one position that are compared in memory; more are sorted on disk.
 RIVALS = 1 << 13
-# So many times as much in one range is divided, until only rows of one position are left: they are sorted on the disk.
+# A range with this multiple of its expected bytes is halved, until it has one position. Its rows are then sorted on
+# disk.
 CROWDED = 4
-SHARD_BYTES = 128 << 20  # 128 MiB: some seconds of reading, and thousands of shards for a terabyte
-# Lines of rows that are left out: so many bytes of them are in memory, and travel together.
+SHARD_BYTES = 128 << 20  # some seconds of reading, and thousands of shards for a terabyte
+# Bytes of rejected lines that stay in memory, and that are yielded together.
 LINES_BYTES = 256 << 10
-# Eight hosts of a pod can each read shards of their own, if there are records enough to be worth it.
+# A split has at least this many shards, so that each of eight hosts of a pod can read its own. Smaller splits have at
+# least RECORDS_A_SHARD records in a shard.
 FEWEST_SHARDS = 8
 RECORDS_A_SHARD = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShardSpec:
-    """Describe a shard to write: which of its split's equal ranges of positions, and about how many bytes it has.
+    """The plan of a shard: which of the equal ranges of positions of its split, and about how many bytes it has.
 
-    `before` are splits whose ids this one must not have: where the source's files are splits, an id may stand in two.
-    A page of the index has `every` records. `measured`: the lengths and origins of its records are kept.
+    * `before`: splits whose ids this shard must not have. If the source's files are splits, an id may occur in two.
+    * `every`: the number of records in a page of the index.
+    * `measured`: whether lengths and origins of its records are written.
     """
 
     split: str
@@ -63,17 +66,17 @@ class ShardSpec:
 
     @property
     def name(self) -> str:
-        """Return the shard's file name."""
+        """The shard's file name."""
         return shard_files.name(self.split, self.number, self.shards)
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Return the range of positions, begin and end."""
+        """The range of positions, as (begin, end) of their high halves."""
         return placement.shard_edge(self.number, self.shards), placement.shard_edge(self.number + 1, self.shards)
 
 
 class WrittenShard(NamedTuple):
-    """A written shard, what was counted while it was written, and finished JSON lines of duplicates that were left out."""
+    """A written shard, its counts, and the JSON lines of its excluded duplicates."""
 
     shard: Shard
     totals: "ShardTotals"
@@ -83,13 +86,12 @@ class WrittenShard(NamedTuple):
 def plan_shards(
     records: Mapping[str, int], sizes: Mapping[str, int], *, shards: int | None, drawn: bool
 ) -> list[ShardSpec]:
-    """Return the shards of all splits, in order, from the records and the bytes of each split.
+    """Return the shards of all splits, in order, given the records and the bytes (`sizes`) of each split.
 
-    `shards` is the number of the largest split's, None for a power of two.
+    `shards` is the number of shards of the largest split, None for a power of two. `drawn`: splits are drawn from
+    ids. Otherwise an id may occur in two splits, and evaluation splits keep it.
 
-    Where splits are not `drawn` from ids but are the source's own, an id may stand in two: evaluation keeps it.
-
-    The list is empty where there is no example at all. Raises UsageError when there are more shards than examples.
+    The list is empty if there are no examples. Raises UsageError if there are more shards than examples.
     """
     records = {split: number for split, number in records.items() if number}
     if not records:
@@ -103,7 +105,7 @@ def plan_shards(
     for split in sorted(records):
         if shards is not None:
             count = max(1, round(shards * records[split] / max_records))
-        else:  # a power of two: hosts that are one get equal parts
+        else:  # hosts, whose number is a power of two, get equal parts
             min_shards = max(-(-sizes[split] // SHARD_BYTES), min(FEWEST_SHARDS, records[split] // RECORDS_A_SHARD), 1)
             count = 1 << (min_shards - 1).bit_length()
         preceding_splits = (
@@ -131,7 +133,7 @@ def of_splits(specs: Iterable[ShardSpec]) -> dict[str, list[ShardSpec]]:
 
 
 def _order(split: str) -> tuple[int, str]:
-    """Return what splits are ordered by: of two that have one id, the first keeps it."""
+    """Return the sort key of splits. If two have the same id, the first one keeps it."""
     return precedence(split), split
 
 
@@ -148,12 +150,14 @@ def write(
     repeats: Sequence[Repeats] = (),
     range_bytes: int = RANGE_BYTES,
 ) -> WrittenShard:
-    """Write one shard from what spills have of it. `files` are the names of the source's files.
+    """Write one shard from the spills in `sources`, and return it with its counts.
 
-    Of several rows with one id the one with the smallest bytes, in its `frame`, is kept, whoever came first. Where an id has
-    `several` answers, only one with the same target is a duplicate; evaluation merges the others. `duplicate_key` is what two rows
-    at one position have in common: the id that placed them, or the text. `repeats` are rows that are left out because they
-    repeat another one.
+    * `files`: the names of the source's files.
+    * `frame`: the format of single rows. Of rows with one id, the one with the smallest bytes in it is kept.
+    * `several`: an id may have several answers. Only rows with the same target are duplicates, and evaluation splits merge the others.
+    * `duplicate_key`: what duplicates have in common, "id" or "text".
+    * `repeats`: rows to exclude because they repeat another one.
+    * `range_bytes`: bytes of a range that is merged in memory.
     """
     exclusions = _LeftOut(files, frame, duplicate_key)
     total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
@@ -187,9 +191,10 @@ def _ranges(
     repeats: Sequence[Repeats],
     range_bytes: int,
 ) -> Iterator[Rows]:
-    """Yield the rows of a shard in order, in ranges of positions, without those that are `exclusions` out."""
+    """Yield the rows of a shard in order, in ranges of positions. Excluded rows are added to `exclusions`."""
     ranges = max(1, -(-spec.bytes // range_bytes))
     low, high = spec.bounds
+    # Positions are hashes, so equal ranges have about the same number of rows.
     cuts = [low + (high - low) * i // ranges for i in range(ranges + 1)]
     keys = ("target", "low", "high") if several else ("low", "high")
     for start, stop in itertools.pairwise(cuts):
@@ -219,10 +224,10 @@ def _different(
     repeats: Sequence[Repeats],
     size: int,
 ) -> Iterator[Rows]:
-    """Yield the different rows of a range in order: in halves where there are far more of them than a range should have.
+    """Yield the distinct rows of a range in order. A range with far too many rows is halved.
 
-    A position that alone has so many, of one text or id, is never in memory as a whole; only where rows with one id are
-    several answers, or near-duplicates are left out too.
+    The rows of a single position may be too many, for one id or text. They are then sorted on disk, except if rows
+    with one id are several answers, or if near-duplicates are excluded, too.
     """
     alone = len(keys) > 2 or bool(repeats)
     try:
@@ -248,16 +253,16 @@ def _different(
 
 
 class _LeftOut:
-    """The rows of a shard that get no record of their own: near-duplicates, duplicates, and those of another split.
+    """The excluded rows of a shard: near-duplicates, duplicates, and rows that another split has.
 
-    Their lines are ordered by the step that left them out, then by position: so they do not depend on the ranges in which a
-    shard is written, which follow from the memory there is. `files` are the names of the source's files, and `same` is what
-    duplicates have in common.
+    Their lines are ordered by the excluding step, then by position. So they do not depend on the ranges in which a
+    shard is written, whose size follows from the memory limit. `files` has the names of the source's files, and
+    `duplicate_key` is what duplicates have in common.
     """
 
     def __init__(self, files: Sequence[str], frame: Frame, duplicate_key: str) -> None:
         self._files, self._frame, self._same = files, frame, duplicate_key
-        # On the disk where there are more.
+        # Lines beyond LINES_BYTES are written to disk.
         new: Callable[[], tempfile.SpooledTemporaryFile[bytes]] = functools.partial(
             tempfile.SpooledTemporaryFile, LINES_BYTES
         )
@@ -266,7 +271,7 @@ class _LeftOut:
         self.merged = 0
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the finished JSON lines of all, many at a time."""
+        """Yield the JSON lines of all excluded rows, many at a time."""
         for _, lines in sorted(self._lines.items()):
             with lines:
                 lines.seek(0)
@@ -274,7 +279,7 @@ class _LeftOut:
                     yield chunk + lines.readline()
 
     def repeats(self, rows: Rows, repeats: Repeats) -> Rows:
-        """Leave out rows that repeat another one."""
+        """Return the rows without those that `repeats` lists."""
         if not len(repeats.dropped):
             return rows
         repeated = {(row["file"], row["row"]): row for row in repeats.dropped.to_pylist()}
@@ -289,7 +294,7 @@ class _LeftOut:
         return rows.take(keep)
 
     def duplicates_of(self, rows: Rows, keys: Sequence[str]) -> Rows:
-        """Leave one row for equal keys: the one whose record has the smallest bytes, whoever came first."""
+        """Return one row for equal keys: the one whose record has the smallest bytes. The order of arrival has no influence."""
         equal = np.all([rows.entries[key][1:] == rows.entries[key][:-1] for key in keys], axis=0)
         if not equal.any():
             return rows
@@ -314,9 +319,9 @@ class _LeftOut:
         return rows.take(keep)
 
     def first_of(self, parts: Iterable[Rows]) -> Rows:
-        """Leave one row of each position, as `duplicates_of` does, of rows that come in any order and part by part.
+        """Return one row for each position, as `duplicates_of` does, from `parts` in any order.
 
-        They are sorted in files, so that some of them are in memory at a time.
+        The rows are sorted in files, so that only one part is in memory at a time.
         """
         with atomic_files.temporary_folder() as folder:
             paths_of = []
@@ -356,7 +361,7 @@ class _LeftOut:
             return spills.together(kept_rows)
 
     def leaks(self, rows: Rows, preceding_rows: Rows | None, *, split: str, step: int) -> Rows:
-        """Leave out rows whose position another split has, of which `preceding_rows` are the rows."""
+        """Return the rows whose position is not among the `preceding_rows`, which are those of another `split`."""
         if preceding_rows is None:
             return rows
         taken_positions = set(zip(*(preceding_rows.entries[key].tolist() for key in ("high", "low")), strict=True))
@@ -368,12 +373,15 @@ class _LeftOut:
         return rows.take(keep)
 
     def _locate_row(self, rows: Rows, i: int) -> tuple[str, int]:
+        """Return the file and row number in the source of row `i`."""
         return self._files[int(rows.entries["file"][i])], int(rows.entries["row"][i])
 
     def _drop(self, rows: Rows, i: int, kind: str, reason: str, *, step: int) -> None:
+        """Record row `i` as excluded."""
         self._note(*self._locate_row(rows, i), rows.id(i), kind, reason, step=step)
 
     def _note(self, file: str, row: int, id: str, kind: str, reason: str, *, step: int) -> None:
+        """Write the rejected line of an excluded row, and count it."""
         line = json.dumps({"file": file, "row": row, "id": id, "reason": reason}, ensure_ascii=False)
         self._lines[step].write(line.encode("utf-8", "surrogatepass") + b"\n")
         self.duplicates[file] += 1
@@ -381,16 +389,16 @@ class _LeftOut:
 
 
 def _pickled(path: Path) -> Iterator[Any]:
-    """Yield the objects of a file of this process's own."""
+    """Yield the objects in a pickle file that this process wrote."""
     with open(path, "rb") as file, contextlib.suppress(EOFError):
         while True:
             yield pickle.load(file)
 
 
 def _with_references_of_all(rows: Rows) -> Rows:
-    """Return rows with neighbours of one id made one: the first row of them in the source, with the references of all.
+    """Return rows with neighbours of one id merged: the first of them in the source, with the references of all.
 
-    The order of references is that of the rows; no reference stands twice.
+    References are in the order of the rows, each once.
     """
     positions = rows.entries[["high", "low"]]
     starts = np.flatnonzero(np.append(True, positions[1:] != positions[:-1]))
@@ -413,7 +421,10 @@ def _with_references_of_all(rows: Rows) -> Rows:
 
 
 class ShardSummary(NamedTuple):
-    """A written shard in few bytes, for there may be 100,000: its SHA-256, its part of the index, its records' lengths and origins."""
+    """A written shard in compact form, because there may be 100,000.
+
+    `pages` is its part of the index; `lengths` and `origins` are those of its records, compressed.
+    """
 
     records: int
     size: int
@@ -425,10 +436,11 @@ class ShardSummary(NamedTuple):
 
 @dataclasses.dataclass
 class SplitTotals:
-    """The counts of a split's shards, and the `written` shards by their numbers; in all there are `count`.
+    """The counts of a split's shards, and the `written` ones by number. The split has `count` shards in all.
 
-    A page of the index has `every` records. `reasons` counts why rows are duplicates; `merged` rows are references of other
-    rows' records.
+    * `every`: the number of records in a page of the index.
+    * `reasons`: counts of the reasons of duplicates.
+    * `merged`: rows that became references of other rows' records.
     """
 
     split: str
@@ -440,30 +452,30 @@ class SplitTotals:
     merged: int = 0
 
     def in_order(self) -> list[ShardSummary]:
-        """Return the shards in the order of their numbers."""
+        """Return the written shards, ordered by number."""
         return [self.written[number] for number in sorted(self.written)]
 
     def shards(self) -> Iterator[Shard]:
-        """Yield what the manifest says of each shard, in the order of their numbers."""
+        """Yield the manifest's entry of each shard, ordered by number."""
         for number, summary in sorted(self.written.items()):
             name = shard_files.name(self.split, number, self.count)
             yield Shard(name, summary.records, summary.size, summary.sha256.hex())
 
     def of_records(self, field_name: str) -> list[bytes] | None:
-        """Return the `lengths` or `origins` of each shard's records, in order; None if they were not kept of all."""
+        """Return a field of each shard, "lengths" or "origins", in order; None if some shard lacks it."""
         is_complete = all(getattr(summary, field_name) or not summary.records for summary in self.written.values())
         return [getattr(summary, field_name) for summary in self.in_order()] if is_complete else None
 
 
 @dataclasses.dataclass
 class ShardTotals:
-    """The counts of some shards: those of each split, and the duplicates of each source file that were left out."""
+    """The counts of some shards: of each split, and the excluded duplicates of each source file."""
 
     splits: dict[str, SplitTotals] = dataclasses.field(default_factory=dict)
     duplicates: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
     def merge(self, other: "ShardTotals") -> "ShardTotals":
-        """Count what others counted."""
+        """Add the counts of `other` to this object, and return it."""
         for split, theirs in other.splits.items():
             mine = self.splits.setdefault(split, SplitTotals(split, theirs.count, theirs.every))
             mine.counts += theirs.counts
@@ -474,26 +486,28 @@ class ShardTotals:
         return self
 
 
-# Cut spills for the workers of an engine, so that what one of them reads is neither tiny nor huge.
-#
-# A block of 2 MiB has less than one record for each of ten thousand shards. So records are merged twice: those of a batch of
-# blocks are cut into at most GROUPS ranges of positions, each piece some PIECE_BYTES, and what has come together in one
-# range is merged again and cut into the shards of that range.
+# Cutting of spills for the workers of an engine, so that each reads pieces that are neither tiny nor huge.
+# A block of 2 MiB has less than one record for each of ten thousand shards. So records are merged twice. First, the
+# blocks of a batch are merged and cut into at most GROUPS ranges of positions, in pieces of about PIECE_BYTES. Then
+# the pieces of each range are merged and cut into its shards.
 
 GROUPS = 256
 PIECE_BYTES = 256 << 10
-# Records that one worker merges at a time the first time, and the second.
+# Bytes that one worker merges at a time: from blocks, and from the pieces of a range.
 LARGEST_BATCH = 64 << 20
 LARGEST_GROUP = 256 << 20
 SMALLEST_BATCH = 4 << 20
-# A spill has at most about three bytes for one of its text: where rows are short, most of it is the index.
+# Bytes of a spill for each byte of its text, at most: for short rows, most of them are the index.
 BYTES_OUT = 3
-# Links between rows travel in elements of about so many bytes: Flink sorts one only if it fits into a buffer of some megabytes.
+# Bytes of links in one element of a stage: Flink sorts an element only if it fits into a buffer of some megabytes.
 LARGEST_PIECE = 512 << 10
 
 
 class MergePlan(NamedTuple):
-    """The numbers of ranges, of their lanes, and of batches: those of one lane come together, no more than a worker holds."""
+    """The number of ranges (`groups`), of lanes of each range, and of batches of blocks.
+
+    Pieces of one range and lane come together at one worker. Lanes divide a range so that a worker can hold its part.
+    """
 
     groups: int = 1
     lanes: int = 1
@@ -501,7 +515,7 @@ class MergePlan(NamedTuple):
 
 
 def for_source(source_bytes: int) -> MergePlan:
-    """Return the plan for a source of some size in bytes.
+    """Return the plan for a source of `source_bytes` bytes.
 
     >>> for_source(1_000_000), for_source(10**9)
     (MergePlan(groups=1, lanes=1, batches=1), MergePlan(groups=32, lanes=1, batches=45))
@@ -514,7 +528,7 @@ def for_source(source_bytes: int) -> MergePlan:
 
 
 def recut_bytes(shards: int, *, groups: int) -> int:
-    """Return how many bytes of one range are merged before they are cut into the shards of that range.
+    """Return the bytes of one range that are merged before they are cut into the shards of the range.
 
     >>> [recut_bytes(shards, groups=256) >> 20 for shards in (256, 8192, 131072)]
     [4, 16, 256]
@@ -523,15 +537,16 @@ def recut_bytes(shards: int, *, groups: int) -> int:
 
 
 def cut_ranges(spill: Spill, ranges: int) -> Iterator[tuple[int, Spill]]:
-    """Yield the number of each of some equal ranges of positions that a spill has records in, and these records."""
+    """Yield (number of a range, its records) for each of `ranges` equal ranges of positions in a spill."""
     for split in spill.splits:
         yield from _cut(spill, split, ranges)
 
 
 def cut_shards(spill: Spill, shards: Mapping[str, Sequence[ShardSpec]]) -> Iterator[tuple[str, Spill]]:
-    """Yield the name of each shard that a spill has records for, and these records; `shards` are those of each split in order.
+    """Yield (shard name, its records) for each shard with records in a spill. `shards` has those of each split, in order.
 
-    Pieces of the splits that a shard must not share ids with hold positions only.
+    A shard must not share ids with some other splits (`ShardSpec.before`). Of their records it gets the positions
+    only.
     """
     for split, split_shards in shards.items():
         for name in (split, *split_shards[0].before):
@@ -541,7 +556,7 @@ def cut_shards(spill: Spill, shards: Mapping[str, Sequence[ShardSpec]]) -> Itera
 
 
 def _cut(spill: Spill, split: str, ranges: int, *, bare: bool = False) -> Iterator[tuple[int, Spill]]:
-    """Yield the number of each range of a split that a spill has records in, and these, without their bytes where `bare`."""
+    """Yield (number of a range, its records) for each range of a split; the entries only, if `bare`."""
     entries = np.frombuffer(spill.data, ENTRY, spill.records)
     records = memoryview(spill.data)[spill.records * ENTRY.itemsize :]
     first, last = spill.splits[split]
@@ -552,7 +567,7 @@ def _cut(spill: Spill, split: str, ranges: int, *, bare: bool = False) -> Iterat
 
 
 def _piece(picked: np.ndarray, records: memoryview, split: str, *, bare: bool) -> Spill:
-    """Return a spill of these entries alone."""
+    """Return a spill of only the entries `picked`."""
     data = b""
     if bare:
         picked["begin"] = picked["size"] = 0

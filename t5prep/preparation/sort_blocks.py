@@ -1,4 +1,4 @@
-"""Sort the rows of one block by split and position: into a spill, with what is counted of the block."""
+"""Sort the rows of a block by split and position into a spill, and count facts about the block."""
 
 import collections
 import dataclasses
@@ -29,11 +29,16 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 @dataclasses.dataclass
 class BlockTotals:
-    """The counts of one block, or of several. `records` and `record_bytes` are those of each split.
+    """The counts of one block, or of several.
 
-    `record_bytes` hold as long as each row makes one record. `reasons` counts rejected rows and `reason_tokens` their tokens,
-    `changed` the rows that each filter changed, `split` the rows that became several examples, and those examples. `texts`
-    are the counts of rows that made examples. `found` counts the blocks that an earlier run tokenized.
+    * `rows`: the fate of each file's rows; `read`: all rows; `blank`: rows without any value.
+    * `records`, `record_bytes`: of each split, if each row makes one record.
+    * `reasons`, `reason_tokens`: rejected rows, and their tokens, by kind of reason.
+    * `changed`: rows that each filter changed.
+    * `split`: "rows" that became several "examples".
+    * `references`: whether any record has references.
+    * `texts`: counts of the rows that made examples.
+    * `found`: blocks from the token cache.
     """
 
     rows: rejected_rows.Total = dataclasses.field(default_factory=rejected_rows.Total)
@@ -50,7 +55,7 @@ class BlockTotals:
     found: int = 0
 
     def merge(self, other: "BlockTotals") -> "BlockTotals":
-        """Count what others counted."""
+        """Add the counts of `other` to this object, and return it."""
         self.rows.merge(other.rows)
         self.read += other.read
         self.blank += other.blank
@@ -64,9 +69,9 @@ class BlockTotals:
 
 @dataclasses.dataclass(frozen=True)
 class SortedBlock:
-    """The result of a block, whose first file and row name it: its spill, its counts, and finished JSON lines of `rejected` rows.
+    """The result of a block: its spill, its counts, the JSON lines of its `rejected` rows, and its sketch.
 
-    `sketch` is None unless near-duplicates are looked for.
+    `file` and `first_row` identify the block. `sketch` is None unless near-duplicates are searched.
     """
 
     file: str
@@ -78,11 +83,13 @@ class SortedBlock:
 
 
 class Placed(NamedTuple):
-    """The place of each row that made an example.
+    """The places of the rows that made examples; n is their number.
 
-    `of_file` is the file's number in the block, int64[rows], and `rows` the row's number in the file, int64[rows]. `ids`
-    are what rows are known by, `record_ids` what their records are. `digests`, uint8[rows, 24], decide the positions, and
-    `drawn_by` the splits (of a row without a group); `of`, int64[rows], are numbers of splits in `names`.
+    * `of_file`: the index of each row's file in the block, `int64[n]`.
+    * `rows`: its number in the file, `int64[n]`.
+    * `ids`, `record_ids`: the ids of rows, and those of their records.
+    * `digests`: decide the positions, `uint8[n, 24]`; `drawn_by`: decide the splits of rows without a group.
+    * `of`: the index in `names` of each row's split, `int64[n]`.
     """
 
     of_file: np.ndarray
@@ -96,9 +103,9 @@ class Placed(NamedTuple):
 
 
 class BlockSorter:
-    """Sort the tables of one preparation's blocks.
+    """Sort the tables of a preparation's blocks.
 
-    `files` are the names of the source's files, `own_splits` maps a file's name to its split where files are splits.
+    `files` has the names of the source's files. `own_splits` maps a file's name to its split, if files are splits.
     """
 
     def __init__(
@@ -121,7 +128,7 @@ class BlockSorter:
         self._frame = records.frame_of_rows(settings, task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
 
     def __call__(self, table: pa.Table, block: Block) -> SortedBlock:
-        """Return what a block's table (block_tokenizer.SCHEMA) becomes, its spill in memory."""
+        """Return the sorted block of a table (block_tokenizer.SCHEMA), with its spill in memory."""
         rejected, number = _rejected(table, block), table["part"].to_numpy()
         accepted_rows = table.filter(table["reason"].is_null()) if rejected.reasons else table
         inputs, labels = _flat(accepted_rows["inputs"]), _flat(accepted_rows["labels"])
@@ -187,7 +194,11 @@ class BlockSorter:
         *,
         split_of: tuple[list[str], np.ndarray],
     ) -> TextCounts:
-        """Return what is counted of the texts of a block's table; the rest are its rows that made examples, and their splits."""
+        """Return the counts of texts in a block's table.
+
+        `entries`, `inputs` and `labels` are those of the rows that made examples. `split_of` has the names of splits,
+        and the index of each row's split.
+        """
         counts = TextCounts(rows=len(entries), markup=int(np.count_nonzero(entries["markup"])))
         counts.inputs_unknown = int(np.count_nonzero(entries["unknown"]))
         if target_of(self._settings.target).is_text:
@@ -204,9 +215,9 @@ class BlockSorter:
         return counts
 
     def places(self, accepted_rows: pa.Table, block: Block, *, targets: np.ndarray | None = None) -> Placed:
-        """Return where the rows of a block's table go that made an example.
+        """Return the places of a block's rows that made examples.
 
-        `targets` are the digests of their labels, uint32[rows], if they are known.
+        `targets` are the digests of their labels, `uint32[n]`; None computes them if needed.
         """
         names_of = [name for name, _ in block.files]
         of_file, rows = block.places(accepted_rows["row"].to_numpy() + block.first_row)
@@ -217,9 +228,10 @@ class BlockSorter:
         if part.any():
             ids = [f"{id}/{number}" if number else id for id, number in zip(ids, part.tolist(), strict=True)]
         exact, seed = self._settings.dedup == "exact", self._settings.seed
-        # Equal texts meet at one position; their ids draw their splits, as they do without --dedup.
+        # With --dedup exact, the digest of the text is the position, so that equal texts meet. Ids draw the splits as
+        # without it.
         digests = drawn_by = placement.digests(accepted_rows["same"].to_pylist() if exact else ids, seed=seed)
-        if exact or part.any():  # the parts of a row go to one split: that of the row
+        if exact or part.any():  # the parts of a row have the split of the row
             drawn_by = placement.digests(rows_of, seed=seed)
         names, of = self.draw(accepted_rows, drawn_by, file=block.file.name)
         record_ids = ids
@@ -233,7 +245,7 @@ class BlockSorter:
 
     @staticmethod
     def _references(accepted_rows: pa.Table, names: list[str], of: np.ndarray) -> Names:
-        """Return the right answers of each row (spills.references_of); a row for training gets none."""
+        """Return the correct answers of each row (spills.references_of); training rows have none."""
         if accepted_rows["references"].null_count == len(accepted_rows):
             return Names(b"", np.zeros(len(accepted_rows) + 1, np.int64))
         training = names.index("train") if "train" in names else -1
@@ -247,7 +259,7 @@ class BlockSorter:
 
 
 def _file_rows(table: pa.Table, block: Block) -> rejected_rows.Total:
-    """Return what the rows of each file of a block became, given its table (block_tokenizer.SCHEMA)."""
+    """Return the fate of the rows of each file in a block, given its table (block_tokenizer.SCHEMA)."""
     of, _ = block.places(table["row"].to_numpy() + block.first_row)
     rejected, part = table["reason"].is_valid().to_numpy(), table["part"].to_numpy()
     masks = (~rejected, rejected, part <= 1, part > 1)
@@ -259,7 +271,7 @@ def _file_rows(table: pa.Table, block: Block) -> rejected_rows.Total:
 
 
 class _Rejected(NamedTuple):
-    """Finished JSON lines of rejected rows, and how many rows and tokens were rejected for each reason."""
+    """JSON lines of rejected rows, and the number of rejected rows and tokens for each kind of reason."""
 
     lines: bytes
     reasons: collections.Counter[str]
@@ -267,7 +279,7 @@ class _Rejected(NamedTuple):
 
 
 def _rejected(table: pa.Table, block: Block) -> _Rejected:
-    """Return the rows of a table that made no example."""
+    """Return the rejected rows of a table, as lines and counts."""
     rejected = table.filter(table["reason"].is_valid())
     if not len(rejected):
         return _Rejected(b"", collections.Counter(), collections.Counter())
@@ -275,6 +287,7 @@ def _rejected(table: pa.Table, block: Block) -> _Rejected:
     reasons = rejected["reason"].combine_chunks().dictionary_encode()
     reason_indices, different = reasons.indices.to_numpy(), reasons.dictionary.to_pylist()
     names, ids = [name for name, _ in block.files], rejected["id"].combine_chunks()
+    # Arrow joins the columns of all lines at once. Names of files and reasons are converted to JSON once each.
     parts = {
         '{"file": ': _json_of(names).take(pa.array(of)),
         ', "row": ': pa.array(numbers).cast(pa.large_string()),
@@ -297,15 +310,17 @@ def _rejected(table: pa.Table, block: Block) -> _Rejected:
 
 
 def _text(value: str) -> pa.Scalar:
+    """Return a string as an Arrow scalar."""
     return pa.scalar(value, pa.large_string())
 
 
 def _json_of(values: Sequence[str | None]) -> pa.LargeStringArray:
+    """Return each value as JSON."""
     return pa.array([json.dumps(value, ensure_ascii=False) for value in values], pa.large_string())
 
 
 def _flat(column: pa.ChunkedArray) -> Ragged:
-    """Return a column of lists of ids."""
+    """Return the ids in a column of lists. A single chunk is not copied."""
     lists = column.combine_chunks()
     if isinstance(lists, pa.ChunkedArray):
         lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], column.type)
@@ -314,7 +329,10 @@ def _flat(column: pa.ChunkedArray) -> Ragged:
 
 
 def _target_digests(labels: Ragged) -> np.ndarray:
-    """Return a polynomial digest of each list of labels, `uint32[n]`: equal lists, equal digests."""
+    """Return a digest of each list of labels, `uint32[n]`, which is equal for equal lists.
+
+    It is a polynomial in the constant of SplitMix64, modulo 2^64, so that a cumulative sum gives all of them at once.
+    """
     ids, begins = labels
     offsets = np.arange(len(ids)) - np.repeat(begins[:-1], np.diff(begins))
     weighted = (ids.astype(np.uint64) + 1) * (np.uint64(0x9E3779B97F4A7C15) ** (offsets.astype(np.uint64) + 1))

@@ -1,4 +1,4 @@
-"""Sort more pairs of numbers than memory holds: in sorted files, which are merged when they are read."""
+"""Sort more pairs of numbers than fit into memory, in sorted files that are merged on reading."""
 
 import shutil
 from collections.abc import Iterable, Iterator
@@ -9,35 +9,35 @@ import numpy as np
 
 from t5prep.io import atomic_files
 
-# So many pairs are in memory at a time.
+# Number of pairs in memory.
 HELD = 1 << 18
-# So many sorted files are merged at a time.
+# Number of sorted files that are merged at a time.
 FAN_IN = 128
 _PAIR_BYTES = 16
 
 
 class SortedPairs:
-    """Pairs of numbers in order of the first, then of the second, each once: in memory, or in sorted files that are merged."""
+    """A sorted set of pairs of numbers: up to `max_pairs` in memory, more in sorted files in `folder`."""
 
     def __init__(self, folder: Path, max_pairs: int = HELD) -> None:
         self._folder, self._held, self._written = folder, max_pairs, 0
         self.clear()
 
     def clear(self) -> None:
-        """Forget all pairs."""
+        """Remove all pairs and their files."""
         shutil.rmtree(self._folder, ignore_errors=True)
         self._waiting, self._count = list[np.ndarray](), 0
         self._levels: list[list[Path]] = [[]]
 
     def add(self, pairs: np.ndarray) -> None:
-        """Take pairs, `uint64[pairs, 2]`."""
+        """Add pairs, `uint64[pairs, 2]`, in any order."""
         self._waiting.append(pairs)
         self._count += len(pairs)
         if self._count >= self._held:
             self._write(0, self._take_sorted())
 
     def all(self) -> Iterator[np.ndarray]:
-        """Yield all pairs, some at a time. No more are taken. Raises OutputError if a file is gone or cannot be written."""
+        """Yield all pairs in order, in parts; none may be added afterwards. Raises OutputError if a file is gone or not writable."""
         if any(self._levels):
             if self._count:
                 self._write(0, self._take_sorted())
@@ -48,12 +48,13 @@ class SortedPairs:
             yield self._waiting[0]
 
     def _take_sorted(self) -> Iterator[np.ndarray]:
+        """Yield the pairs in memory as one sorted array, and release them."""
         pairs = _ordered(np.concatenate(self._waiting))
         self._waiting, self._count = [], 0
         yield pairs
 
     def _write(self, level: int, pairs: Iterable[np.ndarray]) -> None:
-        """Write sorted pairs into a file; when there are many files of a level, they become one of the next."""
+        """Write sorted pairs into a file. FAN_IN files of one level are merged into one of the next."""
         path = self._folder / f"{self._written:08d}"
         self._written += 1
         with atomic_files.scratch(path) as temporary, open(temporary, "wb") as file:
@@ -70,22 +71,24 @@ class SortedPairs:
 
 
 def _ordered(pairs: np.ndarray) -> np.ndarray:
-    """Return different pairs in order."""
+    """Return the distinct pairs in order."""
     nodes, ends = np.unique(pairs, return_inverse=True)
     first_nodes, second_nodes = ends.reshape(pairs.shape).astype(np.uint64).T
-    codes = np.sort(first_nodes << np.uint64(32) | second_nodes)  # one number sorts several times as fast as two
+    codes = np.sort(  # one number sorts several times as fast
+        first_nodes << np.uint64(32) | second_nodes
+    )  # sorting one number is several times as fast as sorting two
     codes = codes[np.append(True, codes[1:] != codes[:-1])]
     return np.stack([nodes[codes >> np.uint64(32)], nodes[codes & np.uint64(0xFFFFFFFF)]], axis=1)
 
 
 def _merged(paths: list[Path], max_pairs: int) -> Iterator[np.ndarray]:
-    """Yield the different pairs of sorted files in order, some `max_pairs` at a time."""
+    """Yield the distinct pairs of sorted files in order, about `max_pairs` at a time."""
     pairs_per_file = max(1, max_pairs // len(paths))
     files = [open(path, "rb", buffering=0) for path in paths]  # noqa: SIM115 - closed below, all of them
     try:
         parts = [_read(file, pairs_per_file) for file in files]
         while files:
-            # What is smaller than the last pair that was read of every file is complete. A file that has come to its end is.
+            # Pairs up to the smallest of the parts' last pairs are complete: no file has further pairs below it.
             last = min((part[-1] for part in parts), key=tuple)
             ends = [_up_to(part, last) for part in parts]
             yield _ordered(np.concatenate([part[:end] for part, end in zip(parts, ends, strict=True)]))
@@ -103,11 +106,11 @@ def _merged(paths: list[Path], max_pairs: int) -> Iterator[np.ndarray]:
 
 
 def _read(file: BinaryIO, pairs: int) -> np.ndarray:
-    """Return the next pairs of a file: fewer at its end."""
+    """Return the next `pairs` pairs of a file, fewer at its end."""
     return np.frombuffer(file.read(pairs * _PAIR_BYTES), np.uint64).reshape(-1, 2)
 
 
 def _up_to(pairs: np.ndarray, last: np.ndarray) -> int:
-    """Return how many of some sorted pairs come no later than another one."""
+    """Return how many of some sorted `pairs` are at most `last`."""
     begin, end = (int(np.searchsorted(pairs[:, 0], last[0], side)) for side in ("left", "right"))
     return begin + int(np.searchsorted(pairs[begin:end, 1], last[1], side="right"))

@@ -1,7 +1,7 @@
-"""Read the rows of a dataset's source again, as its manifest names it, and make their examples once more.
+"""Read the rows of a dataset's source again, as its manifest names it, and make their examples again.
 
-Whoever made the dataset chose its source and its code. So nothing is fetched from an address that this user has never read
-from, and no code is executed that this user has neither run nor trusts.
+The author of the dataset chose its source and its code, and may be a stranger. So no address is read that this user
+has never read before. No code is executed that this user has neither run nor trusts.
 """
 
 import functools
@@ -36,7 +36,7 @@ from t5prep.tasks.task import ChosenTask
 
 
 class SourceRow(NamedTuple):
-    """A row of the source: its block, its number in the file, and the table of its example, empty for a blank row."""
+    """A row of the source: its block, its number in the file, and the table of its example, which is empty for a blank row."""
 
     block: Block
     number: int
@@ -44,9 +44,10 @@ class SourceRow(NamedTuple):
 
 
 class SourceRows:
-    """Read the rows of a dataset's source; `source` is its address today, if the manifest's address does not lead there.
+    """Read the rows of a dataset's source.
 
-    `trust_code` allows code that this user has never run. What all rows need is opened at the first use.
+    `source` is its current address, if the manifest's address is outdated. `trust_code` allows code that this user
+    has never run. The source, the task and the filters are opened on first use.
     """
 
     def __init__(self, dataset: Dataset, *, source: str = "", trust_code: bool = False) -> None:
@@ -56,12 +57,13 @@ class SourceRows:
 
     @functools.cached_property
     def task(self) -> ChosenTask:
-        """The task that made the dataset. Raises UsageError for code that is neither known nor trusted, DatasetError, TaskError."""
+        """The task that made the dataset. Raises UsageError for untrusted code, DatasetError, or TaskError."""
         return self._definition().choose(self._settings.options)
 
     def _definition(self) -> Definition:
+        """Return the definition of the task: an installed one, or the file in the dataset after checking it."""
         facts = self.dataset.manifest.task
-        if not facts.file:  # a manifest's name of a file is never executed
+        if not facts.file:  # a file is never executed by a path in a manifest
             return registry.get_installed(self._settings.task)
         path = self.dataset.at(manifest.TASK_FILE)
         try:
@@ -74,7 +76,7 @@ class SourceRows:
 
     @functools.cached_property
     def filters(self) -> Chain:
-        """The filters of the dataset. Raises UsageError for code that is neither known nor trusted, SourceError for other files."""
+        """The filters of the dataset. Raises UsageError for untrusted code, SourceError if their files have changed."""
         for path in code_files(self._settings.filter):
             try:
                 code = rules.read(path)
@@ -87,6 +89,7 @@ class SourceRows:
         return chain
 
     def _check_trust(self, code: bytes, *, path: str, use: str) -> None:
+        """Raise UsageError if this user has neither run `code` nor trusts it."""
         otherwise = "without it, what the dataset itself knows is told."
         trusted_code.check(
             code, path=path, use=use, otherwise=otherwise, trusted=self._trust_code, came_with="the dataset"
@@ -94,7 +97,7 @@ class SourceRows:
 
     @functools.cached_property
     def files(self) -> list[RawFile]:
-        """The files that the dataset was made of. Raises SourceError if one is missing, or this user never read from its address."""
+        """The source files of the dataset. Raises SourceError if one is missing, or if this user never read from their address."""
         described = self.dataset.manifest.source
         uri = self._source or pinned(described)
         uris = sources.uris_of(uri)
@@ -119,11 +122,11 @@ class SourceRows:
 
     @functools.cached_property
     def examples_of(self) -> BlockExamples:
-        """Return the step that makes the examples of blocks."""
+        """The step that makes the examples of blocks."""
         return BlockExamples(self._settings, self.task)
 
     def find(self, location: tuple[str, int] | None, ids: set[str]) -> Iterator[SourceRow]:
-        """Yield the row of a file and number, or every row whose example has one of some ids."""
+        """Yield the row at `location` (file and number), or all rows whose example has one of the `ids`."""
         for block in self._blocks(None if location is None else {location[0]}):
             if location is None:
                 examples = self.examples_of(block)
@@ -138,11 +141,11 @@ class SourceRows:
                 yield SourceRow(block, number, examples.filter(is_row).combine_chunks())
 
     def texts(self, rows: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray, pa.Array, pa.Array]]:
-        """Yield the texts that rows of the source had before filters and cuts: a file, rows of it, their inputs and targets.
+        """Yield the texts of source rows before filters and cutting, as (file, row numbers, inputs, targets) for each block.
 
-        `rows`, int64[n] in order, are those of each file. Where the task made nothing of a row, its input is the JSON of the
-        columns that are read, null if not even they could be read, and its target is null. Raises T5prepError if the source
-        is not there, or another one by now.
+        `rows` has the sorted row numbers of each file, `int64[n]`. If the task rejects a row, its input is the JSON
+        of its columns (null if it is unreadable), and its target is null. Raises T5prepError if the source is missing
+        or has changed.
         """
         for block in self._blocks(rows):
             of_file = rows[block.file.name]
@@ -161,7 +164,7 @@ class SourceRows:
             yield block.file.name, numbers, inputs, pc.if_else(is_example, examples["target"], None)
 
     def first_examples(self, rows: int) -> tuple[str, list[Example]]:
-        """Return the name of the first file, and what the filters leave of the examples of its first rows."""
+        """Return the name of the first file, and the examples of its first `rows` rows after the filters."""
         element, examples = next(self._limited_files()).element, list[Example]()
         sizes = {file.name: file.bytes for file in self.dataset.manifest.source.files}
         for file in blocks.files(element):
@@ -176,10 +179,11 @@ class SourceRows:
         return blocks.files(element)[0].name, examples
 
     def _limited_files(self) -> Iterator[LimitedFile]:
+        """Yield the files of the source, each with its row limit."""
         return row_limit.limited_files(self.files, self._settings, self.task)
 
     def _blocks(self, names: Container[str] | None) -> Iterator[Block]:
-        """Yield the blocks of the source's files of some names (None: of all), each file checked before it is read."""
+        """Yield the blocks of the files named in `names` (None: of all). Each file's checksum is verified first."""
         for file in self._limited_files():
             files = blocks.files(file.element)
             if names is None or files[0].name in names:
@@ -187,7 +191,7 @@ class SourceRows:
                 yield from row_limit.scan(file, self._settings, self.task.task.corpus)
 
     def _check(self, files: Sequence[RawFile]) -> None:
-        """Raise SourceError for a file that is not the one that the manifest names."""
+        """Raise SourceError if the checksum of a file differs from the manifest's."""
         checksums = {file.name: file.sha256 for file in self.dataset.manifest.source.files}
         for file in files:
             if file.name not in self._unchanged and sources.checksum(file) != checksums[file.name]:
@@ -196,7 +200,7 @@ class SourceRows:
 
 
 def _columns(row: Row) -> str | None:
-    """Return the columns of a row as JSON, None if it could not be read."""
+    """Return the columns of a row as JSON, or None if it could not be read."""
     if row.record is None:
         return None
     text = json.dumps(row.record, ensure_ascii=False, default=str)
@@ -204,7 +208,7 @@ def _columns(row: Row) -> str | None:
 
 
 def pinned(source: manifest.Source) -> str:
-    """Return the address of a source at the revision that was read, as far as an address can say it.
+    """Return the address of a source with the revision that was read, if its kind of address can name one.
 
     >>> pinned(manifest.Source("hf:a/b#c", "0123abc", [], "", "")), pinned(manifest.Source("kaggle:a/b", "version 3", [], "", ""))
     ('hf:a/b@0123abc#c', 'kaggle:a/b@3')
@@ -215,6 +219,7 @@ def pinned(source: manifest.Source) -> str:
 
 
 def _pinned(uri: str, revision: str) -> str:
+    """Return one address with its revision."""
     revision = revision.removeprefix("version ")
     if uri.partition(":")[0] not in ("hf", "kaggle") or "@" in uri or not revision:
         return uri

@@ -1,7 +1,7 @@
-"""Keep rows, sorted by split and position, in memory or in a file: a spill. Read any range of positions, merge several into one.
+"""Store rows sorted by split and position, in memory or in a file (a spill); read ranges of positions, and merge spills.
 
-A spill is an index, one entry a row, and then what varies in length, in the order of the index: so what a shard needs of
-it is one read of each.
+A spill is an index with one entry for each row, followed by the variable-length data in the same order. So the rows
+of a shard are two contiguous reads: one of the index, one of the data.
 """
 
 import bisect
@@ -21,9 +21,10 @@ from t5prep.io import atomic_files
 from t5prep.tokens import ragged
 from t5prep.tokens.ragged import Names, Ragged
 
-# One row. `high`, `low` are its position; `begin`, `size` say where the rest of it stands: the ids of its input and of its
-# labels, `width` bytes each, its own id, and its references. `file`, `row` are where it comes from (the number of a file among
-# those of the source); the rest is what statistics count. `target` is a digest of the labels: equal targets count as one label.
+# The index entry of a row, 66 bytes.
+# * `high`, `low`: the position. * `begin`, `size`: where its data is: ids of the input, ids of the labels (`width`
+# bytes each), the row's id, references. * `file`, `row`: its source: the index of a file among those of the source,
+# and the row in it. * the others: for statistics. `target` is a digest of the labels, by which classes are counted.
 ENTRY = np.dtype(
     [
         ("high", "u8"),
@@ -43,20 +44,20 @@ ENTRY = np.dtype(
         ("width", "u1"),
     ]
 )
-# Every position is below this.
+# Exclusive upper limit of the high half of positions.
 END = 1 << 64
-# Entries of an index that are read at once; a larger index is bisected in its file.
+# An index of up to this many entries is read at once; a larger one is searched in its file.
 _READ_ENTRIES = 1024
-# A row has at least about so many bytes in all: an estimate of how many entries some bytes of rows have.
+# Least bytes of a row with its entry, to estimate how many entries some bytes of rows have.
 _LEAST_ROW = 128
-# Before each reference stands how many bytes it has.
+# Each reference is preceded by its size, in this many bytes.
 _REFERENCE_HEAD = 4
 
 
 class Columns(NamedTuple):
-    """The columns that records are made of: the ids of rows, the token ids of both sides (uint16 or int32), and the references.
+    """The columns that records consist of: row ids, token ids of both sides (uint16 or int32), and references.
 
-    A row's references are bytes (references_of): most rows have none.
+    The references of a row are one byte string (references_of), which is empty for most rows.
     """
 
     ids: Names
@@ -66,17 +67,17 @@ class Columns(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Some rows of spills, in any order: an entry each (ENTRY[n]), and the bytes (uint8) that their `begin` and `size` are about."""
+    """Some rows of spills in any order: their entries (ENTRY[n]), and the bytes (uint8) that `begin` and `size` refer to."""
 
     entries: np.ndarray
     data: np.ndarray
 
     def take(self, order: np.ndarray) -> "Rows":
-        """Return the rows of these places, in this order."""
+        """Return the rows at these indices, in this order."""
         return Rows(self.entries[order], self.data)
 
     def joined(self) -> np.ndarray:
-        """Return what varies in length of these rows, one after the other: uint8[bytes]."""
+        """Return the variable-length data of the rows, concatenated, `uint8[bytes]`."""
         sizes = self.entries["size"].astype(np.int64)
         places = ragged.begins(sizes)
         data = np.empty(int(places[-1]), np.uint8)
@@ -84,7 +85,7 @@ class Rows(NamedTuple):
         return data
 
     def columns(self) -> Columns:
-        """Return what records are made of."""
+        """Return the columns that records consist of."""
         width, offsets = int(self.entries["width"].max(initial=2)), self.entries["begin"].astype(np.int64)
         sizes = [self.entries[name].astype(np.int64) * width for name in ("inputs", "targets")]
         sizes.append(self.entries["id_bytes"].astype(np.int64))
@@ -101,26 +102,26 @@ class Rows(NamedTuple):
         return Columns(ids, inputs, labels, references)
 
     def alone(self) -> "Rows":
-        """Return the rows with their own bytes, without those of others."""
+        """Return the rows with a copy of only their own data."""
         entries = self.entries.copy()
         entries["begin"] = ragged.begins(entries["size"].astype(np.int64))[:-1]
         return Rows(entries, self.joined())
 
     def id(self, i: int) -> str:
-        """Return the id of a row."""
+        """Return the id of row `i`."""
         return self.take(np.array([i])).columns().ids[0]
 
     def labels(self, i: int) -> tuple[int, ...]:
-        """Return the token ids of a row's labels."""
+        """Return the token ids of the labels of row `i`."""
         return tuple(self.take(np.array([i])).columns().labels.ids.tolist())
 
 
-# Types of token ids by their bytes: most vocabularies fit into two.
+# Types of token ids by their width in bytes: two bytes suffice for most vocabularies.
 TOKENS: dict[int, np.dtype] = {2: np.dtype("<u2"), 4: np.dtype("<i4")}
 
 
 def join(columns: Columns, entries: np.ndarray, order: np.ndarray) -> Rows:
-    """Return rows in this order, one after the other, from columns and from entries that say all but where a row stands."""
+    """Return rows in this order, from columns and entries. Fields of the entries that follow from the columns are set here."""
     entries = entries[order]
     width = columns.inputs.ids.dtype.itemsize
     parts = [(side.ids.view(np.uint8), side.starts * width) for side in (columns.inputs, columns.labels)]
@@ -139,12 +140,12 @@ def join(columns: Columns, entries: np.ndarray, order: np.ndarray) -> Rows:
 
 
 def references_of(texts: Iterable[bytes]) -> bytes:
-    """Return the references of a row as bytes: each behind its size."""
+    """Return the references of a row as one byte string, each preceded by its size."""
     return b"".join(len(text).to_bytes(_REFERENCE_HEAD, "little") + text for text in texts)
 
 
 def split_references(data: bytes) -> list[bytes]:
-    """Return the references that `references_of` joined.
+    """Return the references in a result of `references_of`.
 
     >>> split_references(references_of([b"yes", b""]))
     [b'yes', b'']
@@ -159,9 +160,10 @@ def split_references(data: bytes) -> list[bytes]:
 
 @dataclasses.dataclass(frozen=True)
 class Spill:
-    """Sorted rows. `splits` gives the first entry and the end of each split, `sizes` the bytes of what varies in length.
+    """Sorted rows.
 
-    The bytes are in `data`, or in the file at `path`.
+    `splits` has the first entry and the end of each split; `sizes` has the bytes of its variable-length data. Index
+    and data are in `data`, or in the file `path`.
     """
 
     records: int
@@ -172,25 +174,25 @@ class Spill:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of all rows, without the index."""
+        """The bytes of all rows without the index."""
         return sum(self.sizes.values())
 
     def spooled(self, path: Path) -> "Spill":
-        """Write the bytes to a file that need not outlive the run, and return the spill that reads them there."""
+        """Write the bytes to a scratch file, and return the spill that reads them from there."""
         atomic_files.write_scratch(path, self.data)
         return dataclasses.replace(self, data=b"", path=str(path))
 
     def slice(self, split: str, start: int, stop: int, *, max_bytes: int = END) -> Rows | None:
-        """Return the rows of a split whose positions are in a range, or None if there are none.
+        """Return the rows of a split with `start <= high < stop`, or None if there are none.
 
-        Raises OutputError if the file is gone, and Crowded if they have more than `max_bytes` bytes.
+        Raises OutputError if the file is gone, and Crowded if the rows have more than `max_bytes` bytes.
         """
         with self._opened() as file:
             first, last = self._bounds(file, split, start, stop)
             return self._rows(file, first, last, max_bytes=max_bytes) if first < last else None
 
     def parts(self, split: str, start: int, stop: int, *, size: int) -> Iterator[Rows]:
-        """Yield the same rows in parts of about `size` bytes. Raises OutputError if the file is gone."""
+        """Yield the rows of a split with `start <= high < stop`, in parts of about `size` bytes. Raises OutputError like `slice`."""
         with self._opened() as file:
             first, last = self._bounds(file, split, start, stop)
             while first < last:
@@ -202,7 +204,7 @@ class Spill:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        """Yield the descriptor of the file, or -1 where the bytes are in memory."""
+        """Yield the descriptor of the file, or -1 if the bytes are in memory."""
         if not self.path:
             yield -1
             return
@@ -210,7 +212,7 @@ class Spill:
             yield file.fileno()
 
     def _bounds(self, file: int, split: str, start: int, stop: int) -> tuple[int, int]:
-        """Return the first entry of a split whose position is in a range, and the end."""
+        """Return the first entry, and the end, of a split's rows with `start <= high < stop`."""
         first, last = self.splits.get(split, (0, 0))
         if file < 0 or last - first <= _READ_ENTRIES:
             high = self._entries(file, first, last)["high"]
@@ -227,12 +229,13 @@ class Spill:
         return begin, max(begin, end)
 
     def _entries(self, file: int, first: int, last: int) -> np.ndarray:
+        """Return the entries `first` to `last`."""
         if file < 0:
             return np.frombuffer(self.data, ENTRY, self.records)[first:last]
         return np.frombuffer(_bytes_at(file, (last - first) * ENTRY.itemsize, first * ENTRY.itemsize), ENTRY)
 
     def _rows(self, file: int, first: int, last: int, *, max_bytes: int) -> Rows:
-        """Return the rows of some entries. Raises Crowded if they have more than `max_bytes` bytes."""
+        """Return the rows of the entries `first` to `last`. Raises Crowded if they have more than `max_bytes` bytes."""
         if (last - first) * ENTRY.itemsize > max_bytes:
             raise Crowded
         picked = self._entries(file, first, last).copy()
@@ -244,14 +247,14 @@ class Spill:
         return Rows(picked, np.frombuffer(data, np.uint8, size, begin if file < 0 else 0))
 
 
-class Crowded(Exception):  # noqa: N818 - no error: a range that is to be divided
-    """More rows are in a range of positions than were asked for."""
+class Crowded(Exception):  # noqa: N818 - no error: the range must be divided
+    """A range of positions has more rows than requested."""
 
 
 def gather(
     spills: Iterable[Spill], split: str, start: int = 0, stop: int = END, *, max_bytes: int = END
 ) -> Rows | None:
-    """Return what all spills have of a range of positions, not yet in order, or None if they have nothing.
+    """Return the rows of all spills in a range of positions, unsorted, or None if there are none.
 
     Raises Crowded if they have more than `max_bytes` bytes.
     """
@@ -264,7 +267,7 @@ def gather(
 
 
 def together(parts: Sequence[Rows]) -> Rows:
-    """Return the rows of several parts, one behind the other."""
+    """Return the rows of several parts, concatenated. The entries of the parts are changed."""
     if len(parts) == 1:
         return parts[0]
     for part, data_offset in zip(parts, ragged.begins([len(part.data) for part in parts]).tolist(), strict=False):
@@ -273,7 +276,7 @@ def together(parts: Sequence[Rows]) -> Rows:
 
 
 def merge(spills: Sequence[Spill], path: str, *, range_bytes: int) -> Spill:
-    """Merge spills into a file that appears whole, some `range_bytes` at a time; return the spill in it.
+    """Merge spills into one file, about `range_bytes` at a time, and return its spill. The file appears when it is complete.
 
     Raises OutputError.
     """
@@ -293,7 +296,7 @@ def merge(spills: Sequence[Spill], path: str, *, range_bytes: int) -> Spill:
 
 
 def merged_in_memory(spills: Sequence[Spill]) -> Spill:
-    """Return several spills as one, its bytes in memory."""
+    """Return several spills merged into one, with its bytes in memory."""
     if len(spills) == 1 and not spills[0].path:
         return spills[0]
     merged, index, rows, written = _empty(spills), [], [], 0
@@ -306,7 +309,7 @@ def merged_in_memory(spills: Sequence[Spill]) -> Spill:
 
 
 def _empty(spills: Sequence[Spill]) -> Spill:
-    """Return the description of merged spills."""
+    """Return the merged spill without its bytes: the counts and sizes of its splits."""
     splits: dict[str, tuple[int, int]] = {}
     begin = 0
     for split in sorted({split for spill in spills for split in spill.splits}):
@@ -321,7 +324,7 @@ def _empty(spills: Sequence[Spill]) -> Spill:
 def _sorted(
     spills: Sequence[Spill], split: str, start: int, stop: int, written: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the sorted entries of a range and the rest of its rows, which stands behind `written` bytes."""
+    """Yield the sorted entries of a range, and the data of its rows. Entries count from `written`, the bytes before them."""
     together = gather(spills, split, start, stop)
     if together is None:
         return
@@ -333,7 +336,7 @@ def _sorted(
 
 
 def _moved_to_zero(entries: np.ndarray) -> tuple[int, int]:
-    """Let entries count from the first of them; return where that stood, and the bytes of all."""
+    """Subtract the first `begin` from all entries. Return that value, and the bytes of their data."""
     if not len(entries):
         return 0, 0
     origin, size = int(entries["begin"][0]), int(entries["begin"][-1]) + int(entries["size"][-1])
@@ -342,9 +345,9 @@ def _moved_to_zero(entries: np.ndarray) -> tuple[int, int]:
 
 
 def _bytes_at(file: int, size: int, offset: int) -> bytes:
-    """Return some bytes of a file from a place on. Raises OutputError if it has fewer."""
+    """Return `size` bytes of a file from `offset` on. Raises OutputError if it has fewer."""
     data = os.pread(file, size, offset)
-    while len(data) < size:  # one call reads at most 2 GiB
+    while len(data) < size:  # Linux reads at most 2 GiB in one call
         chunk = os.pread(file, size - len(data), offset + len(data))
         if not chunk:
             raise OutputError(

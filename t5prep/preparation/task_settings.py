@@ -1,4 +1,4 @@
-"""Complete and check the settings of a preparation: by its task, by the beginning of its source, and by its tokenizer."""
+"""Complete and check the settings of a preparation, by its task, the beginning of its source, and its tokenizer."""
 
 import collections
 import dataclasses
@@ -37,13 +37,13 @@ from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
-# A column with more different values is text, not the name of a class.
+# A column with more distinct values is text, not class names.
 MOST_CLASSES = 1_000
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
 class Decided(NamedTuple):
-    """All that is decided before any work: whole settings, the task with its options, and the files that hold rows."""
+    """The result of all checks before any work: complete settings, the task with its options, and the source with its files."""
 
     settings: Settings
     task: ChosenTask
@@ -53,12 +53,13 @@ class Decided(NamedTuple):
 def decide(
     definition: Definition, task: ChosenTask, requested: Settings, *, source: Resolved, tokenizer: Tokenizer
 ) -> Decided:
-    """Return what follows from the requested settings of a task, a source and a tokenizer.
+    """Return the complete settings, task and source that follow from the user's choices.
 
-    Raises UsageError, SourceError or TokenizerError if they do not go together.
+    Raises UsageError, SourceError or TokenizerError if these do not fit together.
     """
     requested = with_card_options(source, requested)
     source = with_labelled_files(with_splits(source, task, requested), task, requested)
+    # After the splits: label names are read from the files that remain.
     task = with_label_names(definition, task, requested, source=source)
     settings = complete(task, requested, source=source)
     head = _head_target(settings.target)
@@ -78,9 +79,9 @@ def decide(
 
 
 def requested(chosen: ChosenTask, choices: Mapping[str, Any]) -> Settings:
-    """Return the settings of a task with a user's choices; what is not chosen is the task's default. Raises UsageError.
+    """Return the settings of a task with a user's choices and its defaults. Raises UsageError.
 
-    Every option of the task is named, so that what was left out is equal to its default.
+    All options of the task are stored, so that an omitted option equals its explicit default.
     """
     task = chosen.task
     values = {"input_length": task.input_length, "target_length": task.target_length, **choices}
@@ -99,14 +100,14 @@ def requested(chosen: ChosenTask, choices: Mapping[str, Any]) -> Settings:
 
 
 def complete(chosen: ChosenTask, requested: Settings, *, source: Resolved) -> Settings:
-    """Return the settings with what follows from the task and from the files of the source. Raises UsageError."""
+    """Return the settings completed by the task and by the files of the source. Raises UsageError."""
     splits, target_length = requested.splits, requested.target_length
     if splits is None:
         names = set(source_files.splits_of(source.files).values())
-        # Where names tell of nothing but training, some of it is for validation.
+        # Files whose names say only "train" do not decide the splits: some of their rows become validation.
         is_divided = names - {"train"} or (names and (requested.held_out or requested.split_files))
         splits = None if is_divided or requested.split_column else dict(DEFAULT_SPLITS)
-    if chosen.spans and target_length == chosen.task.target_length:  # as long as inputs of this length need
+    if chosen.spans and target_length == chosen.task.target_length:  # the default becomes the needed length
         target_length = _target_length(chosen, requested.input_length)
     options = task_options.plain(chosen.options)
     settings = dataclasses.replace(requested, options=options, splits=splits, target_length=target_length)
@@ -115,9 +116,9 @@ def complete(chosen: ChosenTask, requested: Settings, *, source: Resolved) -> Se
 
 
 def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Settings:
-    """Return the settings as a tokenizer decides them: a target is the number of a class for an encoder, if not of another kind.
+    """Return the settings completed by the tokenizer: targets for an encoder are class numbers, unless they have another kind.
 
-    Raises UsageError for settings that classes do not go with.
+    Raises UsageError for settings that do not fit the tokenizer.
     """
     if isinstance(task.spans, Masks):
         if not tokenizer.is_encoders:
@@ -151,13 +152,13 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
 
 
 def _head_target(name: str, classes: Sequence[str] = ()) -> HeadTarget:
-    """Return the targets that an encoder tells: classes where the setting is a text."""
+    """Return the kind of target of a model with a head; class numbers if the setting is "text"."""
     target = target_of(name, classes)
     return target if isinstance(target, HeadTarget) else ClassTarget.of(classes)
 
 
 def check(settings: Settings, task: ChosenTask) -> None:
-    """Raise UsageError for settings that the task cannot work with."""
+    """Raise UsageError for settings that the task does not support."""
     if task.spans:
         _check_spans(settings, task)
     if settings.long == "split" and not task.task.never_cut:
@@ -171,10 +172,10 @@ def check(settings: Settings, task: ChosenTask) -> None:
 
 
 def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> None:
-    """Raise UsageError if a preparation needs sentinels that a vocabulary does not have."""
-    if tokenizer.is_bytes:  # ByT5 has a byte for each of the first, and its own way with the others
+    """Raise UsageError if a preparation needs more sentinels than the vocabulary has."""
+    if tokenizer.is_bytes:  # ByT5 uses bytes as sentinels and handles newlines itself
         return
-    spans = SENTINELS if isinstance(task.spans, Mixture) else 0  # which hides as many as there are
+    spans = SENTINELS if isinstance(task.spans, Mixture) else 0  # a mixture of denoisers uses all sentinels
     if isinstance(task.spans, Spans):
         span_options = task.spans._asdict()
         spans = span_corruption.spans(
@@ -197,7 +198,7 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
 
 
 def _check_spans(settings: Settings, task: ChosenTask) -> None:
-    """Raise UsageError for settings that do not go with texts laid end to end."""
+    """Raise UsageError for settings that do not fit concatenated texts with hidden spans."""
     if settings.keep_newlines:
         raise UsageError(
             f"--keep-newlines: {settings.task} hides spans behind {newlines.SENTINEL}, so it cannot stand for a newline. "
@@ -218,20 +219,20 @@ def _check_spans(settings: Settings, task: ChosenTask) -> None:
 
 
 def _target_length(task: ChosenTask, input_length: int) -> int:
-    """Return how many tokens a target has where the spans of texts are hidden."""
+    """Return the length of targets, in tokens, of a task that hides spans."""
     if isinstance(task.spans, Masks):
-        return input_length  # a target stands where its token is hidden
+        return input_length  # each hidden token has a target at its position
     if isinstance(task.spans, Mixture):
         return max(denoisers.lengths(input_length, denoiser)[1] for denoiser in task.spans.denoisers)
     assert task.spans is not None
     return span_corruption.lengths(input_length, **task.spans._asdict())[1]
 
 
-# Look at the beginning of a source before any work: what would make all of it vain, and what it says of its labels.
+# Checks of the beginning of a source, before work that would be wasted; and label names from the source.
 
 
 def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: Tokenizer) -> None:
-    """Check for a missing column, and a class word that does not fit. Raises SourceError, UsageError or TokenizerError."""
+    """Check for missing columns and for class names that are too long. Raises SourceError, UsageError or TokenizerError."""
     required_columns = [*task.columns.all, *filter(None, (settings.group_column, settings.split_column))]
     if not source.files:
         raise SourceError(f"{source.uri} has no files that {settings.task} can read.")
@@ -261,7 +262,7 @@ def _check_columns(
     *,
     is_alone: bool,
 ) -> None:
-    """Raise SourceError if the columns of a file or pair lack one that is wanted."""
+    """Raise SourceError if a file or pair lacks one of the `required_columns`. `is_alone`: the source has no other file."""
     name = blocks.files(element)[0].name
     scanned = row_limit.scan(LimitedFile(element), settings, task.task.corpus)
     missing, block, advice = column_checks.find_missing(scanned, required_columns, name=name)
@@ -284,7 +285,7 @@ def _check_columns(
 
 
 def _column_of_classes(options: JSONObject) -> str:
-    """Return the column whose values may be names of classes; "" where the user named these, or there is no such column."""
+    """Return the column whose values may be class names; "" if the user named the classes, or if there is no such column."""
     if options.get("label_map", "given") != "" or options.get("targets"):
         return ""
     columns = (options.get(f"{name}_column") for name in ("targets", "tags", "labels"))
@@ -292,11 +293,10 @@ def _column_of_classes(options: JSONObject) -> str:
 
 
 def with_label_names(definition: Definition, task: ChosenTask, requested: Settings, *, source: Resolved) -> ChosenTask:
-    """Return the task with the words that the source gives its classes, where the user gave none.
+    """Return the task with the class names of the source's card or schema, if the user gave none.
 
-    The source's values are the numbers of the classes, or these words already.
-
-    A task takes part that has the options `label_map` and `targets_column`.
+    The values of the column are class numbers, or these names already. Only tasks with the options `label_map` and
+    `targets_column` are changed.
     """
     options = task_options.plain(task.options)
     column = _column_of_classes(options)
@@ -314,9 +314,9 @@ def with_label_names(definition: Definition, task: ChosenTask, requested: Settin
 
 
 def _has_names(source: Resolved, column: str, names: Sequence[str], settings: Settings, task: ChosenTask) -> bool:
-    """Check whether the first rows of a source have the names of classes in a column, and not their numbers."""
+    """Check whether the first rows have class names in a column, instead of class numbers."""
     element = blocks.match(source.files, task.pairs)[0]
-    if formats.family(source.files[0].name) == "parquet":  # whose type says that they are numbers
+    if formats.family(source.files[0].name) == "parquet":  # its schema says that values are numbers
         return False
     block = next(row_limit.scan(LimitedFile(element), settings, task.task.corpus), None)
     values = [row.record.get(column) for row in blocks.read(block, columns=[column]) if row.record] if block else []
@@ -324,10 +324,10 @@ def _has_names(source: Resolved, column: str, names: Sequence[str], settings: Se
 
 
 def with_found_classes(definition: Definition, task: ChosenTask, settings: Settings, *, source: Resolved) -> ChosenTask:
-    """Return a task whose classes are the different values of its targets' column, as numbers or as words are sorted.
+    """Return the task with the distinct values of its targets' column as classes, sorted as numbers or as words.
 
-    A task takes part that has the options `label_map` and `targets_column`. All rows are read once for it. Raises
-    UsageError if these values are too many, or cannot be names of classes.
+    All rows are read once. Only tasks with the options `label_map` and `targets_column` are changed. Raises
+    UsageError if there are too many values, or if they cannot be class names.
     """
     options = task_options.plain(task.options)
     column = _column_of_classes(options)
@@ -365,9 +365,9 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
 
 
 def with_card_options(source: Resolved, requested: Settings) -> Settings:
-    """Return the settings with what the card of a source says and the user does not; it is said on stderr.
+    """Return the settings with the file options of the source's card that the user did not set, and print them on stderr.
 
-    Raises SourceError for what a card says and no field can say.
+    Raises SourceError for an option of a card that no setting can express.
     """
     options = requested.file_options
     completed = vars(formats.with_card(options, source))
@@ -379,9 +379,9 @@ def with_card_options(source: Resolved, requested: Settings) -> Settings:
 
 
 def with_splits(source: Resolved, task: ChosenTask, requested: Settings) -> Resolved:
-    """Return a source with the files that are read, each with its split; what is not read is said on stderr.
+    """Return the source with the files to read, each with its split. Other files are named on stderr.
 
-    Raises UsageError or SourceError if splits cannot be told.
+    Raises UsageError or SourceError if the splits are unclear.
     """
     selected = row_limit.select_files(source, task, requested)
     for message in selected.messages:
@@ -395,9 +395,9 @@ def with_splits(source: Resolved, task: ChosenTask, requested: Settings) -> Reso
 
 
 def with_labelled_files(source: Resolved, task: ChosenTask, requested: Settings) -> Resolved:
-    """Return a source without files of evaluation splits that lack a column of the targets; they are named on stderr.
+    """Return the source without files of evaluation splits that lack a column of targets. These are named on stderr.
 
-    Each of the first files of a split is looked at; the others of one that has the columns are taken to have them too.
+    Files of a split are examined until one has the columns. The others are assumed to have them, too.
     """
     if not task.columns.targets or task.pairs or len({file.split for file in source.files}) < 2:
         return source
@@ -426,15 +426,15 @@ def with_labelled_files(source: Resolved, task: ChosenTask, requested: Settings)
     return dataclasses.replace(source, files=tuple(labelled_files))
 
 
-# Turn splits that are given as numbers of rows into the shares that draw exactly these numbers.
+# Conversion of splits given as numbers of rows into shares that draw exactly these numbers.
 
 
 def with_counted_splits(settings: Settings, task: ChosenTask, *, source: Resolved) -> Settings:
-    """Return the settings with shares where they have numbers of rows; unchanged if they have none.
+    """Return the settings with shares instead of numbers of rows, or unchanged if they have no numbers.
 
-    All rows are read once, and made into examples but not tokenized, because a share that draws exactly this number of rows
-    depends on the ids of all of them. Near-duplicates, leaks and what a filter of tokens rejects are counted too.
-    Raises UsageError if there are too few rows.
+    All rows are read once and made into examples, but not tokenized, because the exact share depends on the ids of
+    all rows. The count includes near-duplicates, leaks, and rows that a filter of tokens rejects. Raises UsageError
+    if there are too few rows.
     """
     held_out = settings.held_out is not None and settings.held_out > 1
     requested_splits = {"validation": settings.held_out} if held_out else settings.splits or {}
@@ -453,11 +453,11 @@ def with_counted_splits(settings: Settings, task: ChosenTask, *, source: Resolve
 
 
 def exact_shares(splits: Mapping[str, float], draws: Iterable[np.ndarray]) -> dict[str, float]:
-    """Return shares that add up to 1 and by which these numbers are drawn as asked: in order, some at a time, float64 in 0..1.
+    """Return shares that add up to 1 and draw the requested numbers of rows. `draws` are sorted numbers in [0, 1], in parts.
 
-    A split that is a number of rows gets exactly that many of different draws; equal draws, those of one group, stay
-    together, and then it gets at least that many. The shares that were asked for divide the rest. Without any row the shares
-    are equal: preparing then rejects each row with its reason. Raises UsageError.
+    A split with a number of rows gets exactly this many distinct draws. Equal draws (of one group) stay together, and
+    the split then gets at least this many. Splits with shares divide the remaining rows. Without any draws the shares
+    are equal, because preparing then rejects each row with its reason. Raises UsageError.
 
     >>> exact_shares({"validation": 2, "train": 1.0}, [np.array([0.1, 0.3]), np.array([0.5, 0.9])])
     {'validation': 0.4, 'train': 0.6}
@@ -499,10 +499,10 @@ def exact_shares(splits: Mapping[str, float], draws: Iterable[np.ndarray]) -> di
 def _draws(
     settings: Settings, task: ChosenTask, *, source: Resolved, own_splits: Mapping[str, str], folder: Path
 ) -> Iterator[np.ndarray]:
-    """Yield the numbers in 0..1 by which the different rows are drawn, in order, some at a time: float64[n].
+    """Yield the sorted numbers in [0, 1] that draw the splits of all distinct rows, in parts, `float64[n]`.
 
-    A row is known by 64 bits of its position, and drawn by 64 of its id's digest or its group's; of equal rows that are drawn
-    apart the smallest counts. What does not fit into memory waits in the folder.
+    A row is identified by 64 bits of its position, and drawn by 64 bits of the digest of its id or group. Of equal
+    rows with different draws the smallest one counts. Data that exceeds memory is in files in `folder`.
     """
     row_pairs = SortedPairs(folder / "rows")
     for keys, ids, groups in _rows(settings, task, source=source, own_splits=own_splits):
@@ -523,7 +523,7 @@ def _draws(
 def _rows(
     settings: Settings, task: ChosenTask, *, source: Resolved, own_splits: Mapping[str, str]
 ) -> Iterator[tuple[list[str], list[str], list[str | None]]]:
-    """Yield what decides the position of each example of a block that is drawn, the ids and the groups of all."""
+    """Yield, for each block of drawn files, the keys of positions, the ids and the groups of its examples."""
     examples_of, filters = BlockExamples(settings, task), Chain(settings.filter)
     for file in row_limit.limited_files(source.files, settings, task):
         if own_splits.get(blocks.files(file.element)[0].name, "train") != "train":
@@ -535,7 +535,7 @@ def _rows(
 def _keys(
     examples: pa.Table, filters: Chain, *, block: Block, by_text: bool
 ) -> tuple[list[str], list[str], list[str | None]]:
-    """Return what decides the position of each example of a block (its id, or its text), the ids and the groups of all."""
+    """Return the keys of positions (texts if `by_text`, otherwise ids), the ids and the groups of a block's examples."""
     examples, reasons, _ = filters.of_table(examples)
     valid_rows = np.ones(len(examples), bool)
     valid_rows[list(reasons)] = False

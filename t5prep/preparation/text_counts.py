@@ -1,8 +1,8 @@
-"""Count what people ask of texts: unknown characters, rows that repeat another one, HTML. Counts add up over blocks.
+"""Count unknown characters, repeated rows and HTML in texts. The counts can be added over blocks.
 
-Memory is bounded, however many rows there are. Repeated rows are counted among those with the smallest digests: all
-copies of a row have one digest, so each is counted with all its copies, and the shares are those of all rows. Up to
-MOST_DIGESTS different rows the counts are exact.
+Memory is bounded for any number of rows. Repeated rows are counted among the rows with the smallest digests. All
+copies of a row have the same digest, so each sampled row is counted with all of its copies, and the sample's shares
+are those of all rows. Up to MOST_DIGESTS distinct rows, the counts are exact.
 """
 
 import collections
@@ -22,20 +22,20 @@ from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
 MOST_DIGESTS = 1 << 18
-# Characters that are counted at a time.
+# Number of characters that are counted at a time.
 _AT_ONCE = 1 << 20
 
 
 class UnknownTexts:
-    """Count the characters that a tokenizer does not know, and the targets that hold some. Threads may share it."""
+    """Count the characters that a tokenizer does not know, and the targets with such characters. Threads may share the object."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._is_unknown: dict[str, bool] = {}
-        self._known = b""  # the characters of ASCII that need no look, once they were looked at
+        self._known = b""  # the known ASCII characters, set on first use
 
     def __call__(self, inputs: Inputs, targets: pa.LargeStringArray, ids: Ragged, labels: Ragged | None) -> str:
-        """Return the counts of some rows as JSON, "" if none holds an unknown token; without labels, targets are no texts."""
+        """Return the counts of some rows as JSON, "" if no row has an unknown token. `labels` is None if targets are not texts."""
         in_inputs = np.flatnonzero(ids.occurrences(self._tokenizer.unk_id))
         in_targets = (
             np.zeros(0, np.int64) if labels is None else np.flatnonzero(labels.occurrences(self._tokenizer.unk_id))
@@ -48,11 +48,12 @@ class UnknownTexts:
         return json.dumps({"characters": counts, "targets": target_counts}, sort_keys=True)
 
     def _characters(self, texts: pa.LargeStringArray) -> collections.Counter[str]:
-        """Return how often each unknown character stands in some texts."""
+        """Return the number of occurrences of each unknown character in some texts."""
         if not self._known:
             self._known = bytes(code for code in range(0x80) if not self._unknown(chr(code)))
         edges, data = byte_edges(texts)
         content = memoryview(data)[edges[0] : edges[-1]].tobytes() if len(texts) else b""
+        # Known ASCII characters are deleted first, so that only few characters are counted.
         remaining_text = content.translate(None, self._known).decode()
         counts: collections.Counter[str] = collections.Counter()
         for begin in range(0, len(remaining_text), _AT_ONCE):
@@ -62,13 +63,14 @@ class UnknownTexts:
         return collections.Counter({text: count for text, count in counts.items() if self._unknown(text)})
 
     def _unknown(self, character: str) -> bool:
+        """Check whether the tokenizer does not know a character."""
         if character not in self._is_unknown:
             self._is_unknown[character] = self._tokenizer.unk_id in self._tokenizer.encode(character)
         return self._is_unknown[character]
 
 
 def digests(inputs: Ragged, labels: Ragged) -> np.ndarray:
-    """Return a digest of the ids of each row, uint64[rows]: equal rows, equal digests."""
+    """Return a digest of the ids of each row, `uint64[rows]`, which is equal for equal rows."""
     row_digests = np.zeros(len(inputs.starts) - 1, np.uint64)
     for lists in (inputs, labels):
         _native.list_digests(
@@ -79,10 +81,12 @@ def digests(inputs: Ragged, labels: Ragged) -> np.ndarray:
 
 @dataclasses.dataclass
 class RepeatCounts:
-    """Count equal rows by the digests of their ids: those with the smallest digests, each with all its rows.
+    """Counts of equal rows, by digests of their ids: only those with the smallest digests, each with all of its rows.
 
-    `rows` are all rows that were counted; `bound` is the first digest that is passed over, 2^64 if none is. `pending` are
-    arrays of digests by split that were not yet counted together.
+    * `rows`: all rows.
+    * `bound`: the smallest digest that is not counted, 2^64 if all are.
+    * `counted`: for each split, sorted digests and the number of rows of each.
+    * `pending`: digests and numbers that are not yet combined with `counted`; `waiting` is their number.
     """
 
     rows: int = 0
@@ -92,12 +96,12 @@ class RepeatCounts:
     waiting: int = 0
 
     def add(self, split: str, row_digests: np.ndarray) -> None:
-        """Count the rows of a split by their digests: uint64[rows]."""
+        """Count the rows of a split, given their digests, `uint64[rows]`."""
         self.rows += len(row_digests)
         self._append(split, *np.unique(row_digests, return_counts=True))
 
     def merge(self, other: "RepeatCounts") -> None:
-        """Count what another one counted."""
+        """Add the counts of `other` to this object."""
         self.rows += other.rows
         self.bound = min(self.bound, other.bound)
         for split, arrays in other.counted.items():
@@ -107,6 +111,7 @@ class RepeatCounts:
                 self._append(split, *arrays)
 
     def _append(self, split: str, row_digests: np.ndarray, counts: np.ndarray) -> None:
+        """Add digests with their number of rows, and combine if too many are pending."""
         if self.bound < 1 << 64:
             below = row_digests < np.uint64(self.bound)
             row_digests, counts = row_digests[below], counts[below]
@@ -116,7 +121,7 @@ class RepeatCounts:
             self.combine()
 
     def combine(self) -> None:
-        """Count together what is pending, and pass over the largest digests where there are too many."""
+        """Combine pending counts, and lower the bound if there are too many distinct digests."""
         for split, several in self.pending.items():
             arrays = [self.counted[split], *several] if split in self.counted else several
             row_digests, index = np.unique(np.concatenate([digest for digest, _ in arrays]), return_inverse=True)
@@ -134,7 +139,7 @@ class RepeatCounts:
                 self.counted[split] = row_digests[below], counts[below]
 
     def repeated(self) -> Repeats:
-        """Return how many rows repeat another one, as the manifest says it."""
+        """Return the number of rows that repeat another one, for the manifest."""
         self.combine()
         splits = sorted(self.counted, key=lambda split: (split != "train", split))
         if not splits:
@@ -143,7 +148,7 @@ class RepeatCounts:
         counts = np.concatenate([self.counted[split][1] for split in splits])
         different, first = np.unique(row_digests, return_index=True)
         repeat_mask = np.ones(len(row_digests), bool)
-        repeat_mask[first] = False  # np.unique returns the first: that of train, where it has one
+        repeat_mask[first] = False  # np.unique returns the first occurrence: train's, if it has one
         sample = int(counts.sum())
         repeats, across = sample - len(different), int(counts[repeat_mask].sum())
         is_exact = self.bound == 1 << 64
@@ -153,10 +158,10 @@ class RepeatCounts:
 
 @dataclasses.dataclass
 class TextCounts:
-    """The counts of a block's rows that made examples, or of several blocks together.
+    """The counts of rows that made examples, of one block or several.
 
-    `targets` are the texts of targets with an unknown token; None if these are too many to be classes. `several_answers` are
-    rows whose correct answers differ.
+    `targets` counts the target texts with an unknown token, None if there are too many for classes. `several_answers`
+    is the number of rows whose correct answers differ.
     """
 
     rows: int = 0
@@ -169,13 +174,14 @@ class TextCounts:
     repeats: RepeatCounts = dataclasses.field(default_factory=RepeatCounts)
 
     def add_unknown(self, documents: Sequence[str]) -> None:
-        """Add the counts that UnknownTexts gave."""
+        """Add results of UnknownTexts."""
         for document in documents:
             counts: Mapping[str, Any] = json.loads(document)
             self.characters.update(counts["characters"])
             self._add_targets(counts["targets"])
 
     def _add_targets(self, targets: Mapping[str, int] | None) -> None:
+        """Add counts of target texts with an unknown token; None, or too many, discards them all."""
         if self.targets is None or targets is None:
             self.targets = None
             return
@@ -184,7 +190,7 @@ class TextCounts:
             self.targets = None
 
     def merge(self, other: "TextCounts") -> None:
-        """Count what others counted."""
+        """Add the counts of `other` to this object."""
         for name in ("rows", "markup", "inputs_unknown", "targets_unknown", "several_answers"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.characters.update(other.characters)

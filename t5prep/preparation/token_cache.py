@@ -1,4 +1,4 @@
-"""Keep the tables of tokenized blocks for later runs, by what they were made of: rows, settings, tokenizer, and code."""
+"""Cache the tables of tokenized blocks for later runs, by what decides them: rows, settings, tokenizer, and code."""
 
 import ast
 import contextlib
@@ -21,14 +21,14 @@ from t5prep.io.store import Store
 from t5prep.reading import blocks, parquet_rows
 from t5prep.reading.blocks import Block
 
-# The packages whose code makes tokens of rows.
+# Packages whose code decides the tokens of rows.
 _PACKAGES = ("prepare", "reading", "tasks", "tokens")
 
 
 def digest_of_code(task: bytes) -> str:
-    """Return 32 hex digits of the code that makes tokens of a task's rows: of t5prep's own, and of the task's module.
+    """Return a digest, in 32 hex digits, of the code that makes tokens of a task's rows: t5prep's own, and the task's module.
 
-    The digest of a task follows from what its source does, whatever its comments and docstrings say.
+    Comments and docstrings of the task have no influence.
 
     >>> digest_of_code(b'x = 1  # one') == digest_of_code(b'"A module."\\nx = 1'), digest_of_code(b"1") == digest_of_code(b"2")
     (True, False)
@@ -42,7 +42,7 @@ def digest_of_code(task: bytes) -> str:
 
 @functools.cache
 def _own_code() -> bytes:
-    """Return a digest of all installed code that makes tokens of rows, what is in C included."""
+    """Return a digest of the installed code in _PACKAGES and of the extension in C."""
     hasher, root = hashlib.blake2b(digest_size=16), Path(__file__).parents[1]
     for path in sorted(path for name in _PACKAGES for path in (root / name).rglob("*.py")):
         hasher.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
@@ -50,47 +50,47 @@ def _own_code() -> bytes:
     return hasher.digest()
 
 
-# Keep tokenized blocks for the next run, under the digest of what made them, and within a bound on disk.
-#
-# A run that was killed finds what it had done, and a run that differs only in seed, splits, shards or layout finds all.
+# The cache: tables under the digest of what decides them, within a limit on disk.
+# A killed run finds its finished blocks. A run that differs only in seed, splits, shards or layout finds all blocks.
 
-# Ids as they are used, and as they are kept: half as large, and most vocabularies fit.
+# Types of ids in memory and in the cache: the narrow type takes half of the bytes, and fits most vocabularies.
 _WIDE, _NARROW = pa.list_(pa.int32()), pa.list_(pa.uint16())
-# Beside the blocks: while it is there nothing more is kept.
+# A file in the cache's folder. While it exists, nothing is added.
 _FULL = "full"
 
 
 def key(settings: Settings, *, tokenizer: str, code: str) -> str:
-    """Return what decides the tokens of a row besides the row, as 32 hex digits.
+    """Return a digest, in 32 hex digits, of everything but the row that decides a row's tokens.
 
-    That is every field of the settings which declares so, the tokenizer's SHA-256, and the digest of the code. Seed,
-    splits, shards and layout are not in it: they only place what is tokenized.
+    It covers each field of the settings that declares `changes_tokens`, the tokenizer's SHA-256, and the digest of
+    the code. Seed, splits, shards and layout are excluded: they only place tokenized rows.
     """
     text = json.dumps([settings.token_choices(), tokenizer, code], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 class TokenCache:
-    """Find and keep the tables of one preparation's blocks. `fresh` finds none that an earlier run has kept."""
+    """Find and add tables of blocks of one preparation. With `fresh`, none is found."""
 
     def __init__(self, folder: Path, *, key: str, fresh: bool = False) -> None:
         self._store, self._full, self._key, self._fresh = _store(folder), folder / _FULL, key, fresh
 
     def name_of(self, block: Block, *, columns: Sequence[str]) -> str:
-        """Return the name of a block's table: a digest of how it is tokenized, and of the bytes that are read for it."""
+        """Return the name of a block's table: a digest of the cache's key and of the bytes that are read for the block."""
         key_text = f"{self._key} {block.format} {block.columns} {block.rows} {block.skip} "
         hasher = hashlib.blake2b(key_text.encode(), digest_size=20)
         if block.format.kind != "parquet":
             hasher.update(blocks.content(block))
         elif "://" in block.file.path:
-            # Its name says which version it is; reading it twice would cost more than tokenizing.
+            # The checksum identifies the version, because reading a remote file twice would cost more than
+            # tokenizing.
             hasher.update(f"{block.file.path} {block.file.checksum} {block.begin}".encode())
         else:
             hasher.update(parquet_rows.digest(block.file, block.begin, columns=columns))
         return hasher.hexdigest()
 
     def find(self, name: str) -> pa.Table | None:
-        """Return the table of that name, and mark it as used now; None if there is none."""
+        """Return the table of that name and mark it as used now, or None if there is none."""
         name = _path(name)
         if not self._fresh and (content := self._store.get(name)) is not None:
             with contextlib.suppress(OSError, pa.ArrowInvalid):
@@ -101,7 +101,7 @@ class TokenCache:
         return None
 
     def keep(self, name: str, table: pa.Table) -> None:
-        """Keep a table, unless there is no room: then the run goes on without."""
+        """Add a table, unless the cache or the disk is full."""
         if self._full.exists():
             return
         table, sink = _narrowed(table), pa.BufferOutputStream()
@@ -112,33 +112,34 @@ class TokenCache:
 
 
 def _store(folder: Path) -> Store:
-    """Return the store of tables. They are not signed, but a disk that flips a bit must not make other tokens."""
+    """Return the store of tables, which are not signed but checksummed: a damaged disk must not change tokens."""
     return Store(str(folder), ".arrow", signed_files.CHECKSUM)
 
 
 def _path(name: str) -> str:
+    """Return the path of a name in one of 256 subfolders."""
     return f"{name[:2]}/{name}"
 
 
 def _narrowed(table: pa.Table) -> pa.Table:
-    """Return the table with each column of ids as _NARROW, where all of its ids fit."""
+    """Return the table with each column of ids in the narrow type, if all of its ids fit."""
     for index, field in enumerate(table.schema):
         if field.type != _WIDE:
             continue
         ids = [lists.values.to_numpy().view(np.uint32) for lists in table.column(index).chunks]
-        if all(chunk_ids.max(initial=0) < 1 << 16 for chunk_ids in ids):  # known: Arrow would look at each id again
+        if all(chunk_ids.max(initial=0) < 1 << 16 for chunk_ids in ids):  # Arrow would check each id again
             table = table.set_column(index, field.name, table.column(index).cast(_NARROW, safe=False))
     return table
 
 
 def bound(folder: Path, *, limit: int, began: float) -> float:
-    """Remove blocks, the longest unused first, until they fit into `limit` bytes; return how many more bytes fit.
+    """Remove the least recently used blocks until the cache fits into `limit` bytes, and return the bytes that still fit.
 
-    Those used since `began` stay, for a run that begins again: where they alone are too many, no more are kept, and
-    infinity is returned.
+    Blocks used since `began` stay, because a resumed run needs them. If these alone exceed the limit, no more are
+    added, and infinity is returned.
     """
     total, full = _store(folder).trim(limit, cutoff=began), folder / _FULL
-    with contextlib.suppress(OSError):  # a folder that cannot be written keeps what it has
+    with contextlib.suppress(OSError):  # an unwritable folder stays unchanged
         if total <= limit:
             full.unlink(missing_ok=True)
         else:

@@ -1,1 +1,1 @@
-"""Find near-duplicates: take texts, return the rows that repeat another one (MinHash, LSH, exact Jaccard, connected components)."""
+"""Find near-duplicate texts (MinHash, LSH, exact Jaccard, connected components): texts enter, rows that repeat another leave."""

@@ -1,4 +1,4 @@
-"""Search for near-duplicates in steps that can be spread: pairs that share a band, clusters of similar rows, rows to drop."""
+"""Search for near-duplicates in distributable steps: pairs that share a band, clusters of similar rows, rows to drop."""
 
 import dataclasses
 import functools
@@ -21,17 +21,17 @@ from t5prep.preparation.near_duplicates.components import labels
 from t5prep.preparation.near_duplicates.sketches import ROWS, Bands, Shingles, Sketch, mix, of_lists
 from t5prep.preparation.sorted_pairs import SortedPairs
 
-# In a band that more rows share than this, each is compared with this many next to it: the work stays linear where a
-# whole corpus is one template. Rows of one cluster share many bands, so that few of its pairs have to be compared.
+# If more rows than this share a band, each is compared with this many neighbours only. So the work stays linear for a
+# corpus made from one template. Clusters stay connected all the same, because their rows share many bands.
 WINDOW = 32
-# Elements that are looked up at a time.
+# Number of elements that are looked up at a time, to bound memory.
 _CHUNK = 1 << 20
 
 
 class Sets(NamedTuple):
-    """Sets of shingles: `keys` int64[total], sorted, is set · `width` + element; those of set i lie from `begins[i]` on.
+    """Sets of shingles, as one sorted array `keys`, `int64[total]`: the key of an element is set index · `width` + element.
 
-    `known` are the hashes that elements stand for, uint64[width].
+    Set i has `keys[begins[i]:begins[i + 1]]`. Elements are indices in `known`, `uint64[width]`, the distinct hashes.
     """
 
     keys: np.ndarray
@@ -41,11 +41,11 @@ class Sets(NamedTuple):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Return how many elements each set has, `int64[sets]`."""
+        """The number of elements of each set, `int64[sets]`."""
         return np.diff(self.begins)
 
     def take(self, order: np.ndarray) -> "Sets":
-        """Return the sets with these numbers, in their order."""
+        """Return the sets with these indices, in their order."""
         sizes = self.sizes[order]
         begins = np.concatenate([[0], np.cumsum(sizes)])
         owner = np.repeat(np.arange(len(order)), sizes)
@@ -53,7 +53,7 @@ class Sets(NamedTuple):
         return Sets(self.keys[indices] + (owner - order[owner]) * self.width, begins, self.width, self.known)
 
     def contents(self) -> np.ndarray:
-        """Return a digest of each set, `uint64[sets]`: equal for equal sets. Every set must have an element."""
+        """Return a digest of each set, `uint64[sets]`, which is equal for equal sets. No set may be empty."""
         return np.add.reduceat(mix(self.known[self.keys % self.width]), self.begins[:-1])
 
 
@@ -68,9 +68,9 @@ def sets(shingles: Shingles) -> Sets:
 
 
 def similarity(sets: Sets, pairs: np.ndarray) -> np.ndarray:
-    """Return the Jaccard similarity of each pair of sets, `float64[pairs]`: shared elements over all elements.
+    """Return the Jaccard similarity of each pair of sets, `float64[pairs]`: shared elements divided by all elements.
 
-    `pairs` are numbers of sets, `int64[pairs, 2]`. Both of a pair must have an element.
+    `pairs` are indices of sets, `int64[pairs, 2]`. Neither set of a pair may be empty.
     """
     sizes = sets.sizes
     swap = sizes[pairs[:, 0]] > sizes[pairs[:, 1]]
@@ -79,6 +79,7 @@ def similarity(sets: Sets, pairs: np.ndarray) -> np.ndarray:
     shared = np.zeros(len(pairs), np.int64)
     ends = np.cumsum(sizes[small])
     begin = 0
+    # In chunks, because the elements of all pairs together may not fit into memory.
     while begin < len(pairs):
         elements_before = ends[begin - 1] if begin else 0
         end = max(begin + 1, int(np.searchsorted(ends, elements_before + _CHUNK, side="right")))
@@ -88,28 +89,30 @@ def similarity(sets: Sets, pairs: np.ndarray) -> np.ndarray:
 
 
 def _shared(sets: Sets, small: np.ndarray, large: np.ndarray) -> np.ndarray:
-    """Return how many elements each pair of sets has in common, `int64[pairs]`."""
+    """Return the number of elements that each pair of sets shares, `int64[pairs]`. `small` and `large` are indices of sets."""
     sizes = sets.sizes[small]
     pair = np.repeat(np.arange(len(small)), sizes)
     first = np.cumsum(sizes) - sizes
     indices = np.arange(len(pair)) - first[pair] + sets.begins[small][pair]
+    # An element of the small set, as the key that it would have in the large set.
     sought = sets.keys[indices] - small[pair] * sets.width + large[pair] * sets.width
     match_indices = np.minimum(np.searchsorted(sets.keys, sought), len(sets.keys) - 1)
     return np.bincount(pair[sets.keys[match_indices] == sought], minlength=len(small))
 
 
 def clustered(shingles: Shingles, sets: Sets, *, bands: Bands, threshold: float) -> np.ndarray:
-    """Return for each text the first text of its cluster, `int64[texts]`; `sets` are the sets of its shingles.
+    """Return for each text the index of the first text in its cluster, `int64[texts]`. `sets` are the sets of its shingles.
 
-    Two texts are linked when they share a band and their sets of shingles have at least the threshold's Jaccard
-    similarity; clusters are the connected components. Texts come in an order of their own content, so that the same
-    texts make the same clusters.
+    Two texts are linked if they share a band and the Jaccard similarity of their sets reaches `threshold`. Clusters
+    are the connected components. Texts must be ordered by their content, so that the same texts form the same
+    clusters.
     """
     parent = np.arange(len(sets.sizes))
     if len(parent) < 2:
         return parent
     values = sketches.band_values(sketches.signatures(shingles, hashes=bands.bands * bands.rows), bands=bands)
     linked = refused = np.zeros((0, 2), np.int64)
+    # Pass by pass, because pairs within one cluster need no comparison any more.
     for pairs in _passes(sets.contents(), values):
         pairs = np.unique(pairs[parent[pairs[:, 0]] != parent[pairs[:, 1]]], axis=0)
         pairs = pairs[~np.isin(_codes(pairs, len(parent)), _codes(refused, len(parent)))]
@@ -121,14 +124,14 @@ def clustered(shingles: Shingles, sets: Sets, *, bands: Bands, threshold: float)
 
 
 def _passes(digests: np.ndarray, values: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield pairs of texts to compare: of equal content first, then neighbours in a band, nearest first.
+    """Yield pairs of texts to compare: first those of equal content, then neighbours in a band, nearest first.
 
-    Of texts with equal content only the first goes on to the bands.
+    Only the first of several texts with equal content is compared by bands.
     """
     _, first, of = np.unique(digests, return_index=True, return_inverse=True)
     yield np.stack([first[of], np.arange(len(digests))], axis=1)
     alone = np.sort(first)
-    order = np.argsort(values[alone], axis=0, kind="stable")  # in each band by value, then in order of texts
+    order = np.argsort(values[alone], axis=0, kind="stable")  # for each band by value, ties by text
     ordered = np.take_along_axis(values[alone], order, axis=0)
     members = alone[order]
     for distance in range(1, min(WINDOW, len(alone) - 1) + 1):
@@ -139,20 +142,22 @@ def _passes(digests: np.ndarray, values: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _codes(pairs: np.ndarray, texts: int) -> np.ndarray:
+    """Return one number for each pair, `int64[pairs]`, so that pairs can be compared."""
     return pairs[:, 0] * texts + pairs[:, 1]
 
 
 def _are_similar(sets: Sets, pairs: np.ndarray, threshold: float) -> np.ndarray:
-    """Return which pairs have at least the threshold's similarity; sizes alone rule many out."""
+    """Return which pairs reach the threshold, `bool[pairs]`. Most pairs are excluded by their sizes alone."""
     small, large = np.sort(sets.sizes[pairs], axis=1).T
+    # The similarity of two sets is at most the ratio of their sizes.
     is_similar = small >= threshold * large
     is_similar[is_similar] = similarity(sets, pairs[is_similar]) >= threshold
     return is_similar
 
 
-# Choose the rows to drop: each cluster keeps one row, by a rule that does not depend on the order of the rows.
+# Rows to drop: each cluster keeps one row, by a rule that does not depend on the order of rows.
 
-# One dropped row: its split, position and place, and the row that is kept instead of it.
+# A dropped row: its split, position and place in the source, and the row that is kept instead.
 DROPPED = pa.schema(
     [
         ("split", pa.string()),
@@ -166,17 +171,17 @@ DROPPED = pa.schema(
         ("similarity", pa.float64()),
     ]
 )
-# Instead of a split: a row of an earlier dataset, which repeats nothing here and is kept before all others.
+# The `split` of rows of earlier datasets, which are preferred to all others and never dropped.
 EARLIER = ""
-# Clusters that are named, the largest first.
+# Number of clusters that the manifest lists, largest first.
 MAX_LISTED_CLUSTERS = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Repeats:
-    """Rows to drop (DROPPED) and what was counted: clusters, rows in another split than the kept one, the largest.
+    """Rows to drop (DROPPED), and counts: clusters, dropped rows in another split than the kept row, and the largest clusters.
 
-    The rows are sorted by split and position; they are in `dropped`, or in the file at `path`.
+    Rows are sorted by split and position. They are in `dropped`, or in the file `path`.
     """
 
     dropped: pa.Table
@@ -186,20 +191,20 @@ class Repeats:
     path: str = ""
 
     def spooled(self, path: Path) -> "Repeats":
-        """Write the rows to a file that need not outlive the run, and return the repeats that read them there."""
+        """Write the rows to a scratch file, and return the Repeats that read them from there."""
         with atomic_files.scratch(path) as temporary, pa.ipc.new_stream(str(temporary), DROPPED) as writer:
             writer.write_table(self.dropped)
         return dataclasses.replace(self, dropped=DROPPED.empty_table(), path=str(path))
 
     def read(self) -> pa.Table:
-        """Return the rows."""
+        """Return the rows, memory-mapped if they are in a file."""
         if not self.path:
             return self.dropped
         with pa.memory_map(self.path) as file:
             return pa.ipc.open_stream(file).read_all()
 
     def cut(self, split: str, shards: int) -> Iterator[tuple[int, "Repeats"]]:
-        """Yield the number of each shard of a split that has rows to drop, and these, without the counts."""
+        """Yield (shard number, Repeats without counts) for each shard of a split with rows to drop. The split has `shards` shards."""
         rows = self.read()
         rows = rows.filter(pc.equal(rows["split"], split))
         of = np.searchsorted(_inner_edges(shards), rows["high"].to_numpy(), side="right")
@@ -208,14 +213,14 @@ class Repeats:
             yield int(of[begin]), Repeats(rows.slice(begin, size))
 
     def slice(self, split: str, begin: int, end: int) -> "Repeats":
-        """Return those of a split whose positions are in a range, without the counts. The table must be sorted."""
+        """Return the rows of a split with `begin <= high < end`, without counts."""
         high = self.dropped["high"].to_numpy()
         is_in_range = (self.dropped["split"].to_numpy(zero_copy_only=False) == split) & (high >= np.uint64(begin))
         is_in_range &= high <= np.uint64(end - 1)
         return Repeats(self.dropped.filter(pa.array(is_in_range)))
 
     def merge(self, other: "Repeats") -> "Repeats":
-        """Return the counts of both together, without their rows."""
+        """Return the summed counts of both, without rows."""
         largest = sorted(
             [*self.largest, *other.largest], key=lambda cluster: (-cluster.rows, cluster.file, cluster.row)
         )
@@ -229,22 +234,22 @@ class Repeats:
 
 @functools.lru_cache(maxsize=64)
 def _inner_edges(shards: int) -> np.ndarray:
-    """Return where each shard of a split begins but the first."""
+    """Return the first position of each shard of a split but the first shard, `uint64[shards - 1]`."""
     return np.array(placement.shard_edges(shards)[1:-1], np.uint64)
 
 
 def none() -> Repeats:
-    """Return no repeats."""
+    """Return the empty Repeats."""
     return Repeats(DROPPED.empty_table())
 
 
 def concatenate(parts: Iterable[Repeats]) -> Repeats:
-    """Return the rows of several parts together, without their counts."""
+    """Return the rows of several Repeats as one, without counts."""
     return Repeats(pa.concat_tables([DROPPED.empty_table(), *(part.dropped for part in parts)]))
 
 
 def precedence(split: str) -> int:
-    """Return which split keeps a text that two have, the smallest first: test, validation, any other, train.
+    """Return the rank of a split that keeps a text: test before validation before any other before train.
 
     >>> sorted(["train", "dev", "validation", "test"], key=precedence)
     ['test', 'validation', 'dev', 'train']
@@ -253,10 +258,10 @@ def precedence(split: str) -> int:
 
 
 def _different(pieces: Iterable[pa.Table]) -> tuple[pa.Table, Sets, pa.ChunkedArray]:
-    """Return rows without shingles, the different sets of shingles, and the lists of these.
+    """Return rows without shingles, the distinct sets of shingles, and these sets as lists.
 
-    The rows have columns of their own: `file`, the digest of their set, `content`, how many elements it has, `elements`, and its
-    `number` among the different ones.
+    New columns of the rows: `file`, `content` (digest of the set), `elements` (its size), and `number` (its index
+    among the distinct sets). Each distinct set is held once, because a template may have millions of equal rows.
     """
     rows, lists, known_contents, hashed = list[pa.Table](), list[pa.ChunkedArray](), np.zeros(0, np.uint64), None
     for batch in _batches(pieces):
@@ -279,7 +284,7 @@ def _different(pieces: Iterable[pa.Table]) -> tuple[pa.Table, Sets, pa.ChunkedAr
 
 
 def _batches(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield rows with the name of their file, of which the schema of each piece has it; some GROUP_BYTES at a time."""
+    """Yield rows with a column `file`, taken from the schema of each piece, in batches of about 2 · GROUP_BYTES."""
     waiting, size = list[pa.Table](), 0
     for rows in pieces:
         file = pa.array([rows.schema.metadata[b"file"].decode()] * len(rows), pa.string())
@@ -293,7 +298,7 @@ def _batches(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _preferred(table: pa.Table, *, drawn_by_id: bool) -> np.ndarray:
-    """Return the numbers of rows in the order in which they would be kept."""
+    """Return the indices of rows, preferred ones first (see `Search.find`)."""
     source_order = np.lexsort((table["row"].to_numpy(), table["file"].to_numpy(zero_copy_only=False).astype(str)))
     tie = np.empty(len(table), np.int64)
     tie[source_order] = np.arange(len(table))
@@ -305,31 +310,34 @@ def _preferred(table: pa.Table, *, drawn_by_id: bool) -> np.ndarray:
 
 
 def _largest(table: pa.Table, kept_rows: np.ndarray) -> tuple[Cluster, ...]:
-    """Return the clusters with the most rows, given the kept row's number for each dropped one."""
+    """Return the clusters with the most rows. `kept_rows` has the index of the kept row for each dropped one."""
     rows, repeats = np.unique(kept_rows, return_counts=True)
     largest = np.lexsort((rows, -repeats))[:MAX_LISTED_CLUSTERS]
     rows_named = table.select(["id", "file", "row"]).take(pa.array(rows[largest])).to_pylist()
     return tuple(Cluster(int(n) + 1, **row) for n, row in zip(repeats[largest], rows_named, strict=True))
 
 
-# Search for near-duplicates in steps that can be spread: bands in ranges of values, links, groups of linked rows, repeats.
+# The steps of the search: bands in ranges of values, links, groups of linked rows, repeats.
 
-# One LSH band of one row: the last 32 bits of its value, and the node that names the row, 48 bits. Many lie on the disk. Rows of one
-# range that agree in these bits alone, one of some hundreds, are compared too, and found to be different.
+# An LSH band of a row: the last 32 bits of its value, and the 48-bit number of the row (its node). It is small,
+# because many are stored on disk. In one range, some rows agree only in these 32 bits (one in hundreds). They are
+# compared and found to differ.
 ENTRY = np.dtype([("value", "u4"), ("node", "u4"), ("high", "u2")])
-# A row of a sketch, and the number of the group of rows that it is compared with.
+# A row of a sketch, and the number of the group in which it is compared.
 PLACED = np.dtype([("place", "u4"), ("group", "u4")])
-# Bytes of bands that are compared at a time, and ranges that they are cut into at most: larger ones are read several times.
+# Bytes of bands that are compared at a time, and the maximum number of ranges. Larger ranges are read several times.
 RANGE_BYTES, MOST_RANGES = 16 << 20, 1024
-# Bytes of shingles that are compared at a time; rows that are linked stay together, however many they are.
+# Bytes of shingles that are compared at a time. Linked rows stay in one group, even if they have more.
 GROUP_BYTES = 16 << 20
 
 
 class Plan(NamedTuple):
-    """Give the cuts of the bands (the first value of each range but the first), and each sketch's number, by file and first row.
+    """The plan of a search in some sketches.
 
-    All rows are numbered, `firsts` are the first ones of sketches: these are the nodes. A group of rows that are compared with
-    each other has `most` rows, or more where links connect them.
+    * `edges`: the first band value of each range but the first, `uint64[ranges - 1]`.
+    * `numbers`: the number of each sketch, by its file and first row.
+    * `firsts`: the node of each sketch's first row, `uint64[sketches]`. Nodes number the rows of all sketches.
+    * `most`: the number of rows in a group, unless links connect more.
     """
 
     edges: np.ndarray
@@ -342,7 +350,7 @@ class Plan(NamedTuple):
         return self.numbers[sketch.file, sketch.first_row]
 
     def cut(self, sketch: Sketch) -> Iterator[tuple[int, bytes]]:
-        """Yield the number of each range that a sketch has bands in, and these bands, the bytes of `ENTRY[n]`."""
+        """Yield (number of a range, bytes of `ENTRY[n]`) for each range in which a sketch has bands."""
         values, places = sketch.entries()
         entries = np.empty(len(values), ENTRY)
         nodes = places.astype(np.uint64) + self.firsts[self.number(sketch)]
@@ -355,7 +363,7 @@ class Plan(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """The settings that decide which rows repeat another: `drawn` where splits are drawn from ids."""
+    """The settings that decide which rows repeat another. `drawn`: splits are drawn from ids."""
 
     bands: Bands
     threshold: float
@@ -363,7 +371,7 @@ class Search:
 
     @staticmethod
     def plan(sketches: Sequence[Sketch], *, range_bytes: int = RANGE_BYTES, group_bytes: int = GROUP_BYTES) -> Plan:
-        """Return the plan of a search in these sketches; their bytes are not needed."""
+        """Return the plan of a search in these sketches, whose bytes are not needed."""
         ordered = sorted(sketches, key=lambda sketch: (sketch.file, sketch.first_row))
         numbers = {(sketch.file, sketch.first_row): number for number, sketch in enumerate(ordered)}
         firsts = np.cumsum([0, *(sketch.rows for sketch in ordered)], dtype=np.uint64)[:-1]
@@ -374,21 +382,22 @@ class Search:
         return Plan(edges, numbers, firsts, max(2, group_bytes * rows // max(1, size)))
 
     def find(self, pieces: Iterable[pa.Table]) -> Repeats:
-        """Return the repeats among rows (ROWS), each of `pieces` with the name of its file in its schema (Sketch.rows_of).
+        """Return the repeats among rows (ROWS). The schema of each of `pieces` names its file (`Sketch.rows_of`).
 
-        Kept is the row with the most different shingles, of those the first by a digest of them, then by the id's digest,
-        then by place. Where splits are not `drawn` from ids but are the source's own, evaluation keeps a row before all
-        that, and a row of an earlier dataset is kept before any other and never dropped. Rows with the id of the kept one
-        are not repeats here, unless that is an earlier one: they are the same example, or its other answers.
+        The kept row of a cluster is the one with the most different shingles. Ties are resolved by a digest of the
+        shingles, then by the position, then by the place in the source. If splits are the source's own (not `drawn`),
+        the split comes first: rows of evaluation splits are preferred (`precedence`). A row of an earlier dataset is
+        preferred to any other and never dropped.
 
-        Of rows with the same shingles these are held once, however many rows there are.
+        A row with the id of the kept row is no repeat, unless the kept row is an earlier one: it is the same example,
+        or another answer.
         """
         table, hashed, shingles = _different(pieces)
         if len(table) < 2:
             return none()
         table = table.take(pa.array(_preferred(table, drawn_by_id=self.drawn)))
         _, first_rows, of = np.unique(table["content"].to_numpy(), return_index=True, return_inverse=True)
-        ordered = np.argsort(first_rows)  # contents, in order of the first row of each
+        ordered = np.argsort(first_rows)  # contents in order of their first rows
         of, first_rows = np.argsort(ordered)[of], first_rows[ordered]
         numbers = table["number"].to_numpy()[first_rows]
         shingles, hashed = of_lists(shingles.take(pa.array(numbers))), hashed.take(numbers)
@@ -411,7 +420,7 @@ class Search:
 
 
 def of_settings(settings: Settings) -> Search | None:
-    """Return the search that settings ask for, or None."""
+    """Return the search that the settings request, or None."""
     if settings.dedup != "near":
         return None
     bands = minhash.choose_bands(settings.near_hashes, settings.near_jaccard)
@@ -421,10 +430,11 @@ def of_settings(settings: Settings) -> Search | None:
 def links(
     parts: Callable[[], Iterable[np.ndarray]], *, size: int, range_bytes: int = RANGE_BYTES
 ) -> Iterator[np.ndarray]:
-    """Yield links between the rows of bands (`ENTRY[n]`, `size` bytes in all) that share a value, `uint64[links, 2]`.
+    """Yield links between rows that share a band value, `uint64[links, 2]`. `size` is the bytes of all bands.
 
-    Where they have more than `range_bytes`, `parts` is called several times, and each time some of the values are looked at. When
-    twice as many bytes are held, their links are yielded, and one row of each value is kept to be linked with what follows.
+    `parts` yields the bands, `ENTRY[n]`. If they exceed `range_bytes`, `parts` is called several times, each time for
+    another part of the values. Beyond twice that size, links are yielded early, and one row of each value stays in
+    memory to be linked with later rows.
     """
     times = max(1, size // range_bytes)
     for number in range(times):
@@ -445,12 +455,12 @@ def links(
 
 
 def _linked(entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return links between rows that share a value, and one row of each value."""
+    """Return the links between rows that share a value, and one entry of each value."""
     values = np.ascontiguousarray(entries["value"])
     order = np.argsort(values)
     values = values[order]
     first = np.append(True, values[1:] != values[:-1])[: len(values)]
-    shared = order[~(first & np.append(first[1:], True)[: len(first)])]  # few: most values are of one row
+    shared = order[~(first & np.append(first[1:], True)[: len(first)])]  # few, because most values occur in one row
     nodes = entries["node"][shared] | entries["high"][shared].astype(np.uint64) << np.uint64(32)
     values = entries["value"][shared]
     begins = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
@@ -459,10 +469,10 @@ def _linked(entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def grouped(links: Iterable[np.ndarray], *, plan: Plan, folder: str) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield for each sketch with linked rows its number and PLACED[n]: rows that links connect are in one group.
+    """Yield (sketch number, PLACED[n]) for the linked rows of each sketch. Rows that links connect are in one group.
 
-    A sketch may come several times. A group has about `plan.most` rows, or one component. What does not fit into memory waits in
-    the folder.
+    A sketch may be yielded several times. A group has about `plan.most` rows, or one larger component. Data that
+    exceeds memory is in files in `folder`.
     """
     with atomic_files.temporary_folder(folder, name="groups") as scratch_folder:
         placed = SortedPairs(Path(scratch_folder) / "rows")

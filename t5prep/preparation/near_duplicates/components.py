@@ -1,9 +1,10 @@
-"""Find connected components: in memory as long as the links fit, else in rounds over sorted files of them.
+"""Find connected components, in memory while the links fit, otherwise in rounds over sorted files of links.
 
-A link is two nodes, `uint64[links, 2]`. A component is known by the smallest of its nodes, its root. In a round all links of a
-node come together, and the node links its larger neighbours to the smallest, until only stars are left: the alternating
-algorithm of Kiveris et al. (Connected Components in MapReduce and Beyond, 2014). It takes about the logarithm of the longest
-chain as rounds, each of them a sort. A number of links is in memory at a time, however many there are.
+A link is two nodes, `uint64[links, 2]`. The root of a component is its smallest node, and identifies it. In each
+round, all links of a node come together, and the node links its larger neighbours to the smallest one, until only
+stars are left. This is the alternating algorithm of Kiveris et al. (Connected Components in MapReduce and Beyond,
+2014). The number of rounds is about the logarithm of the longest chain, and each round is a sort. Memory is bounded
+by a fixed number of links.
 """
 
 import itertools
@@ -17,10 +18,10 @@ from t5prep.preparation.sorted_pairs import HELD, SortedPairs
 
 
 def components(links: Iterable[np.ndarray], *, folder: str = "", max_links: int = HELD) -> Iterator[np.ndarray]:
-    """Yield the root and the node of each linked node, `uint64[n, 2]`, in order of roots, then of nodes.
+    """Yield (root, node) for each linked node, `uint64[n, 2]`, sorted.
 
-    The root of a component is a node of it too, and comes first. The order of the links does not matter. What is more than
-    `max_links` links waits in temporary files of a folder. Raises OutputError if they cannot be written.
+    The root is a node of its component, too. The order of the links has no influence. Links beyond `max_links` are in
+    temporary files in `folder`. Raises OutputError if these cannot be written.
     """
     with atomic_files.temporary_folder(folder, name="links") as scratch_folder:
         edges, both = (
@@ -46,11 +47,12 @@ def components(links: Iterable[np.ndarray], *, folder: str = "", max_links: int 
 
 
 def grouped(component_parts: Iterable[np.ndarray], *, max_nodes: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the number of a group and nodes of it: whole components, in order, as many as have at most so many nodes together.
+    """Yield (number of a group, its nodes): consecutive whole components with at most `max_nodes` nodes together.
 
-    `component_parts` are components as `components` yields them. A larger one is a group of its own, which comes in several parts.
+    `component_parts` are the pairs that `components` yields. A larger component is its own group, which is yielded in
+    several parts.
     """
-    pending_pairs, number, going = np.zeros((0, 2), np.uint64), 0, -1  # `going`: the component that was yielded in part
+    pending_pairs, number, going = np.zeros((0, 2), np.uint64), 0, -1  # `going`: root of a component yielded in part
     for part in itertools.chain(component_parts, [None]):
         pending_pairs = pending_pairs if part is None else np.concatenate([pending_pairs, part])
         while len(pending_pairs):
@@ -63,7 +65,7 @@ def grouped(component_parts: Iterable[np.ndarray], *, max_nodes: int) -> Iterato
                     break
                 pending_pairs, number, going = pending_pairs[end:], number + 1, -1
             if part is not None and len(pending_pairs) <= max_nodes:
-                break  # more may belong to the group
+                break  # the next part may have more of this group
             ends = np.flatnonzero(pending_pairs[1:, 0] != pending_pairs[:-1, 0]) + 1
             ends = np.append(ends, len(pending_pairs)) if part is None else ends
             if not len(ends):
@@ -75,10 +77,10 @@ def grouped(component_parts: Iterable[np.ndarray], *, max_nodes: int) -> Iterato
 
 
 def labels(links: np.ndarray, nodes: int) -> np.ndarray:
-    """Return for each of the nodes 0..n the smallest node of its component, `int64[nodes]`.
+    """Return the smallest node of the component of each node 0 to `nodes` - 1, `int64[nodes]`.
 
-    Roots that are linked are joined, the larger under the smaller, and every path is shortened to its root, until no
-    link joins two roots.
+    Linked roots are joined, the larger one under the smaller one, and all paths are shortened, until no link joins
+    two roots.
     """
     parent = np.arange(nodes)
     left, right = links[:, 0].astype(np.int64), links[:, 1].astype(np.int64)
@@ -99,7 +101,7 @@ def labels(links: np.ndarray, nodes: int) -> np.ndarray:
 
 
 def stars(links: np.ndarray) -> np.ndarray:
-    """Return each node of some links that is not the smallest of its component, in order, and that smallest one."""
+    """Return (node, smallest node of its component) for each linked node but the smallest ones, sorted by node."""
     nodes, ends = np.unique(links, return_inverse=True)
     roots = labels(ends.reshape(links.shape), len(nodes))
     inner = np.flatnonzero(roots != np.arange(len(nodes)))
@@ -107,9 +109,10 @@ def stars(links: np.ndarray) -> np.ndarray:
 
 
 def _contracted(links: Iterable[np.ndarray], max_links: int) -> Iterator[np.ndarray]:
-    """Yield fewer links that connect the same nodes, the larger node first, some `max_links` links at a time.
+    """Yield fewer links that connect the same nodes, larger node first, about `max_links` links at a time.
 
-    The last node goes on with the next links: neighbours of one node that stand side by side are joined, wherever they are cut.
+    The link of the last node is repeated in the next batch, so that neighbours of one node stay connected across
+    batches.
     """
     waiting, count = list[np.ndarray](), 0
     for part in links:
@@ -130,7 +133,10 @@ def _contracted(links: Iterable[np.ndarray], max_links: int) -> Iterator[np.ndar
 
 
 def _with_smallest(links: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the first nodes of sorted links, the second ones, and the smallest of each first one and all that it is linked to."""
+    """Yield (first nodes, second nodes, smallest nodes) of sorted links, `uint64[n]` each.
+
+    The third array has, for each first node, the smallest of the node and all its neighbours.
+    """
     previous_node = least = -1
     for part in links:
         nodes, neighbours = part.T
@@ -143,7 +149,7 @@ def _with_smallest(links: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, np
 
 
 def _of_roots(links: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield the sorted links of roots alone, of stars in both directions; before those of each, one of the root to itself."""
+    """Yield the links that begin at a root, from sorted stars in both directions, each root preceded by a link to itself."""
     previous_root = -1
     for nodes, neighbours, smallest in _with_smallest(links):
         of_root = smallest == nodes

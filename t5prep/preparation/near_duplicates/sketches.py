@@ -1,4 +1,4 @@
-"""Sketch a block for the search of near-duplicates: shingles of its texts, MinHashes of those, LSH bands of these."""
+"""Sketch a block for the search for near-duplicates: shingles of its texts, their MinHashes, and LSH bands of these."""
 
 import bisect
 import dataclasses
@@ -20,23 +20,25 @@ from t5prep import _native
 from t5prep.io import atomic_files
 from t5prep.tokens import scripts
 
+# The increment of SplitMix64: 2^64 divided by the golden ratio, made odd.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-# Words longer than this (base64, an address) are hashed one by one; all others eight bytes at a time.
+# Longer words (base64, addresses) are hashed one by one by Python, all others in C, eight bytes at a time.
 LONG_WORD = 256
-# Kana and Han are written without spaces: each of these characters is a word. `folded` cuts other such scripts.
+# Kana and Han are written without spaces, so each character is a word. `folded` separates the letters of other such
+# scripts.
 _WORD = re.compile("[\u3000-\u9fff]|[0-9a-z\x80-\u2fff\ua000-\U0010ffff]+")
 _SIGNS = re.compile(r"[^\x00- ]+")
 
 
 class Shingles(NamedTuple):
-    """The shingles of many texts: `hashes` uint64[total], those of text i from `begins[i]` to `begins[i + 1]`."""
+    """The shingles of many texts: `hashes[begins[i]:begins[i + 1]]` are those of text i, `uint64`."""
 
     hashes: np.ndarray
     begins: np.ndarray
 
 
 def mix(values: np.ndarray) -> np.ndarray:
-    """Return each of `uint64[n]` with its bits mixed, one to one: the finalizer of SplitMix64 (Steele et al. 2014).
+    """Return a bijective mix of the bits of each value, `uint64[n]`: the finalizer of SplitMix64 (Steele et al. 2014).
 
     >>> mix(np.array([1, 2], np.uint64)).tolist()
     [6238072747940578789, 15839785061582574730]
@@ -47,16 +49,16 @@ def mix(values: np.ndarray) -> np.ndarray:
 
 
 def odd_numbers(count: int, *, stream: int) -> np.ndarray:
-    """Return `uint64[count]` odd numbers, always the same for a stream: the output of SplitMix64."""
+    """Return `uint64[count]` odd pseudo-random numbers, which depend on `stream` only: the output of SplitMix64."""
     steps = np.arange(1, count + 1, dtype=np.uint64) + np.uint64(stream << 20)
     return mix(steps * _GOLDEN) | np.uint64(1)
 
 
 def shingles(texts: Sequence[str], *, words: int) -> Shingles:
-    """Return the hash of every `words` consecutive words of each text; a shorter text is one shingle.
+    """Return the hash of every run of `words` words in each text. A shorter text is one shingle.
 
-    Case, punctuation, spaces and compatibility forms do not count (`folded`). A shingle that stands twice in a text is
-    there twice. A text of signs only is one word; an empty one has no shingle.
+    Case, punctuation, spaces and compatibility forms have no influence (`folded`). A repeated run has repeated
+    hashes. A text of punctuation only is one word; an empty text has no shingle.
     """
     encoded = [folded(text).encode("utf-8", "surrogatepass") for text in texts]
     data = np.frombuffer(b" ".join([*encoded, bytes(8)]), np.uint8)
@@ -72,12 +74,13 @@ def shingles(texts: Sequence[str], *, words: int) -> Shingles:
 
 
 def word_edges(text: str) -> list[tuple[int, int]]:
-    """Return where each word of a text begins and ends in it; words are those that shingles are made of.
+    """Return the begin and end of each word of a text; words are those that shingles consist of.
 
     >>> [text[begin:end] for text in ("Don't “go”!", "?!", "《ﬁre》 今天") for begin, end in word_edges(text)]
     ['Don', 't', 'go', '?!', 'ﬁre', '今', '天']
     """
-    # A character and the marks behind it are folded alike in any text.
+    # A character is folded together with its combining marks, because NFKC composes them. So the folded text can be
+    # mapped back to the original piece by piece.
     places = [i for i in range(len(text)) if text.isascii() or not (i and unicodedata.combining(text[i]))] + [len(text)]
     parts = [text.lower()] if text.isascii() else [folded(text[begin:end]) for begin, end in itertools.pairwise(places)]
     ends = range(1, len(text) + 1) if text.isascii() else list(itertools.accumulate(map(len, parts)))
@@ -88,7 +91,9 @@ def word_edges(text: str) -> list[tuple[int, int]]:
 
 
 def folded(text: str) -> str:
-    """Return a text without case and compatibility forms, its marks outside ASCII as spaces; Thai and its kin letter by letter.
+    """Return a text in lower case and compatibility form, with spaces for its punctuation marks outside ASCII.
+
+    The letters of scripts without spaces, such as Thai, are separated.
 
     >>> folded("“Why”, asked the ﬁrst")
     ' why , asked the first'
@@ -96,7 +101,7 @@ def folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     plain = unicodedata.normalize("NFKC", text).casefold()
-    for mark in _marks().intersection(plain):  # a few: replacing each is faster than looking at every character
+    for mark in _marks().intersection(plain):  # few: faster than a test of each character
         plain = plain.replace(mark, " ")
     return scripts.with_spaces(plain)
 
@@ -108,28 +113,28 @@ def _marks() -> frozenset[str]:
 
 
 def long_word_hash(word: np.ndarray) -> int:
-    """Return the hash of a word longer than LONG_WORD, uint8[length]."""
+    """Return the hash of a word longer than LONG_WORD, `uint8[length]`."""
     return int.from_bytes(hashlib.blake2b(word.tobytes(), digest_size=8).digest(), "little")
 
 
-# Compute MinHash signatures of sets of shingles, and the values of LSH bands from signatures.
+# MinHash signatures of sets of shingles, and the values of LSH bands.
 
-# The chance that two texts of exactly the threshold's similarity share a band is at least this.
+# Least probability that two texts whose similarity equals the threshold share a band.
 LEAST_RECALL = 0.9
 
 
 class Bands(NamedTuple):
-    """Group hashes: `bands` groups of `rows` hashes; texts that agree in a whole group are compared."""
+    """The division of hashes into `bands` groups of `rows` hashes. Texts that agree in a whole group are compared."""
 
     bands: int
     rows: int
 
 
 def choose_bands(hashes: int, threshold: float) -> Bands:
-    """Return the most rows in a band with which texts at the threshold are found with a chance of LEAST_RECALL.
+    """Return the bands with the most rows that find texts at the threshold with probability LEAST_RECALL.
 
-    More rows make fewer false candidates, and those cost only time because each pair is verified. 112 hashes and 0.8 give
-    the 14 bands of 8 that FineWeb uses (Penedo et al. 2024, https://arxiv.org/abs/2406.17557).
+    More rows give fewer false candidates. These cost only time, because each pair is verified. 112 hashes and 0.8
+    give the 14 bands of 8 of FineWeb (Penedo et al. 2024, https://arxiv.org/abs/2406.17557).
 
     >>> choose_bands(112, 0.8), choose_bands(16, 0.5)
     (Bands(bands=14, rows=8), Bands(bands=16, rows=1))
@@ -141,14 +146,14 @@ def choose_bands(hashes: int, threshold: float) -> Bands:
 
 
 def _recall(bands: int, rows: int, similarity: float) -> float:
-    """Return the chance that texts of a similarity share a band (Leskovec et al., Mining of Massive Datasets, 3.4.2)."""
+    """Return the probability that texts of a similarity share a band (Leskovec et al., Mining of Massive Datasets, 3.4.2)."""
     return 1 - (1 - similarity**rows) ** bands
 
 
 def signatures(shingles: Shingles, *, hashes: int) -> np.ndarray:
-    """Return `uint32[hashes, texts]`: the smallest of each text's shingles under each of some hash functions.
+    """Return `uint32[hashes, texts]`: the minimum of each text's shingles under each of `hashes` hash functions.
 
-    Two texts agree in one of them with the probability of their Jaccard similarity (Broder 1997). Every text must have a
+    Two texts agree in one row with the probability of their Jaccard similarity (Broder 1997). Each text must have a
     shingle.
     """
     narrow = (shingles.hashes >> np.uint64(32)).astype(np.uint32) ^ shingles.hashes.astype(np.uint32)
@@ -164,7 +169,7 @@ def signatures(shingles: Shingles, *, hashes: int) -> np.ndarray:
 
 
 def band_values(signatures: np.ndarray, *, bands: Bands) -> np.ndarray:
-    """Return `uint64[texts, bands]`: equal in a column for texts whose signatures agree in the whole band."""
+    """Return `uint64[texts, bands]`. In a column, texts have equal values if their signatures agree in the whole band."""
     used = signatures[: bands.bands * bands.rows].reshape(bands.bands, bands.rows, -1)
     factors = odd_numbers(bands.rows, stream=4)
     salts = odd_numbers(bands.bands, stream=5)
@@ -174,9 +179,10 @@ def band_values(signatures: np.ndarray, *, bands: Bands) -> np.ndarray:
     return np.ascontiguousarray(total.T)
 
 
-# What the search for near-duplicates needs of one block: its sorted LSH bands and the shingles of each row.
+# The data of one block for the search for near-duplicates: its sorted LSH bands, and the shingles of each row.
 
-# One row that can repeat another. `high` and `low` are its position, `split` where it goes, `row` its place in its file.
+# A row that may repeat another one. `high` and `low` are its position, `split` its split, `row` its number in its
+# file.
 ROWS = pa.schema(
     [
         ("row", pa.int64()),
@@ -191,9 +197,10 @@ ROWS = pa.schema(
 
 @dataclasses.dataclass(frozen=True)
 class Sketch:
-    """The rows and bands of one block: the table of ROWS as Arrow's IPC, then `bands` values, then the place of each one's row.
+    """The rows and bands of one block.
 
-    The `size` bytes are in `data`, or in the file at `path`.
+    Its `size` bytes are a table of ROWS as an Arrow IPC stream, `bands` band values, and for each value the index of
+    its row. They are in `data`, or in the file `path`.
     """
 
     file: str
@@ -206,10 +213,11 @@ class Sketch:
 
     @property
     def _table_ends(self) -> int:
+        """The number of bytes of the table, behind which the bands begin."""
         return self.size - self.bands * (8 + _place_type(self.rows).itemsize)
 
     def entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values of all bands, `uint64[bands]` sorted, and the place of each one's row."""
+        """Return the sorted values of all bands, `uint64[bands]`, and the index of the row of each."""
         data, begin = self.data, self._table_ends
         if self.path:
             with atomic_files.open_scratch(Path(self.path)) as file:
@@ -219,30 +227,30 @@ class Sketch:
         return values, np.frombuffer(data, _place_type(self.rows), self.bands, offset=begin + values.nbytes)
 
     def drop_bands(self) -> None:
-        """Leave the rows alone in the file, if there is one: its bands are where they are compared."""
+        """Truncate the file, if there is one, to the rows, because the bands were copied to where they are compared."""
         if self.path:
             os.truncate(self.path, self._table_ends)
 
     def rows_of(self, places: np.ndarray) -> bytes:
-        """Return the rows at these places, in their order, and in the schema their file, as bytes (`tables`)."""
+        """Return the rows at these indices as bytes for `tables`. Their schema names their file."""
         source = pa.memory_map(self.path) if self.path else pa.BufferReader(self.data)
         with source as opened:
             rows = pa.ipc.open_stream(opened).read_all().take(pa.array(places))
         return to_bytes(rows.replace_schema_metadata({"file": self.file}))
 
     def spooled(self, path: Path) -> "Sketch":
-        """Write the bytes to a file that need not outlive the run, and return the sketch that reads them there."""
+        """Write the bytes to a scratch file, and return the sketch that reads them from there."""
         atomic_files.write_scratch(path, self.data)
         return dataclasses.replace(self, data=b"", path=str(path))
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """Return a table as bytes that `tables` reads, alone or behind others."""
+    """Return a table as bytes for `tables`, which reads also several concatenated ones."""
     return _buffer(table).to_pybytes()
 
 
 def _buffer(table: pa.Table, *behind: np.ndarray) -> pa.Buffer:
-    """Return a table, and the bytes of arrays behind it."""
+    """Return the bytes of a table, followed by those of the arrays `behind`."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -252,16 +260,16 @@ def _buffer(table: pa.Table, *behind: np.ndarray) -> pa.Buffer:
 
 
 def tables(data: bytes | pa.Buffer) -> Iterator[pa.Table]:
-    """Yield the tables that `to_bytes` wrote, one behind the other."""
+    """Yield the tables in concatenated results of `to_bytes`."""
     opened = pa.BufferReader(data)
     while opened.tell() < len(data):
         yield pa.ipc.open_stream(opened).read_all()
 
 
 def sketch(table: pa.Table, *, file: str, first_row: int, bands: Bands) -> Sketch:
-    """Return the sketch of a block's rows (ROWS). Rows without a shingle repeat nothing and are left out."""
+    """Return the sketch of a block's rows (ROWS). Rows without shingles repeat nothing and are excluded."""
     has_shingles = pc.greater(pc.list_value_length(table["shingles"]), 0)
-    table = table if pc.all(has_shingles).as_py() else table.filter(has_shingles)  # a block's shingles may be 50 MB
+    table = table if pc.all(has_shingles).as_py() else table.filter(has_shingles)  # no copy: shingles may have 50 MB
     values = np.zeros((0, bands.bands), np.uint64)
     if len(table):
         hashed = signatures(of_lists(table["shingles"]), hashes=bands.bands * bands.rows)
@@ -273,12 +281,12 @@ def sketch(table: pa.Table, *, file: str, first_row: int, bands: Bands) -> Sketc
 
 
 def _place_type(rows: int) -> np.dtype:
-    """Return the smallest type of the place of one of so many rows."""
+    """Return the smallest type for the index of one of `rows` rows."""
     return np.dtype(np.uint16 if rows <= 1 << 16 else np.uint32)
 
 
 def of_lists(column: pa.ChunkedArray) -> Shingles:
-    """Return a column of lists as one array and where each list begins, without a copy where it is one chunk."""
+    """Return the shingles in a column of lists. A single chunk is not copied."""
     chunks = [chunk for chunk in column.chunks if len(chunk)]
     lists = (pa.concat_arrays(chunks) if len(chunks) > 1 else chunks[0]) if chunks else pa.array([], column.type)
     begins = lists.offsets.to_numpy().astype(np.int64)
