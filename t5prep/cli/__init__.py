@@ -1,15 +1,16 @@
-"""Run the `t5prep` command: arguments in; data on stdout, messages on stderr and an exit code out.
+"""Run the `t5prep` command. Data goes to stdout, messages go to stderr, and the exit code tells success.
 
-COMMANDS names the module of each command. Neither this module nor the top of a command's module may import Beam,
-TensorFlow or transformers, so that `--help` stays fast.
+COMMANDS has the module of each command. Neither this module nor the top of a command's module may import Beam,
+TensorFlow or transformers, because `--help` must be fast.
 """
 
 import os
 import signal
 import sys
 
-# Ctrl-C while a command still imports what it needs, or is at its end, ends it without a word. Only where this process is
-# the command: in another program, Ctrl-C is that program's. What a shell has told its process to ignore stays ignored.
+# During imports and at its end, Ctrl-C ends the command at once, without a traceback. This is set before the other imports,
+# and only if this process is the command: in another program, Ctrl-C belongs to that program. A signal that the shell
+# ignores (`command &` in a script) stays ignored.
 if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN and (
     os.path.basename(sys.argv[0]) == "t5prep" or "t5prep.cli" in sys.orig_argv
 ):
@@ -35,7 +36,7 @@ from t5prep.errors import did_you_mean
 from t5prep.io import installation, signals
 from t5prep.version import __version__
 
-# The commands by section, in the order in which a user needs them, with their modules in this package.
+# Section of `--help` → its commands, in the order in which a user needs them → their modules in this package.
 SECTIONS = {
     "Prepare": {"prepare": "prepare", "tasks": "tasks", "filter": "tasks", "tokenizer": "tokenizer"},
     "Look": dict.fromkeys(("inspect", "why", "table", "report", "explore", "diff", "verify"), "dataset"),
@@ -45,7 +46,7 @@ SECTIONS = {
 }
 COMMANDS = {command: module for section in SECTIONS.values() for command, module in section.items()}
 
-# Packages in the order that is useful in a bug report; those that are not installed are left out of `--version`.
+# Packages in `--version`, in the order that is useful in a bug report. Missing ones are left out.
 _VERSIONED_PACKAGES = (
     *("apache-beam", "sentencepiece", "numpy", "pyarrow", "tensorflow", "tensorflow-cpu", "transformers"),
     *("jax", "libtpu"),
@@ -54,16 +55,16 @@ _VERSIONED_PACKAGES = (
 _ARGUMENTS = "t5prep.arguments"  # in a context's `meta`: the command line, for advice
 
 
-# No process that is started from here, by whatever library, imports files of the folder that the user happens to be in.
+# Child processes, also those that libraries start, must not import a file such as `random.py` from the user's folder.
 os.environ.setdefault("PYTHONSAFEPATH", "1")
-# Python collects garbage once more at its end, a third of a second with Beam's modules; freezing skips that.
+# At its end, Python collects garbage once more: 0.3 s with Beam's modules. Frozen objects are not searched.
 atexit.register(gc.freeze)
-# And after every 700 objects, all of which stay while modules are imported.
+# By default, Python also collects after every 700 new objects. Importing modules makes many, and frees none of them.
 gc.set_threshold(50_000)
 
 
 class _Commands(click.Group):
-    """Find commands by COMMANDS, and print errors that are not bugs as one sentence with exit code 1."""
+    """Import a command's module when it is called, and print errors of users as one sentence with exit code 1."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -76,7 +77,7 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by section."""
+        """Write the list of commands in `--help`, by section."""
         for title, names in SECTIONS.items():
             commands = {name: self.get_command(ctx, name) for name in names}
             with formatter.section(title):
@@ -99,24 +100,27 @@ class _Commands(click.Group):
         return name, command, command_args
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run a command. Control characters in its output are escaped, and an interruption ends with one sentence."""
-        # A crash shows where it was. And the main thread gets a stack for signals: products of matrices in jaxlib put the stack
-        # pointer into the heap, where a handler without a stack of its own would write over what lies below.
+        """Run the command of `args`, with safe output (`_terminal`) and one sentence for an error or an interruption.
+
+        `args` is None if this process is the command; tests pass a list. Environment variables are set only in the former.
+        """
+        # faulthandler prints a traceback at a crash. It also gives the main thread a separate stack for signals, without
+        # which a signal during a matrix product of jaxlib damages the heap (io/signals.py).
         if sys.__stderr__ is not None and not faulthandler.is_enabled():
             faulthandler.enable(sys.__stderr__)
-        # Names of files may hold bytes that are not text: they are printed as escapes.
+        # File names may contain bytes that are no UTF-8. Printing these as escapes avoids a UnicodeEncodeError.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         arguments = list(args) if args is not None else sys.argv[1:]
-        # OpenBLAS takes address space for a thread of each core, and ends the process where `ulimit -v` leaves none.
+        # OpenBLAS reserves address space for a thread of each core, and ends the process if `ulimit -v` forbids this.
         if args is None and resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        # TensorFlow 2.21 says in two lines that it uses oneDNN, whatever its log's level. It runs no model here: XLA does.
+        # TensorFlow 2.21 prints two lines about oneDNN at any log level. t5prep needs no oneDNN: XLA runs the models.
         if args is None:
             os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-        # TensorFlow starts without Keras, which nothing here uses and which takes a quarter of its start.
-        # Only where this process is the command, and not for `export --text`, whose tensorflow_text needs Keras.
+        # With this variable TensorFlow does not import Keras, which takes a quarter of its start and which nothing here uses.
+        # The exception is `export --text`: its tensorflow_text needs Keras.
         if args is None and "--text" not in arguments:
             os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
         with (
@@ -126,7 +130,7 @@ class _Commands(click.Group):
         ):
             try:
                 return super().main(args, **extra)
-            except OSError as error:  # what `--help` writes is written before any command is invoked
+            except OSError as error:  # `--help` prints before `invoke`, so a full disk behind stdout arrives here
                 if (message := _failing.sentence(error)) is None or not extra.get("standalone_mode", True):
                     raise
                 message.show()
@@ -136,7 +140,7 @@ class _Commands(click.Group):
         ctx.meta[_ARGUMENTS] = list(args)
         try:
             return super().parse_args(ctx, args)
-        except KeyboardInterrupt:  # of which click says "Aborted!"
+        except KeyboardInterrupt:  # click would print "Aborted!"
             raise _terminal.stopped(None) from None
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -144,7 +148,7 @@ class _Commands(click.Group):
             installation.check_names_are_utf8()
             return super().invoke(ctx)
         except click.UsageError as error:
-            # click types it as final since 8.5; nothing else reaches every kind of usage error.
+            # The attribute is final in click's types since 8.5, but only it reaches every kind of usage error.
             error.message = _advised(error, ctx)  # type: ignore[misc]
             raise
         except click.ClickException:
@@ -152,7 +156,7 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             raise _terminal.stopped(ctx.invoked_subcommand) from None
         except Exception as error:
-            if signals.received():  # a library made another error of the KeyboardInterrupt
+            if signals.received():  # a library has converted the KeyboardInterrupt to another exception
                 raise _terminal.stopped(ctx.invoked_subcommand) from None
             if (message := _failing.sentence(error)) is None:
                 raise
@@ -160,15 +164,15 @@ class _Commands(click.Group):
 
 
 def _refuse_repeats(command: click.Command, parent: click.Context, args: Sequence[str]) -> None:
-    """Raise UsageError if an option of a command, or of its subcommand, is given twice in the arguments and may be given once.
+    """Raise UsageError if `args` repeat an option of `command`, or of its subcommand, that takes one value.
 
-    click would silently take the last value.
+    click would silently use the last value.
     """
     context = command.context_class(command, parent=parent, info_name=command.name)
     try:
         _, subcommand_args, parameters = command.make_parser(context).parse_args(list(args))
     except click.UsageError:
-        return  # the command says it when it parses its arguments
+        return  # the command reports this error itself when it parses its arguments
     counts = collections.Counter(parameter for parameter in parameters if isinstance(parameter, click.Option))
     for option, count in counts.items():
         if count > 1 and not (option.multiple or option.count or option.is_eager):
@@ -183,7 +187,10 @@ def _refuse_repeats(command: click.Command, parent: click.Context, args: Sequenc
 
 
 def _advised(error: click.UsageError, group: click.Context) -> str:
-    """Return the message with what to type instead, where a value was given without its option, or a setting as an option."""
+    """Return the message of `error`, with advice for two common mistakes.
+
+    These are a value without its option (`t5prep train data/sample`), and a setting as an option (`--learning-rate 1e-3`).
+    """
     context = error.ctx
     if context is None:
         return error.message
@@ -218,10 +225,10 @@ def _advised(error: click.UsageError, group: click.Context) -> str:
 
 
 def _show_versions(ctx: click.Context, _: click.Parameter, is_requested: bool) -> None:
-    """Print the version of t5prep on the first line, and those of Python and the packages that it depends on on the second."""
+    """Print the version of t5prep, then a line with the versions of Python and of the packages that it depends on."""
     if not is_requested or ctx.resilient_parsing:
         return
-    import importlib.metadata  # imported here because loading it takes as long as loading click
+    import importlib.metadata  # imported here, because it takes as long as importing click
 
     versions = [f"Python {platform.python_version()}"]
     for name in _VERSIONED_PACKAGES:

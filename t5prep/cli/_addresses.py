@@ -1,4 +1,4 @@
-"""Define the type of options and arguments that take an address or a path, so that no credential in one is shown."""
+"""Define click's type for options and arguments that are a path or a URL. Their values never show a credential."""
 
 import click
 

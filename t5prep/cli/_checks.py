@@ -1,4 +1,4 @@
-"""Check which parts of this machine work for t5prep: one finding each, with the command that fixes what does not work."""
+"""Check this machine for `t5prep doctor`: one finding for each part, with the command that repairs it."""
 
 import concurrent.futures
 import dataclasses
@@ -24,9 +24,12 @@ from t5prep.io.installation import TENSORFLOW_FITS, install_command
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """The result of one check.
+    """Hold the result of one check.
 
-    `state` is ok, absent (an optional part is missing) or wrong; `fix` is the command that repairs it, or "".
+    * what: the part, such as "TensorFlow".
+    * state: "ok", "absent" (an optional part is missing) or "wrong".
+    * seen: the version, or the problem.
+    * fix: the command that repairs the part, or "".
     """
 
     what: str
@@ -36,10 +39,11 @@ class Finding:
 
 
 def healthy(findings: list[Finding]) -> bool:
-    """Check whether no finding is wrong; absent parts are allowed."""
+    """Check that no finding is wrong. Absent parts are allowed."""
     return all(finding.state != "wrong" for finding in findings)
 
 
+# Extra of setup.py → its purpose, for the findings.
 EXTRAS = {
     "train": "training, evaluating and predicting",
     "tpu": "training on a TPU VM",
@@ -51,7 +55,7 @@ EXTRAS = {
 
 
 def packages() -> Iterator[Finding]:
-    """Check Python and the required packages against the version bounds in the installed package's metadata."""
+    """Check Python and the required packages against the version bounds in t5prep's installed metadata."""
     python_version = platform.python_version()
     try:
         about = importlib.metadata.metadata("t5prep")
@@ -76,7 +80,7 @@ def packages() -> Iterator[Finding]:
 
 
 def encoder() -> Finding:
-    """Check whether what is in C is installed, and its encoder gives SentencePiece's ids with the sample's tokenizer."""
+    """Check whether the C extension is built, and whether its encoder gives SentencePiece's ids with the sample tokenizer."""
     try:
         from t5prep.tokens import loading
 
@@ -95,7 +99,7 @@ def encoder() -> Finding:
 
 
 def _of(need: Requirement, extra: str) -> bool:
-    """Check whether a requirement belongs to an extra ("": to the base install)."""
+    """Check whether the requirement `need` belongs to `extra`, or for "" to the base install."""
     always = need.marker is None or need.marker.evaluate({"extra": ""})
     return always if not extra else not always and need.marker is not None and need.marker.evaluate({"extra": extra})
 
@@ -105,7 +109,7 @@ def _fitting(extra: str, needs: list[Requirement]) -> Finding:
     for need in needs:
         have = version(need.name)
         if have is None and need.name == "tensorflow-cpu":
-            have = version("tensorflow")  # the same with CUDA, which does as well
+            have = version("tensorflow")  # the same package with CUDA works, too
         if have is None:
             bad.append(f"{need.name} is missing")
         elif not need.specifier.contains(have, prereleases=True):
@@ -125,7 +129,7 @@ def _fitting(extra: str, needs: list[Requirement]) -> Finding:
 
 
 def version(name: str) -> str | None:
-    """Return the version of an installed package, or None."""
+    """Return the installed version of the package `name`, or None."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -133,7 +137,7 @@ def version(name: str) -> str | None:
 
 
 def runners() -> Iterator[Finding]:
-    """Check for what each runner needs besides its packages."""
+    """Check for the programs that each runner of `prepare` needs besides Python packages."""
     yield Finding("runner local", "ok", f"{os.cpu_count()} cores")
     lacks = engines.missing()
     for engine in ("prism", "flink"):
@@ -146,8 +150,9 @@ def runners() -> Iterator[Finding]:
             yield Finding(name, "ok", "all it needs is here")
 
 
-# TensorFlow takes 15 seconds to load from a cold disk; a check of a TPU that hangs is ended after this time.
+# Importing TensorFlow from a cold disk takes 15 seconds. A check of a TPU that hangs ends after this time.
 _TIMEOUT_SECONDS = 180
+# These run in processes of their own (`run_python`), because importing TensorFlow or opening a device may crash or hang.
 _TENSORFLOW_CODE = """
 import json
 import tensorflow as tf
@@ -174,7 +179,7 @@ GPU_CODE = TPU_CODE.replace('tpu="local"', "gpus=True")
 
 
 def tensorflow() -> Iterator[Finding]:
-    """Check whether TensorFlow loads, which devices it sees, and whether jax has what its programs are called by."""
+    """Check whether TensorFlow can be imported, which devices it sees, and whether jax has the functions that t5prep calls."""
     versions = {
         name: package_version for name in ("tensorflow", "tensorflow-cpu") if (package_version := version(name))
     }
@@ -205,7 +210,10 @@ def tensorflow() -> Iterator[Finding]:
 
 
 def tpus(name: str | None) -> Iterator[Finding]:
-    """Check for chips, then the runtime: without a chip, libtpu would ask the network about this machine, and wait."""
+    """Check for TPU chips, then for a runtime that runs a step on them. `name` is the value of `--tpu`.
+
+    The runtime is tried only if there is a chip: without one, libtpu queries the network about this machine, and waits.
+    """
     chips = [path for pattern in ("accel*", "vfio/[0-9]*") for path in Path("/dev").glob(pattern)]
     runtime = f"libtpu {version('libtpu')}" if version("libtpu") else "no libtpu"
     if name not in (None, "auto", "local"):
@@ -232,7 +240,7 @@ def tpus(name: str | None) -> Iterator[Finding]:
 
 
 def gpus() -> Iterator[Finding]:
-    """Check for NVIDIA's driver, for a jax with CUDA, and whether a tiny step runs on the GPUs."""
+    """Check for NVIDIA's driver and for a jax with CUDA, then whether a tiny step runs on the GPUs."""
     if not DRIVER.exists():
         yield Finding("GPU", "absent", "no driver of NVIDIA on this machine", "nvidia-smi")
     elif not _cuda():
@@ -256,7 +264,8 @@ def _cuda() -> str | None:
 
 
 def run_python(code: str, *arguments: str) -> dict:
-    """Run Python code in a separate process; return the JSON object that it prints, or {"error": the reason}."""
+    """Run Python code in a separate process, and return the JSON object in its last line, or `{"error": reason}`."""
+    # `-P` and PYTHONPATH: the child imports from the same folders as this process, and not from the current one.
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         ran = subprocess.run(
@@ -277,13 +286,13 @@ def run_python(code: str, *arguments: str) -> dict:
         return {"error": messages[-1][:200]}
 
 
-# Enough for a tokenizer, a corpus of some gigabytes, and their tokenized blocks.
+# Free space for a tokenizer, a corpus of some gigabytes, and its tokenized blocks.
 ENOUGH_BYTES = 10 << 30
 
 
 def credentials() -> Iterator[Finding]:
-    """Check where credentials are, without reading them."""
-    home = Path(os.path.expanduser("~"))  # it stays "~" for a user who has none
+    """Check where credentials for Google Cloud, the Hub and Kaggle are, without reading them."""
+    home = Path(os.path.expanduser("~"))  # unlike Path.home(), this raises nothing for a user without a home
     cloud = Path(os.environ.get("CLOUDSDK_CONFIG") or home / ".config" / "gcloud")
     hub = Path(os.environ.get("HF_HOME") or home / ".cache" / "huggingface")
     kaggle = Path(os.environ.get("KAGGLE_CONFIG_DIR") or home / ".kaggle")
@@ -314,7 +323,7 @@ def credentials() -> Iterator[Finding]:
 
 
 def disk() -> Iterator[Finding]:
-    """Check for free space here and in the cache."""
+    """Check the free space of the current folder and of the cache."""
     places = [("disk here", Path.cwd(), "du -sh * | sort -h")]
     try:
         places.append(("disk of the cache", store.root(), "t5prep cache clear tokenized"))
@@ -332,11 +341,14 @@ def disk() -> Iterator[Finding]:
 
 
 def examine(*, tpu: str | None = None, bucket: str | None = None) -> Iterator[Finding]:
-    """Yield the finding of each check. A requested part that does not work is wrong; an optional part may be absent.
+    """Yield the findings of all checks.
 
-    `tpu` is "local" to require a working TPU of this machine. `bucket` is gs://NAME[/prefix].
+    `tpu` is "local" to require a working TPU of this machine. `bucket` is a `gs://NAME[/prefix]` to check. A required part
+    that does not work is wrong; an optional part may be absent.
     """
-    with concurrent.futures.ThreadPoolExecutor(1) as executor:  # TensorFlow takes longer to load than all else
+    with concurrent.futures.ThreadPoolExecutor(
+        1
+    ) as executor:  # importing TensorFlow takes longer than all other checks
         loading = executor.submit(lambda: list(tensorflow()))
         yield from packages()
         yield encoder()
@@ -351,9 +363,9 @@ def examine(*, tpu: str | None = None, bucket: str | None = None) -> Iterator[Fi
 
 
 def bucket_findings(uri: str) -> Iterator[Finding]:
-    """Check that objects under `gs://bucket[/prefix]` can be listed, written, read and deleted.
+    """Check that objects under `uri`, gs://bucket[/prefix], can be listed, written, read and deleted.
 
-    An object of a random name is written under the prefix and removed again.
+    An object with a random name is written under the prefix, and removed again.
     """
     try:
         bucket, _ = gcs.split(uri)

@@ -1,4 +1,4 @@
-"""Turn errors that are not bugs into one sentence for the user, without a traceback."""
+"""Convert errors that are not bugs to one sentence for the user, without a traceback."""
 
 import contextlib
 import errno
@@ -12,7 +12,7 @@ from t5prep.errors import T5prepError, UsageError
 from t5prep.io import addresses
 from t5prep.io.installation import install_command
 
-# Modules that the base install lacks → the extra that installs them.
+# Module that the base install lacks → the extra that installs it.
 _EXTRAS = {
     **dict.fromkeys(("tensorflow", "keras", "tensorboard"), "train"),
     **dict.fromkeys(("sacrebleu", "rouge_score"), "train"),
@@ -21,14 +21,14 @@ _EXTRAS = {
     **dict.fromkeys(("matplotlib", "jinja2"), "report"),
 }
 
-# Errors of the Hugging Face Hub's clients when no server answers (that of requests is an OSError).
+# Errors of `huggingface_hub`'s HTTP clients if no server answers. Those of `requests` are OSErrors.
 _NETWORK = {"httpx.TransportError", "httpx2.TransportError"}
 
-# What the loader of libraries says where their code finds no room.
+# Parts of the dynamic loader's messages if there is no memory for a library's code.
 _NO_ROOM = ("failed to map segment", "annot allocate memory", "cannot create shared object")
-# What Python says, and what libraries in C++ say, where no thread can be started.
+# Parts of the messages of Python and of C++ libraries if no thread can be started.
 _NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")
-# Errors of TensorFlow when a place of the user cannot be read or written; its other errors are bugs.
+# TensorFlow's errors if a path of the user cannot be read or written. Its other errors are bugs.
 _TENSORFLOW = (
     *("NotFoundError", "PermissionDeniedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError"),
     *("FailedPreconditionError", "ResourceExhaustedError", "DeadlineExceededError"),
@@ -36,28 +36,31 @@ _TENSORFLOW = (
 
 
 class EndsAtOnceError(click.ClickException):
-    """Say what is wrong, and end the process at once: libraries may crash while Python takes them down."""
+    """Print the message, and end the process at once, because libraries may crash during Python's shutdown."""
 
     def show(self, file: IO[str] | None = None) -> None:
         super().show(file)
         with contextlib.suppress(OSError, ValueError):
-            if sys.stderr.fileno() == 2:  # not where a caller in this process reads it
+            if sys.stderr.fileno() == 2:  # not if a caller in this process, such as a test, captures stderr
                 sys.stdout.flush()
                 os._exit(1)
 
 
 def make_exception(message: str) -> click.ClickException:
-    """Return an error with this message; where jax is loaded, one that ends the process at once.
+    """Return a click error with this message. If jax is loaded, the error ends the process without Python's shutdown.
 
-    XLA's threads may still compute what was begun, and would use memory that the end of Python frees. What exit handlers would
-    do is not missed: the error has left every `with` that writes, so that checkpoints, answers and curves are closed;
-    the handlers left only wait for threads that read ahead, and the system frees locks and sockets.
+    XLA's threads may still run a computation, and would use memory that the shutdown frees. Skipping exit handlers is safe.
+    The exception has left every `with` block, so checkpoints, answers and curves are closed. The remaining handlers only
+    wait for threads that read ahead, and the system frees locks and sockets.
     """
     return (EndsAtOnceError if "jax" in sys.modules else click.ClickException)(message)
 
 
 def sentence(error: Exception) -> click.ClickException | None:
-    """Return the sentence for an error that is not a bug, on one line: no name or value in it begins one. None for all others."""
+    """Return a click error with one line for an error that is not a bug, and None for a bug.
+
+    Newlines become spaces, because a file name in the message may contain one, and fake a message of its own.
+    """
     exception = _sentence(error)
     return exception and type(exception)(exception.message.replace("\n", " "))
 
@@ -90,7 +93,7 @@ def _sentence(error: Exception) -> click.ClickException | None:
 
 
 def _of_memory(error: Exception) -> bool:
-    """Check whether an error says that there is no memory: for objects, for a library's code, or for a thread."""
+    """Check whether the cause of an error is missing memory: for objects, for a library's code, or for a thread."""
     return (
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
@@ -100,7 +103,7 @@ def _of_memory(error: Exception) -> bool:
 
 
 def _missing(error: ModuleNotFoundError) -> click.ClickException | None:
-    """Return the sentence for a missing package that an extra installs; None for any other, which is a bug."""
+    """Return a click error for a missing package that an extra installs; None for any other module, which is a bug."""
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         return None
@@ -108,14 +111,14 @@ def _missing(error: ModuleNotFoundError) -> click.ClickException | None:
         from t5prep.training import need_tensorflow
 
         try:
-            need_tensorflow()  # whose sentence also says where there is none for this Python
+            need_tensorflow()  # its message differs if there is no TensorFlow for this Python
         except UsageError as error:
             return click.ClickException(str(error))
     return click.ClickException(f"This needs {name}, which is not installed. Get it: {install_command(_EXTRAS[name])}")
 
 
 def _system(error: OSError) -> click.ClickException | None:
-    """Return the sentence for an error of the operating system; None for a closed pipe, which click ends quietly."""
+    """Return a click error for an error of the operating system; None for a closed pipe, at which click exits quietly."""
     if error.errno == errno.EPIPE:
         return None
     if isinstance(error, FileNotFoundError) and _folder_is_gone():

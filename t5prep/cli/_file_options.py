@@ -1,4 +1,4 @@
-"""Take the options of commands that read a user's files as they are: format, encoding, delimiter, and which split."""
+"""Define the option --split of commands that read a user's files directly, and select the files."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,10 @@ split = click.option(
 
 
 def selected(uri: str, split: str, *, options: FileOptions) -> "Resolved":
-    """Return a source with its files of training, or of the split; what is not read is said on stderr."""
+    """Return the source `uri` with the files of `split` alone, or of the training split for "".
+
+    Print on stderr which files are not read.
+    """
     from t5prep import sources
     from t5prep.cli import _output
     from t5prep.reading import source_files

@@ -1,4 +1,4 @@
-"""Define what commands with a model share: the check for TensorFlow, and the completion of recipes and settings."""
+"""Define functions for the commands with a model: a check for TensorFlow, and shell completion of recipes and settings."""
 
 import dataclasses
 
@@ -6,21 +6,22 @@ import click
 
 
 def need_tensorflow() -> None:
-    """Raise UsageError, with the install command, if TensorFlow is missing."""
-    from t5prep.training import need_tensorflow as needed  # which loads Triton where it is installed: 0.1 s and 66 MB
+    """Raise UsageError with the install command if TensorFlow is missing."""
+    # Imported here, because t5prep.training imports Triton if it is installed: 0.1 s and 66 MB.
+    from t5prep.training import need_tensorflow as needed
 
     needed()
 
 
 def recipe_names(context: click.Context, option: click.Parameter, prefix: str) -> list[str]:
-    """Return the recipes that complete what was typed for `--recipe`."""
+    """Return the recipes that begin with `prefix`, for the shell completion of `--recipe`."""
     from t5prep.training.settings.config import recipes
 
     return [name for name in recipes() if name.startswith(prefix)]
 
 
 def setting_names(context: click.Context, option: click.Parameter, prefix: str) -> list[str]:
-    """Return the settings that complete what was typed for `--set`, each with its `=`."""
+    """Return the settings that begin with `prefix`, each with its `=`, for the shell completion of `--set`."""
     from t5prep.training.settings.config import TrainConfig
 
     return [f"{field.name}=" for field in dataclasses.fields(TrainConfig) if field.name.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""Make options of the command line of the fields that declare them (t5prep.options)."""
+"""Make click's options from the fields that declare them (`t5prep.options.fields.option`)."""
 
 import dataclasses
 import types
@@ -15,9 +15,9 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def options(cls: type, *, only: Sequence[str] = (), **attributes: Mapping[str, Any]) -> Callable[[_Command], _Command]:
-    """Return a decorator that adds the options of a dataclass to a command, or `only` some of them.
+    """Return a decorator that adds the options of the dataclass `cls` to a command, or `only` those named.
 
-    `attributes` are more of what click takes for an option, by its name.
+    `attributes` are further keywords of `click.option` for single options: `recipe={"shell_complete": ...}`.
     """
 
     def add(command: _Command) -> _Command:
@@ -31,7 +31,7 @@ def options(cls: type, *, only: Sequence[str] = (), **attributes: Mapping[str, A
 
 
 class SectionOption(click.Option):
-    """An option that stands under a heading of its own in `--help`."""
+    """Place an option under the heading `section` in `--help`."""
 
     def __init__(self, *args: Any, section: str, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -42,7 +42,7 @@ class SectionCommand(click.Command):
     """Print the options in `--help` by section, in the order of their first options."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options. Those without a section come last."""
+        """Write the options by section. Options without a section, such as --help, are under "Other"."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
@@ -53,19 +53,19 @@ class SectionCommand(click.Command):
 
 
 def from_field(field: "dataclasses.Field[object]", *, default: object, section: str = "") -> SectionOption:
-    """Return the command-line option that a field declares, in the field's section or in `section`."""
+    """Return the option that a field declares, with this `default`, in `section` or else in the field's section."""
     return SectionOption([flag(field.name)], section=section or field.metadata["section"], **_declared(field, default))
 
 
 def option(name: str, help: str, *, section: str, **attributes: Any) -> SectionOption:
-    """Return an option of the command line that shows its default."""
+    """Return an option under the heading `section` that shows its default. `attributes` are keywords of `click.option`."""
     return SectionOption(
         [flag(name)], section=section, help=help, show_default=_has_default(**attributes), **attributes
     )
 
 
 def _declared(field: "dataclasses.Field[object]", default: object) -> dict[str, Any]:
-    """Return what click takes for a field."""
+    """Return the keywords of `click.option` for a field: type, default, help and so on."""
     rules, kind = field.metadata, str if field.metadata["parse"] else _kind(field.type)
     attributes: dict[str, Any] = {"type": click.Choice(rules["choices"]) if rules["choices"] else kind}
     if rules["is_address"]:
@@ -89,7 +89,7 @@ def _has_default(*, default: object = None, is_flag: bool = False, **_: object) 
 
 
 def _kind(annotation: object) -> type:
-    """Return the type of one value: `int` of `int | None`, `str` of `tuple[str, ...]`."""
+    """Return the type of one value of an annotation: `int` for `int | None`, `str` for `tuple[str, ...]`."""
     if isinstance(annotation, types.UnionType):
         annotation = typing.get_args(annotation)[0]
     if typing.get_origin(annotation) is tuple:

@@ -1,4 +1,4 @@
-"""Print as all commands do: data to stdout, messages and progress to stderr, colours only on a terminal; tables of scores."""
+"""Print the output of commands: data to stdout, messages to stderr, and colours only on a terminal."""
 
 import json
 import os
@@ -22,7 +22,10 @@ def say(text: str) -> None:
 
 
 def print_next(command: str) -> None:
-    """Print the t5prep command to type next, by the path of this program where a shell would not find it by its name."""
+    """Print the t5prep command to type next; `command` has no program name.
+
+    The program is printed with its path if the shell would not find it by its name, as without an activated environment.
+    """
     program = sys.argv[0] if os.path.basename(sys.argv[0]) == "t5prep" and not shutil.which("t5prep") else "t5prep"
     click.echo(f"next: {shlex.quote(program)} {command}")
 
@@ -33,12 +36,12 @@ def print_json(value: object) -> None:
 
 
 def show(value: object, text: str, *, as_json: bool) -> None:
-    """Print a result on stdout: the value as one JSON object, or the text."""
+    """Print a result on stdout: with `as_json` the value as one JSON object, else the text."""
     print_json(value) if as_json else click.echo(text)
 
 
 def colour(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
-    """Return styled text where stdout is a terminal and NO_COLOR is not set, else the text unchanged."""
+    """Return the text with a style if stdout is a terminal and NO_COLOR is not set, else unchanged."""
     return (
         _terminal.styled(text, fg=fg, bold=bold, dim=dim)
         if sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -50,7 +53,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 
 
 def print_metrics(metrics: Mapping[str, Any]) -> None:
-    """Print a line for each number, then for classes the scores of each one and the confusion matrix."""
+    """Print a line for each number in `metrics`. For classes, also print their scores and the confusion matrix."""
     for name, value in metrics.items():
         if isinstance(value, int | float):
             click.echo(f"{name:<18} {value:,.4f}" if isinstance(value, float) else f"{name:<18} {value:,}")
@@ -71,7 +74,7 @@ def print_metrics(metrics: Mapping[str, Any]) -> None:
 
 
 def print_predictions(predictions: Sequence["Prediction"]) -> None:
-    """Print a table: right or wrong, id, prediction, target."""
+    """Print a table of predictions with the columns: ok or wrong, id, prediction, target."""
     if not predictions:
         return
     room = max(16, (shutil.get_terminal_size((100, 24)).columns - 22) // 2)
@@ -83,6 +86,6 @@ def print_predictions(predictions: Sequence["Prediction"]) -> None:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text on one line, of at most `width` characters."""
+    """Return a text on one line of at most `width` characters. A cut end becomes `…`."""
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"

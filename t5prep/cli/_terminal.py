@@ -1,4 +1,8 @@
-"""Protect the terminal: escape control characters in what is printed, and end an interrupted run with one sentence."""
+"""Escape control characters in printed text, and end an interrupted command with one sentence.
+
+Texts of strangers are printed: rows, file names, labels. An escape sequence in them could hide text or retitle the
+terminal.
+"""
 
 import contextlib
 import os
@@ -16,20 +20,20 @@ import click
 from t5prep.cli._failing import make_exception
 from t5prep.io import signals
 
-# Characters that a terminal acts on or hides: control characters, marks of direction, tags. Newlines and tabs stay.
+# Characters that a terminal obeys or hides: control characters, direction marks, tags. Newlines and tabs are allowed.
 _HIDDEN = (
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\U000e0000-\U000e007f"
 )
-# A colour or weight of ours has a number that no text of a stranger can know; and the start of a progress line.
+# Our own colours begin with a secret number, drawn for each process, which a stranger's text cannot contain.
 _OURS = f"\x1b[{secrets.randbelow(1 << 62)};"
 _PIECES = re.compile(f"({re.escape(_OURS)})|([{_HIDDEN}])")
-_LINE_ANEW = "\r\x1b[K"
-# Commands that resume where they were stopped.
+_LINE_ANEW = "\r\x1b[K"  # the start of a progress line (io/progress.py)
+# Commands that resume after an interruption.
 _GOES_ON = ("prepare", "train", "upload", "predict")
 
 
 def visible(text: str) -> str:
-    r"""Return a text with a JSON escape for each character that moves the cursor, is invisible or changes direction.
+    r"""Return `text` with a JSON escape for each character that moves the cursor, is invisible or changes direction.
 
     >>> visible("a\x1b]0;title\x07b\u202ec\td")
     'a\\u001b]0;title\\u0007b\\u202ec\td'
@@ -38,8 +42,8 @@ def visible(text: str) -> str:
 
 
 def styled(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
-    """Return a text in a colour or weight, which `visible` lets through; one that stands in the text itself is escaped."""
-    # click writes an escape for False, too.
+    """Return `text` in a colour or weight that `visible` does not escape. Escape sequences inside `text` are escaped."""
+    # `or None`, because click writes an escape sequence for False, too.
     begin, end = click.style("\0", fg=fg, bold=bold or None, dim=dim or None).replace("\x1b[", _OURS).split("\0")
     return begin + text + end
 
@@ -51,13 +55,13 @@ def _escaped(character: str) -> str:
 
 
 class _Visible:
-    """Wrap a stream so that it writes visible text only; everything else goes to the stream itself."""
+    """Wrap a stream so that `write` writes visible text. All other attributes are the stream's."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write the visible form of a text."""
+        """Write the visible form of `text`, and return the length of `text`."""
         start = _LINE_ANEW if text.startswith(_LINE_ANEW) else ""
         self._stream.write(start + visible(text[len(start) :]))
         return len(text)
@@ -68,10 +72,13 @@ class _Visible:
 
 @contextlib.contextmanager
 def escape_output(*, data: bool) -> Iterator[None]:
-    """Let only visible text reach stdout and stderr; with `data`, a stdout that is not a terminal is left as it is."""
+    """Write only visible text to stdout and stderr inside `with`.
+
+    With `data`, a stdout that is a file or a pipe gets its text unchanged: answers of a model are data.
+    """
     previous_streams = sys.stdout, sys.stderr
     for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
-        if stream is None:  # closed before the command began: its text is dropped
+        if stream is None:  # closed by the shell (`>&-`): its text is dropped
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
         elif name == "stderr" or not data or stream.isatty():
             setattr(sys, name, _Visible(stream))
@@ -83,7 +90,7 @@ def escape_output(*, data: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into one KeyboardInterrupt, so that everything is closed; a second one ends at once."""
+    """Convert the first SIGINT or SIGTERM to a KeyboardInterrupt, so that files are closed. A second signal ends at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -100,8 +107,8 @@ def stoppable() -> Iterator[None]:
             yield
     finally:
         signals.forget()
-        # Python remembers a KeyboardInterrupt that left code given as text, such as a dataclass's, even if it was caught,
-        # and then kills its own process at its end. The next code that is given as text makes it forget.
+        # CPython remembers that a KeyboardInterrupt left code run by `exec`, such as a dataclass's methods, even if it was
+        # caught later. It then ends its process by SIGINT at its exit. The next `exec` resets this.
         exec("")
         for number, handler in previous_handlers.items():
             signal.signal(number, handler)
@@ -109,7 +116,7 @@ def stoppable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def dropped_at_end() -> Iterator[None]:
-    """Drop what a broken stdout has not taken at the end: Python would fail on it once more, with exit code 120."""
+    """Discard text that a broken stdout did not take. Python's flush at exit would fail again, with exit code 120."""
     try:
         yield
     finally:
@@ -121,6 +128,6 @@ def dropped_at_end() -> Iterator[None]:
 
 
 def stopped(command: str | None) -> click.ClickException:
-    """Return the message for a command that was interrupted."""
+    """Return the error for the interrupted `command`, which says whether the same command resumes."""
     resume_note = "goes on: what was done is kept" if command in _GOES_ON else "begins again"
     return make_exception(f"Stopped. The same command {resume_note}.")

@@ -1,4 +1,4 @@
-"""Define what is done with a prepared dataset: `verify`, `inspect`, `table`, `report`, `why`, `explore`, `diff` and `upload`."""
+"""Define the commands on a prepared dataset: `verify`, `inspect`, `table`, `report`, `why`, `explore`, `diff`, `upload`."""
 
 import dataclasses
 import functools
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 def verify_command(data: str, as_json: bool) -> None:
     """Check every shard of DATA against its manifest.
 
-    The check covers sizes, checksums, and missing or extra files.
+    The check covers sizes, checksums, token ids, and missing or extra files.
 
-    Exit code 0 when all is as the manifest says, 1 with the first difference.
+    Exit code 0 if all files agree with the manifest, 1 at the first difference.
 
     \b
     Example:
@@ -45,7 +45,7 @@ def verify_command(data: str, as_json: bool) -> None:
     _output.show(value, text, as_json=as_json)
 
 
-_NARROWEST = 20  # columns; on a narrower terminal, lines are longer than its width
+_NARROWEST = 20  # columns of `inspect`'s lines, even on a narrower terminal
 
 
 @click.command("inspect")
@@ -72,7 +72,7 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
     width = max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns)
     wrapped = functools.partial(click.wrap_text, width=width - 2, initial_indent="  ", subsequent_indent="  ")
     for record in records:
-        title = f"── {record.id} ".ljust(width, "─")  # the id of a packed row has the ids of all its examples
+        title = f"── {record.id} ".ljust(width, "─")  # may be long: a packed record has the ids of all of its examples
         click.echo(_output.colour(title if len(title) <= width else f"{title[: width - 1]}…", bold=True))
         for side, text, ids in (("input", record.inputs, record.input_ids), ("target", record.targets, record.labels)):
             click.echo(_output.colour(f"{side}  {len(ids)} places", fg="cyan"))
@@ -128,6 +128,7 @@ def table_command(
     from t5prep.errors import UsageError
 
     made_of, out_path = manifest.load(data).source, Path(out)
+    # `t5prep table data/mine mine.csv` must not replace the user's own mine.csv: compare names and contents first.
     if out_path.is_file():
         size, source_path = out_path.stat().st_size, Path(made_of.uri)
         candidate_hashes = {file.sha256 for file in made_of.files if file.bytes == size}
@@ -161,7 +162,7 @@ def table_command(
 def report_command(data: str, out: Path | None, tokenizer: str | None, answers: str | None, as_json: bool) -> None:
     """Write an HTML report on DATA, a dataset or a run.
 
-    Of a dataset: lengths, cuts, labels and padding; of a run: curves and answers. The page needs no network.
+    A dataset's page has lengths, cuts, labels and padding. A run's page has curves and answers. It needs no network.
 
     \b
     Example:
@@ -194,10 +195,11 @@ def why_command(
 ) -> None:
     """Trace one row from the source to its record.
 
-    ID is that of a record or of a rejected row, or FILE:ROW of the source.
+    ID is the id of a record or of a rejected row, or FILE:ROW of the source.
 
-    In the order of the data flow: where it stands in its source, what the task made of it, what filters changed, its
-    tokens and what was cut, the split and the number that drew it, its shard, its duplicates; or where it left, and why.
+    The trace follows the data flow: the row in its source, the task's input and target, changes by filters, tokens and
+    cut tokens, the split and the number that drew it, the shard, and duplicates. For a rejected row, it ends at the
+    step that rejected it, with the reason.
 
     \b
     Example:
@@ -276,8 +278,10 @@ def explore_command(
 def diff_command(data_a: str, data_b: str, as_json: bool) -> None:
     """Compare the manifests of DATA_A and DATA_B.
 
-    Exit code 0 when all that decides the records is equal, 1 when anything differs (or cannot be read, which stderr says).
-    To compare the records, write both with `t5prep table` and join them by id in any SQL.
+    Exit code 0 if everything that decides the records is equal. Exit code 1 if anything differs, or if a manifest cannot
+    be read, with a message on stderr.
+
+    To compare records, write both datasets with `t5prep table`, and join the tables by id.
 
     \b
     Example:
@@ -306,7 +310,7 @@ def _tell(difference: "Difference") -> None:
 
 
 def _short(value: object) -> str:
-    """Return a value as text on one line, of at most 60 characters."""
+    """Return a value as one line of at most 60 characters: "nothing" for None."""
     return "nothing" if value is None else f"{value:,}" if isinstance(value, int) else _output.cut(str(value), 60)
 
 

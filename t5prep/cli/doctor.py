@@ -1,4 +1,4 @@
-"""Define what concerns this machine: `t5prep doctor`, `cache` and `completion`."""
+"""Define the commands about this machine: `t5prep doctor`, `cache` and `completion`."""
 
 import dataclasses
 import sys
@@ -56,8 +56,8 @@ def cache_command() -> None:
 
     The cache holds tokenized blocks, downloads and compiled programs.
 
-    Tokenized blocks are bounded: the longest unused go first. T5PREP_CACHE_LIMIT=50GB says to how much, T5PREP_CACHE
-    where all of it is kept.
+    T5PREP_CACHE is the folder of the cache. T5PREP_CACHE_LIMIT (for example 50GB) is the limit of tokenized blocks:
+    blocks that were unused for longest are removed first.
 
     \b
     Example:
@@ -69,7 +69,7 @@ def cache_command() -> None:
 @cache_command.command("show")
 @_output.as_json
 def show(as_json: bool) -> None:
-    """Say what is kept, how much of it, and where.
+    """Show the size and folder of each kind of cached files.
 
     \b
     Example:
@@ -122,5 +122,5 @@ def completion_command(shell: str) -> None:
     completion_class = shell_completion.get_completion_class(shell)
     assert completion_class is not None, "click knows these shells"
     completion = completion_class(main, {}, "t5prep", "_T5PREP_COMPLETE")
-    # `source()` is not used: it starts bash to find its version, and warns where there is no bash.
+    # click's `source()` starts bash to check its version, and warns on a machine without bash, so it is not called.
     click.echo(completion.source_template % completion.source_vars())

@@ -1,4 +1,4 @@
-"""Define `t5prep embed`, which writes what an encoder makes of texts."""
+"""Define `t5prep embed`, which writes an encoder's vectors of texts."""
 
 import dataclasses
 import sys
@@ -24,8 +24,8 @@ def embed_command(model: str, data: str, out: str, as_json: bool, **given: objec
 
     DATA is a table, lines of text, or any source that `prepare` reads.
 
-    The files are safetensors of some rows each, with a manifest that has the SHA-256 of each one: what a trainer of images
-    or videos reads in place of a T5. Given again, the command computes only what is missing or altered.
+    The output is safetensors files of some rows each, and a manifest with their SHA-256. A trainer of images or videos
+    reads these files instead of running a T5. The same command, run again, computes only missing or altered files.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""Define `t5prep plan`, which tells whether a training fits a TPU."""
+"""Define `t5prep plan`, which checks whether a training run fits a TPU."""
 
 import dataclasses
 import importlib.util
@@ -59,7 +59,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
             "plan hands the trainer's own step to Google's TPU compiler, and the trainer is not installed here. "
             f"Get both: {install_command('train', 'plan')}"
         )
-    # TensorFlow only makes the program here: it needs no device.
+    # TensorFlow only makes the program here. By default, it would reserve the memory of all GPUs.
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     from t5prep.planning import report
     from t5prep.training.settings import config as configs
@@ -69,7 +69,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
         raise errors.UsageError(
             "--html shows answers for one layout, and --lengths compares layouts: leave one of them out."
         )
-    if html:  # what it needs, and its place, are looked at before the minutes of compiling
+    if html:  # its imports and its path are checked now, not after minutes of compiling
         from t5prep.io import atomic_files
         from t5prep.report import PAGE
         from t5prep.report import plan as page
@@ -95,9 +95,10 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
 
 
 def options_of(config: "TrainConfig", *, tpu: str | None) -> PlanOptions:
-    """Return the options of `t5prep.plan` for what `train` would run, on the TPU of --tpu, or that this machine has.
+    """Return the options of `t5prep.plan` for the training of `config` on the TPU type `tpu`.
 
-    Raises UsageError if neither names a type, or there is no dataset.
+    For None, "auto" or "local", the type is that of this machine. Raises UsageError if this machine has no TPU, or
+    `config` has no dataset.
     """
     accelerator_type = os.environ.get("TPU_ACCELERATOR_TYPE", "")
     name = accelerator_type if tpu in (None, "auto", "local") else tpu
@@ -112,16 +113,16 @@ def options_of(config: "TrainConfig", *, tpu: str | None) -> PlanOptions:
 
 
 def warn(config: "TrainConfig", *, tpu: str) -> None:
-    """Print a warning on stderr where an earlier `plan` or dry run found that this training cannot fit.
+    """Print a warning on stderr if an earlier `plan` or dry run found that this training does not fit.
 
-    Nothing is compiled.
+    Only the cache is read; nothing is compiled.
     """
     from t5prep.planning import interface
 
     try:
         plan = interface.recalled(options_of(config, tpu=tpu))
     except T5prepError:
-        return  # no plan for this machine, model or data: the training itself reports what is wrong
+        return  # no plan is possible for this machine, model or data: the training itself reports the problem
     if plan and not plan.fits:
         needed, available_gib = plan.hbm_bytes / 2**30, plan.answer.question.tpu.chip.hbm_bytes / 2**30
         _output.say(
@@ -131,7 +132,10 @@ def warn(config: "TrainConfig", *, tpu: str) -> None:
 
 
 def print_one(options: PlanOptions, *, as_json: bool) -> "Plan":
-    """Print what `t5prep.plan` answers, each as soon as it is known: the answer, the largest batch, advice. Return the plan."""
+    """Print the result of `t5prep.plan`, and return the plan.
+
+    Each part is printed as soon as it is known: first the answer, then the largest batch, then advice.
+    """
     from t5prep.planning import report
 
     printed: Plan | None = None

@@ -48,8 +48,8 @@ def predict_command(
 
     FILE is a table, lines of text, any source that `prepare` reads, or "-" for standard input.
 
-    Rows go through the task that the run was trained on, so a table needs the same columns (without the target), and a
-    line of text is its text. There is one answer for each row, in order; a row that makes no input has none, and a reason.
+    The task that the run was trained on makes the inputs. So a table needs the same columns, without the target. A line
+    of text is the text of one row. Each row has one answer, in order. A row without an input has a reason instead.
 
     \b
     Example:
@@ -65,7 +65,7 @@ def predict_command(
             raise UsageError(f"--json and --to {to}: the answers are written once. Leave one of them out.")
         to = "json"
     kind = to or files.of_name(out.name if out else "")
-    files.Writer(kind)  # refused before a model is opened
+    files.Writer(kind)  # raises for an unknown format now, before the model is opened
     if scores and kind == "text":
         raise UsageError("--scores: lines of text hold answers alone. Say --to jsonl (or csv, tsv, json).")
     if answers > 1 and kind not in ("jsonl", "json"):
@@ -106,7 +106,10 @@ WORST_PRINTED = 5
 
 
 class _MetricOption(click.Option):
-    """List the names in `--help` alone: the module that has them loads numpy, and every command line would."""
+    """Add the names of metrics to the help of `--metric`.
+
+    They are imported only when `--help` is printed, because their module imports numpy, which takes long.
+    """
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         from t5prep.tasks.task import METRICS, OF_TOKENS
@@ -126,7 +129,7 @@ class _MetricOption(click.Option):
 def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **given: object) -> None:
     """Score a model on a split of a dataset.
 
-    Classes have accuracy and a confusion matrix; generated answers have the task's metrics.
+    Classifications are scored by accuracy and a confusion matrix, generated answers by the task's metrics.
 
     \b
     Example:
@@ -157,7 +160,7 @@ def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **gi
 
 
 def _one_of_each(sample: Sequence["Wrong"]) -> list["Wrong"]:
-    """Return the first drawn answer to each class, and of few classes more, at most WORST_PRINTED."""
+    """Return up to WORST_PRINTED wrong answers, by turns from each class: first one of each, then a second one."""
     of_class = collections.defaultdict[str, list["Wrong"]](list)
     for wrong in sample:
         of_class[wrong.target].append(wrong)

@@ -1,4 +1,4 @@
-"""Define `t5prep prepare TASK`: one command for each task, because each task has options of its own."""
+"""Define `t5prep prepare TASK`. Each task is a subcommand, because each task has its own options."""
 
 import dataclasses
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Tasks(click.Group):
-    """Make a subcommand for each task, with the common options and those of the task's dataclass."""
+    """Make a subcommand for each task, with the common options and the options of the task."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -51,7 +51,8 @@ class _Tasks(click.Group):
         )
 
 
-COLUMNS = "Columns and text"
+COLUMNS = "Columns and text"  # the section of the task's own options
+# Task → the example in its `--help`, where the usual one (`_Tasks.get_command`) lacks a required option.
 _EXAMPLES = {
     "so_quality": "t5prep prepare so_quality --source sample: --tokenizer sample: --out data/sample",
     "text2text": "t5prep prepare text2text --source mine.csv --inputs-column text --targets-column label"
@@ -64,7 +65,11 @@ _EXAMPLES = {
 
 
 class _TaskCommand(_options.SectionCommand):
-    """Refuse a word without an option: it is a file of an unquoted glob more often than an option of Beam."""
+    """Refuse words before `--` that belong to no option.
+
+    The shell expands an unquoted glob (`--source *.csv`) to several words. click would take all but the first as options of
+    Beam.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. Raises UsageError for a word before `--` that belongs to no option."""
@@ -73,9 +78,9 @@ class _TaskCommand(_options.SectionCommand):
             try:
                 values, _, _ = self.make_parser(ctx).parse_args(list(task_args))
             except click.UsageError:
-                values = {}  # said below
+                values = {}  # `super().parse_args` raises it again
             words = values.get("beam_options")
-            if isinstance(words, list | tuple) and words:  # click 8.3 has an object of its own for none
+            if isinstance(words, list | tuple) and words:  # for no words, click 8.3 has a sentinel object
                 raise click.UsageError(
                     f'"{words[0]}" belongs to no option. Several files are a glob in quotes, as in --source "*.csv"; options of '
                     "Beam go after --",
@@ -127,7 +132,7 @@ def _callback(name: str) -> Callable[..., None]:
 
 
 def _is_small(path: str) -> bool:
-    """Check whether a source is one that this process prepares sooner than others start."""
+    """Check whether one process prepares this source in less time than worker processes need to start."""
     return path == "sample:" or (os.path.isfile(path) and os.path.getsize(path) < memory_budget.SMALL)
 
 
@@ -150,7 +155,7 @@ def _facts(manifest: "Manifest") -> dict[str, object]:
 
 
 def _tell(manifest: "Manifest", *, out: str, seconds: float) -> None:
-    """Print the summary of a prepared dataset: where it is, what was lost, and the next command."""
+    """Print the summary of a prepared dataset: folder, splits, cut and rejected rows, warnings, and the next command."""
     ledger = manifest.ledger
     cut, targets = ledger["inputs"], ledger["targets"]
     size = sum(shard.bytes for shard in manifest.shards)
@@ -200,7 +205,7 @@ _CHARACTERS = 8
 
 
 def _of_texts(manifest: "Manifest") -> Iterator[str]:
-    """Yield a line for each thing that people overlook: unknown characters, repeated rows, HTML."""
+    """Yield a line for each problem in the texts that users overlook: unknown characters, repeated rows, HTML."""
     texts = manifest.texts
     if texts is None:
         return
@@ -223,7 +228,7 @@ def _of_texts(manifest: "Manifest") -> Iterator[str]:
 
 
 def _printable(character: str) -> str:
-    """Return a character as a terminal shows it.
+    """Return a character, or its code point if a terminal would show nothing.
 
     >>> _printable("{"), _printable("\u200b")
     ('{', 'U+200B')
@@ -235,7 +240,7 @@ _BECAME = ("read", "examples", "rejected", "duplicates", "blank")
 
 
 def _balance(manifest: "Manifest") -> str:
-    """Return how many rows were read, and how many of them became examples, were rejected, and so on."""
+    """Return the balance of rows: `100 read = 90 examples + 10 rejected`."""
     totals = {field: sum(getattr(rows, field) for rows in manifest.rows.values()) for field in _BECAME}
     became = " + ".join(f"{number:,} {field}" for field, number in totals.items() if number and field != "read")
     split = manifest.ledger["split"]
@@ -268,7 +273,7 @@ SECTIONS = ("Required", COLUMNS, "Source", "Length", "Splits and duplicates", "O
 
 
 def of_task(task: Task) -> list[click.Parameter]:
-    """Return all options of preparing a task by section, with the task's own defaults."""
+    """Return the options and arguments of `prepare` for `task`, in the order of SECTIONS, with the task's defaults."""
     defaults = {"input_length": task.input_length, "target_length": task.target_length}
     common = [
         field
@@ -276,7 +281,7 @@ def of_task(task: Task) -> list[click.Parameter]:
         if field.metadata.get("help")
     ]
     options = [
-        # click takes a default of None as a default, and --source would not be required.
+        # Not `default=None` for a task without a source: click would take it as a default, and not require --source.
         _options.option("source", SOURCES, section="Required", type=ADDRESS, multiple=True, **_source_default(task)),
         _options.option(
             "tokenizer",
@@ -311,5 +316,5 @@ def of_task(task: Task) -> list[click.Parameter]:
 
 
 def _source_default(task: Task) -> dict[str, Any]:
-    """Return how the option --source is declared: with the task's own source, or required."""
+    """Return the keywords of the option --source: a default if the task has a source, else `required`."""
     return {"default": (task.corpus.source,)} if task.corpus.source else {"required": True}

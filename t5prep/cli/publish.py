@@ -1,4 +1,4 @@
-"""Define `t5prep export` and `push`, which give a model or a dataset to others."""
+"""Define `t5prep export` and `push`, which publish a model or a dataset."""
 
 import os
 import shlex
@@ -21,8 +21,8 @@ def export_command(model: str, out: str, as_json: bool, **given: object) -> None
 
     The output is a Hugging Face directory for PyTorch, or a SavedModel for TensorFlow.
 
-    A SavedModel takes ids and gives ids. With --text it takes whole inputs, prefix and all, and gives answers; programs
-    that load it import tensorflow_text first, and TensorFlow Serving has it built in.
+    A SavedModel takes and returns token ids. With --text, it takes complete inputs, including the prefix, and returns
+    answers. Programs that load it must import tensorflow_text first; TensorFlow Serving contains it.
 
     \b
     Example:
@@ -64,7 +64,7 @@ def push_command(
 
     Log in first: `hf auth login`. A dataset is uploaded with a table of its texts, which the Hub's viewer shows.
 
-    No device is opened, so a run can be pushed beside its training on the same TPU.
+    This opens no device, so a run can be pushed while its training uses the TPU.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""Define `t5prep tasks` and `filter`, which list what `prepare` can do."""
+"""Define `t5prep tasks` and `filter`, which list the tasks and filters of `prepare`."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -72,7 +72,7 @@ def filter_command(
 ) -> None:
     """List the filters of `prepare --filter`, or try them.
 
-    A FILTER is a name, with settings that differ from its defaults after a colon, or a function in a file of yours.
+    A FILTER is a name, with changed settings after a colon, or a function in a Python file of yours.
 
     \b
     Example:
@@ -97,7 +97,7 @@ def filter_command(
 
 
 def _list(names: list[str], *, as_json: bool) -> None:
-    """Print what each filter does, its source, and its settings with their defaults."""
+    """Print the description of each filter, and its settings with their defaults."""
     from t5prep.tasks.filters import chain
 
     kinds = {name: chain.cls(name) for name in names}
@@ -122,7 +122,7 @@ def _list(names: list[str], *, as_json: bool) -> None:
 
 
 def _tell(trial: "Trial") -> None:
-    """Print the result of each filter, with its reasons and some of the texts."""
+    """Print the result of each filter: rejected and changed rows, the reasons, and some of the texts."""
     for outcome in trial.outcomes:
         share = f"{outcome.rejected / max(1, outcome.texts):.1%}"
         changed = f", {outcome.changed:,} changed" if outcome.changed else ""

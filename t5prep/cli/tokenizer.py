@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from t5prep.tokens.audit import Report
     from t5prep.training.model.architecture import ModelConfig
 
-# d_model, d_ff, layers of each stack, heads: the sizes of T5 1.1 (google/t5-v1_1-*), and a tiny one for trials.
+# Size → (d_model, d_ff, layers of each stack, heads): those of T5 1.1 (google/t5-v1_1-*), and a tiny one for trials.
 SIZES = {
     "tiny": (128, 256, 2, 4),
     "small": (512, 1024, 8, 6),
     "base": (768, 2048, 12, 12),
     "large": (1024, 2816, 24, 16),
 }
-# The most lost characters that are printed; --json has all of them.
+# Maximum number of lost characters that `check` prints; --json has all.
 LOST_SHOWN = 12
 
-# SentencePiece's own names (t5prep.tokens.training), which is not imported for --help.
+# SentencePiece's names, repeated from t5prep.tokens.training, because `--help` must not import that module.
 NORMALIZATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
 
 _source = click.option(
@@ -107,7 +107,7 @@ def train(
     seed: int,
     **files: str,
 ) -> None:
-    """Train a SentencePiece unigram model with T5's conventions, and write what AutoTokenizer loads.
+    """Train a SentencePiece unigram model with T5's conventions, and write files that AutoTokenizer loads.
 
     \b
     Example:
@@ -165,7 +165,7 @@ def _model_shape(size: str) -> "ModelConfig":
 
 
 def _facts(trained: "Trained", out: str) -> JSONObject:
-    """Return what --json prints of a trained tokenizer."""
+    """Return the facts about a trained tokenizer that `--json` prints."""
     tokenizer = trained.tokenizer
     return {
         "out": out,
@@ -180,7 +180,7 @@ def _facts(trained: "Trained", out: str) -> JSONObject:
 
 
 def _tell_trained(trained: "Trained", out: str, *, source: str, columns: tuple[str, ...]) -> None:
-    """Print what a tokenizer was trained on, and the command that looks at it."""
+    """Print the size of a trained tokenizer, the number of its training lines, and the command that checks it."""
     tokenizer = trained.tokenizer
     click.echo(
         f"{out}: {tokenizer.vocab_size:,} pieces and 100 sentinels (an embedding of {tokenizer.padded_size:,}), "
@@ -205,9 +205,9 @@ def _tell_trained(trained: "Trained", out: str, *, source: str, columns: tuple[s
 def check(
     tokenizer: str, source: str, column: tuple[str, ...], limit: int, split: str, as_json: bool, **files: str
 ) -> None:
-    """See what a tokenizer does to a corpus: unknown tokens, lost characters, texts that change.
+    """Check a tokenizer on a corpus: unknown tokens, lost characters, changed texts.
 
-    The ids are compared with those that transformers gives with the same folder, by its version.
+    The ids are compared with those of each version of transformers for the same folder.
 
     TOKENIZER is a spiece.model, its directory, a Hub name, or sample:
 

@@ -19,7 +19,7 @@ MAX_TABLE_ROWS = 10  # rows of the table of predictions
 
 
 class _ListSettings(click.Option):
-    """Print the settings, with the values of `--recipe` and `--set`, in place of training."""
+    """Print the settings, with the values of `--recipe` and `--set`, and exit instead of training."""
 
     def handle_parse_result(
         self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
@@ -44,7 +44,7 @@ def _list_settings(*, recipe: str, settings: Sequence[str]) -> None:
 
 
 def _choices(field: "dataclasses.Field[object]") -> str:
-    """Return the names that a setting can have, where its help does not say them all."""
+    """Return the possible values of a setting as `  [adam, adafactor]`, or "" if its help names all of them."""
     choices = [str(choice) for choice in field.metadata.get("choices") or ()]
     return f"  [{', '.join(choices)}]" if any(choice not in field.metadata["help"] for choice in choices) else ""
 
@@ -161,7 +161,7 @@ def train_command(
         _output.print_metrics(metrics)
     click.echo(f"best checkpoint: {result.best}")
     without_answers = result.evaluation and not result.evaluation.predictions
-    # Hidden tokens have no answers later, either.
+    # Pre-training that hides tokens has no answers, so `eval` would have none to score.
     if without_answers and any(map(of_answers, run.manifests_of_run(out))):
         _output.print_next(f"eval --model {shlex.quote(out)}   (its answers, and what they score)")
     else:
@@ -169,7 +169,10 @@ def train_command(
 
 
 def _check_step(config: "TrainConfig", *, tpu: str | None, gpus: bool, replicas: int, as_json: bool) -> None:
-    """Print one step on the CPU and on the accelerator. Exit with 1 if the accelerator's numbers are not finite."""
+    """Compare one training step on the CPU with the same step on the accelerator, and print both.
+
+    Exit with code 1 if a number of the accelerator is not finite.
+    """
     from t5prep.training import need_tensorflow
 
     need_tensorflow()
