@@ -1,8 +1,8 @@
 """Score every record of a split once: loss, token accuracy, and the metrics that the task names for its answers.
 
-Where every target is one token (and EOS), one forward pass gives the answer: the argmax of the first position over the
-whole vocabulary, taken on the device, as the Stack Overflow tutorial (pedro-r-marques/tutorial-t5-fine-tune) scores it.
-Otherwise answers are generated. Only ids and one loss for each row leave the device.
+If every target is one token (and EOS), one forward pass gives the answer: the argmax of the first position over the whole
+vocabulary, computed on the device. The Stack Overflow tutorial (pedro-r-marques/tutorial-t5-fine-tune) scores answers in the
+same way. Otherwise answers are generated. Only ids and one loss for each row are transferred from the device.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ _Entry = TypeVar("_Entry", bound=tuple[float, int, list[int]])
 
 @dataclasses.dataclass(frozen=True)
 class Wrong:
-    """A wrong answer, with what the model was asked and the loss of the target."""
+    """A wrong answer, with the model's input and the loss of the target."""
 
     id: str
     input: str
@@ -51,7 +51,7 @@ class Wrong:
 
 
 class Prediction(TypedDict, total=False):
-    """A record's answer and its right ones, the loss of the first of these, and the scores that the answer has by itself."""
+    """A record's answer, its right answers (`references`), the loss of the first of these, and the answer's own scores."""
 
     id: str
     prediction: str
@@ -64,7 +64,7 @@ class Prediction(TypedDict, total=False):
 class Evaluation:
     """An evaluation's numbers (for classes also `labels` and `confusion`), and each record's id and answer.
 
-    `worst` are the wrong answers with the highest losses, `sample` a random sample of the wrong answers to each class.
+    `worst` holds the wrong answers with the highest losses, `sample` random wrong answers to each class.
     """
 
     metrics: dict[str, JSON]
@@ -73,19 +73,32 @@ class Evaluation:
     sample: list[Wrong] = dataclasses.field(default_factory=list)
 
     def numbers(self) -> dict[str, float]:
-        """Return the metrics that can be drawn as curves."""
+        """Return the metrics that are single numbers, without lists such as `confusion`."""
         return {name: float(value) for name, value in self.metrics.items() if isinstance(value, int | float)}
 
 
 class Evaluator:
-    """Score one split of one dataset with the current weights; compiled once, and can be called many times.
+    """Score one split of one dataset with the given weights. The programs are compiled once, for any number of calls.
 
-    `generating`: generate answers if targets are longer than one token, by the options `generation`, of whose
-    `answers` the best is scored; with `generates_single_tokens` also shorter ones, which one forward pass would give as well
-    if nothing is drawn or forbidden. `batch` is over all replicas. `wanted` are names of metrics, in place of the task's.
-    `metric` is a number that is given in any case.
-    `limit`: score only that many records, the first ones; 0 is all. `place`: the folder of the compiled programs.
-    Raises UsageError if the batch does not divide.
+    Args:
+        config: The model's config.
+        layout: The devices.
+        opened: The split.
+        batch: Rows of a batch over all replicas.
+        tokenizer: The tokenizer of the model.
+        dtype: The dtype of matrix products and activations.
+        limit: Score only the first `limit` records; 0 scores all.
+        metric_names: Metrics to compute instead of the task's.
+        generating: Whether to generate answers if targets are longer than one token.
+        generation: Options of generation; the best of its `answers` is scored.
+        generates_single_tokens: Generate single tokens too. One forward pass gives the same tokens, unless they are
+            sampled or some are forbidden.
+        metric: A number that must be computed even if the task's metrics do not give it.
+        bootstrap: Whether ROUGE gets intervals.
+        cache_path: The folder of compiled programs; "" for none.
+
+    Raises:
+        UsageError: The batch cannot be divided by the replicas, or model and dataset do not fit together.
     """
 
     def __init__(
@@ -115,7 +128,7 @@ class Evaluator:
         self._opened, dataset = opened, opened.manifest
         batch = min(batch, -(-opened.records // replicas) * replicas)  # no more rows than the split has
         self._tokenizer = tokenizer
-        # Encoded and decoded by the tokenizer, so that they compare equal to decoded targets and answers.
+        # A tokenizer may change a word, in its spaces for example. So class names pass through it, like targets and answers.
         words = [tokenizer.decode(tokenizer.encode(word)) for word in dataset.task.classes]
         requested_names = metrics.check(metric_names)
         of_task = metrics.of_answers(dataset)
@@ -154,10 +167,10 @@ class Evaluator:
     def __call__(
         self, weights: Mapping[str, jax.Array], *, worst: int = 0, sample: int = 0, score_each: bool = False
     ) -> Evaluation:
-        """Score every record with these weights on the devices.
+        """Score every record with `weights`, which are on the devices.
 
-        `worst` and `sample` are the most wrong answers to keep: those with the highest losses, and random ones. With
-        `score_each` a prediction has the `scores` of its own.
+        `worst`: the maximum number of wrong answers with the highest losses to return. `sample`: the maximum number of random
+        wrong answers to each class. With `score_each`, each prediction has its own `scores`.
         """
         rows = ScoredRows(worst, sample, by_class=self._by_class, separator=self._separator)
         program = self._score_and_generate if self.generates else self._score
@@ -192,7 +205,7 @@ class Evaluator:
         return Evaluation(values, predictions, wrong(sorted(rows.highest, reverse=True)), wrong(rows.sample()))
 
     def _score_and_generate(self, weights: Mapping[str, jax.Array], batch: Rows) -> dict[str, jax.Array]:
-        """Return the scores of a batch, and the ids of its generated `answers`, from one transfer of its rows."""
+        """Return the scores of a batch and the ids of its generated `answers`; its rows are transferred only once."""
         questions = {"input_ids": batch["input_ids"]}
         if self._generation.sample:
             questions["uniform"] = uniform(questions["input_ids"], self._generation, pad_id=self._tokenizer.pad_id)
@@ -211,9 +224,9 @@ class Evaluator:
 
 
 def _are_single_tokens(opened: DatasetSplit, *, limit: int) -> bool:
-    """Check whether all texts to learn of a split (of its first `limit` records) are one token and EOS.
+    """Check whether all target texts of a split, or of its first `limit` records, are one token and EOS.
 
-    By the lengths that stand beside its index.
+    The lengths in the dataset's file of lengths decide.
     """
     if opened.settings.is_packed or not opened.manifest.target.is_text:
         return False
@@ -225,11 +238,11 @@ def _are_single_tokens(opened: DatasetSplit, *, limit: int) -> bool:
 
 
 class ScoredRows:
-    """The results of every scored record, in the split's order.
+    """The results of all scored records, in the split's order.
 
-    `highest` has the (loss, row, input ids) of the `worst` wrong rows; of wrong rows, `each` of every class (or of all) are
-    drawn at random, by the hash of their ids, so that the same rows are drawn whatever the batch is. `queries` has the ids of the
-    first text of each row, up to the `separator`, if there is one. `generated` has the ids of each generated answer.
+    `highest` holds (loss, row, input ids) of the `worst` wrong rows with the highest losses. Also `each` wrong rows of every
+    class (of all rows without `by_class`) are sampled by the hash of their ids, which no batch size changes. With a
+    `separator`, `queries` holds the ids of the first text of each row. `generated` holds the ids of each generated answer.
     """
 
     def __init__(self, worst: int, each: int = 0, *, by_class: bool = False, separator: int | None = None) -> None:
@@ -243,10 +256,12 @@ class ScoredRows:
         self.queries: list[bytes] = []
         self.generated: list[np.ndarray] = []
         self.highest: list[tuple[float, int, list[int]]] = []  # a heap
-        self._sample_heaps: dict[bytes, list[tuple[int, int, list[int]]]] = {}  # by class: heaps
+        self._sample_heaps: dict[
+            bytes, list[tuple[int, int, list[int]]]
+        ] = {}  # by the label: a heap of (hash, row, input ids)
 
     def add(self, batch: Mapping[str, np.ndarray], scored: Mapping[str, np.ndarray]) -> None:
-        """Add the records of a batch with their scores: `ids` and `loss`, each with a row for each row of the batch."""
+        """Add the records of a batch. `scored` holds `ids`, `loss` and perhaps `answers`, for each row of the batch."""
         mask = is_record(batch)
         labels, predicted = batch["labels"][mask], scored["ids"][mask]
         first = len(self.losses)
@@ -257,7 +272,7 @@ class ScoredRows:
             self.ids += [id.decode() for id in batch["id"][mask]]
         texts = batch["references"][mask] if "references" in batch else [[]] * len(labels)
         if self._separator is not None:
-            # From the second token on: the separator of a EuroBERT stands before the first text, too.
+            # Search from the second token on: a EuroBERT also has its separator in front of the first text.
             firsts = (row[: 1 + np.argmax(row[1:] == self._separator)] for row in batch["input_ids"][mask])
             self.queries += [first.tobytes() for first in firsts]
         self.references += [[text.decode() for text in row_texts if text] for row_texts in texts]
@@ -276,17 +291,17 @@ class ScoredRows:
                 _keep(heap, (int.from_bytes(digest, "big"), index, ids), max_size=self._each)
 
     def results(self) -> Results:
-        """Return what answers are scored by."""
+        """Return labels, predictions, references, queries and generated answers as one object for scoring."""
         labels, predicted = np.concatenate(self.labels), np.concatenate(self.predicted)
         return Results(labels, predicted, self.references, self.queries, self.generated)
 
     def sample(self) -> list[tuple[int, int, list[int]]]:
-        """Return the rows that were drawn, class by class."""
+        """Return (hash, row, input ids) of the sampled wrong rows, class by class."""
         return [row for _, heap in sorted(self._sample_heaps.items()) for row in sorted(heap)]
 
 
 def _keep(heap: list[_Entry], entry: _Entry, *, max_size: int) -> None:
-    """Put an entry into a heap that holds the `max_size` highest ones."""
+    """Add an entry to a heap that holds the `max_size` highest entries."""
     (heapq.heappush if len(heap) < max_size else heapq.heappushpop)(heap, entry)
 
 
@@ -297,10 +312,10 @@ def is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def logits_order(config: Config, target: Target, *, data: str) -> list[int]:
-    """Return which of the model's logits belongs to each class of the targets of a dataset; an empty list without classes.
+    """Return the index of the model's logit for each class of `target`; an empty list without classes.
 
-    A model and a dataset that name the same classes in another order are compared by the names, without regard to case; others
-    by the numbers. Raises UsageError if the model learns something else.
+    If model and dataset have the same class names, apart from case, the names decide. Otherwise class n is logit n. `data`
+    names the dataset in errors. Raises UsageError if the model was trained for other targets.
     """
     learned, classes = config.objective.target, target.classes
     if HiddenTokensTarget() in (learned, target) and learned != target:
@@ -337,9 +352,9 @@ def _score(
     order: Sequence[int],
     padding: Padding,
 ) -> dict[str, tf.Tensor]:
-    """Return each row's `loss`, float32[rows], summed over targets, and the likeliest `ids`, int32[rows, length].
+    """Return each row's `loss`, float32[rows], summed over its labels, and the likeliest `ids`, int32[rows, length].
 
-    order: see `logits_order`.
+    order: the logit of each class, from `logits_order`.
     """
     scores = forward(weights, config, with_mask(batch, padding), dtype=dtype)
     if order:

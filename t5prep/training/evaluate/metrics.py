@@ -1,4 +1,7 @@
-"""Compute the metrics of answers: the one place for a new metric of texts. Those of other targets are in objectives.py."""
+"""Compute the metrics of texts and classes, and list them in METRICS, where a new metric of texts goes.
+
+Metrics of other targets are in target_metrics.py, and `objectives` chooses among all.
+"""
 
 import dataclasses
 import functools
@@ -23,7 +26,7 @@ from t5prep.tokens import scripts
 # The correct answers of one item: one, or several of which the best match counts.
 References = str | Sequence[str]
 
-MOST_CLASSES = 100  # with more different words than this, a confusion matrix is no help
+MOST_CLASSES = 100  # a confusion matrix of more words than this helps nobody
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
@@ -31,7 +34,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 def normalize_answer(text: str) -> str:
     """Return text in lower case, without ASCII punctuation and English articles, with single spaces.
 
-    This is what the script of SQuAD does (Rajpurkar et al. 2016).
+    The evaluation script of SQuAD does the same (Rajpurkar et al. 2016).
 
     >>> normalize_answer("  The  Turing-machine's tape! ")
     'turingmachines tape'
@@ -40,9 +43,9 @@ def normalize_answer(text: str) -> str:
 
 
 def with_references(references: Sequence[References], predictions: Sequence[str]) -> list[tuple[list[str], str]]:
-    """Return each item's references, at least one, with its prediction.
+    """Return each item's references, as a list of at least one, with its prediction.
 
-    Raises ValueError if there are not as many predictions as items, or none: nothing is cut to fit.
+    Raises ValueError if the numbers of references and predictions differ, or are 0.
     """
     if len(references) != len(predictions) or not predictions:
         raise ValueError(
@@ -55,7 +58,9 @@ def with_references(references: Sequence[References], predictions: Sequence[str]
 
 
 def token_accuracy(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:
-    """Return the share of target tokens that are predicted correctly: both `int[..., length]`, label -100 is not a target.
+    """Return the share of target tokens that are predicted correctly.
+
+    Both arguments are int[..., length]; a label of -100 is no target. Raises ValueError if their shapes differ.
 
     >>> token_accuracy([[5, 1, -100]], [[5, 7, 0]])
     {'token_accuracy': 0.5}
@@ -68,7 +73,7 @@ def token_accuracy(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float
 
 
 def perplexity(losses: ArrayLike, tokens: ArrayLike) -> dict[str, float]:
-    """Return the mean loss (nats) over all target tokens and its exponential, from summed losses and token counts.
+    """Return the mean loss (nats) of a target token and its exponential, from each row's summed loss and token count.
 
     >>> perplexity([math.log(2) * 3, math.log(2)], [3, 1])
     {'loss': 0.6931471805599453, 'perplexity': 2.0}
@@ -82,10 +87,12 @@ def classification(
 ) -> dict[str, JSON]:
     """Return accuracy, precision, recall and F1 (macro, weighted, of each class), and the confusion matrix.
 
-    Words are compared without surrounding spaces; with several references the first counts. `labels` are the `classes` in
-    their order, and then others that occur, in alphabetical order. `confusion` has a row and a column for each, and a last
-    column for predictions that are not a label; `per_class` holds `precision`, `recall`, `f1` and `support` of each. The
-    macro means are over labels that are a target at least once; the weighted means weigh each by its support.
+    Words are compared without surrounding spaces, and only the first reference of an item counts. In the result:
+
+    * `labels` holds the `classes` in their order, then all other targets in alphabetical order.
+    * `confusion` has a row and a column for each label, and a last column for predictions that are no label.
+    * `per_class` holds `precision`, `recall`, `f1` and `support` of each label.
+    * Macro means are over the labels that occur as a target. Weighted means weigh each label by its support.
 
     >>> classification(["low", "high"], ["low", "none"])["confusion"]
     [[0, 0, 1], [0, 1, 0]]
@@ -152,11 +159,11 @@ def rouge(
 ) -> dict[str, float]:
     """Return F1 of ROUGE-1, -2, -L and -Lsum without stemming, and -L's precision and recall: plain means over the items.
 
-    Words are those of `scripts.words_of`, of any script. rouge-score's own tokenizer drops "ă" and splits the word: with
-    `ascii_words` words are its, and the names of the numbers have `_ascii`. `normalize` compares normalized answers, as
-    the Webis evaluation of CausalQA does. ROUGE-Lsum compares sentences, which end at newlines and at " . ", as T5's own
-    evaluation divides them.
-    `bootstrap` adds the ends of the 95 % interval, `_low` and `_high`, from 1,000 resamplings.
+    Words of all scripts are found by `scripts.words_of`. With `ascii_words` rouge-score's own tokenizer finds them, which
+    drops letters such as "ă" and splits words there; the names of the numbers then contain `_ascii`. `normalize` compares
+    normalized answers, as the Webis evaluation of CausalQA does. ROUGE-Lsum compares sentences, which end at newlines and at
+    " . ", as in T5's own evaluation. `bootstrap` adds the ends of the 95 % interval, `_low` and `_high`, from 1,000
+    resamplings drawn by `seed`.
 
     >>> rouge(["Soarele răsare azi"], ["soarele răsare"])["rougeL_precision"]
     1.0
@@ -189,13 +196,13 @@ def rouge(
 
 
 class _Words:
-    """Split text of any script into words, as an object that rouge-score takes."""
+    """Split text of any script into words; rouge-score requires an object with this method."""
 
     def tokenize(self, text: str) -> list[str]:
         return scripts.words_of(text)
 
 
-# sacrebleu's tokenizers beside its default, by the names of the metrics; T5's own evaluation takes "intl".
+# The metric's name → the tokenizer of sacrebleu, apart from the default, 13a. T5's own evaluation uses "intl".
 TOKENIZERS = {
     f"bleu_{name.replace('-', '_')}": name
     for name in ("intl", "zh", "ja-mecab", "ko-mecab", "char", "flores101", "flores200")
@@ -205,8 +212,8 @@ TOKENIZERS = {
 def bleu(references: Sequence[References], predictions: Sequence[str], *, metric: str = "bleu") -> dict[str, float]:
     """Return corpus BLEU and chrF2, 0 to 100, by sacrebleu's defaults (mixed case, exponential smoothing).
 
-    BLEU cuts words at spaces and punctuation (sacrebleu's 13a), or as another tokenizer does: TOKENIZERS names it by the
-    `metric`. Chinese and Japanese need one. Raises UsageError where a tokenizer's package or model is missing.
+    `metric` selects the tokenizer (TOKENIZERS). By default words are cut at spaces and punctuation, which does not work for
+    Chinese and Japanese. Raises UsageError if a tokenizer's package or model is missing.
     """
     import sacrebleu
 
@@ -234,9 +241,10 @@ def bleu(references: Sequence[References], predictions: Sequence[str], *, metric
 
 
 def diacritics(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
-    """Return word and character accuracy of restored text: the share in both texts, in order, over the whole corpus.
+    """Return word and character accuracy of restored text, over the whole corpus.
 
-    Missing and additional words both count as errors: the share is of the longer of the two texts.
+    Each is the total length of the longest common subsequences, divided by the total length of the longer texts. Missing and
+    additional words both count as errors.
 
     >>> diacritics(["și țara"], ["si țara"])
     {'word_accuracy': 0.5, 'char_accuracy': 0.8571428571428571}
@@ -252,7 +260,10 @@ def _share_in_common(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> fl
 
 
 def common_length(reference: Sequence[str], prediction: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence, a bit for each item (Hyyrö 2004): linear for sentences."""
+    """Return the length of the longest common subsequence, by one bit for each item (Hyyrö 2004).
+
+    Operations on integers of a few words are so fast that the time is linear in practice for sentences.
+    """
     places: dict[str, int] = {}
     for index, item in enumerate(reference):
         places[item] = places.get(item, 0) | 1 << index
@@ -266,7 +277,7 @@ def common_length(reference: Sequence[str], prediction: Sequence[str]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """Describe one number. `hub`: the name of its metric on the Hub, if a model card reports it."""
+    """One number of an evaluation. `hub` is the name of its metric on the Hub; "" if model cards do not report it."""
 
     hub: str = ""
     lower_is_better: bool = False
@@ -274,10 +285,10 @@ class Number:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """Describe a metric on texts. `compute`: `(references, predictions)` → `{name: value}`, with `numbers` among them.
+    """A metric of texts. `compute` maps `(references, predictions)` to `{name: value}`, which includes `numbers`.
 
-    `of_each_item` are the numbers that each item has by itself: all of a mean over items, none of BLEU, which needs the
-    whole corpus.
+    `of_each_item` names the numbers that exist for a single item: None for all, as in a mean over items; empty for BLEU,
+    which needs the whole corpus. `takes_classes`: whether `compute` also takes `classes`.
     """
 
     compute: Callable[..., Mapping[str, JSON]]
@@ -317,8 +328,8 @@ METRICS: Mapping[str, Metric] = {
     "classification": Metric(classification, OF_CLASSES, of_each_item=("accuracy",), takes_classes=True),
     "diacritics": Metric(diacritics, {"word_accuracy": Number(), "char_accuracy": Number()}),
 }
-DEFAULT_METRICS = ("squad", "rouge")  # of a task that names none
-# What every evaluation has, without an answer (`perplexity`, `token_accuracy`).
+DEFAULT_METRICS = ("squad", "rouge")  # for a task that names none
+# The numbers of every evaluation, which need no answers (`perplexity`, `token_accuracy`).
 OF_TOKENS: Mapping[str, Number] = {
     "loss": Number(lower_is_better=True),
     "perplexity": Number(hub="perplexity", lower_is_better=True),
@@ -333,9 +344,9 @@ def compute(
     predictions: Sequence[str],
     classes: Sequence[str] = (),
 ) -> dict[str, JSON]:
-    """Return the values of these metrics in one dictionary; `classes` are the words of a classification, in order.
+    """Return the values of the metrics `names` in one dictionary. Raises UsageError for an unknown metric.
 
-    Raises UsageError for an unknown metric.
+    `classes` holds the words of a classification, in order.
     """
     values: dict[str, JSON] = {}
     for name in check(names):
@@ -346,7 +357,7 @@ def compute(
 
 
 def check(names: Iterable[str]) -> list[str]:
-    """Return these names of metrics. Raises UsageError for one that there is not."""
+    """Return the metric names without repetitions. Raises UsageError for an unknown one."""
     metric_names = list(dict.fromkeys(names))
     for name in metric_names:
         if name not in METRICS:
@@ -357,7 +368,7 @@ def check(names: Iterable[str]) -> list[str]:
 def of_each(
     names: Iterable[str], *, references: Sequence[References], predictions: Sequence[str]
 ) -> list[dict[str, float]]:
-    """Return the values of these metrics for each item alone: for classes, whether the answer is right.
+    """Return the values of the metrics `names` for each single item; for classes, whether the answer is right.
 
     >>> of_each(["squad", "bleu"], references=["the tape", "a head"], predictions=["Tape.", "no"])
     [{'em': 1.0, 'f1': 1.0}, {'em': 0.0, 'f1': 0.0}]
@@ -379,7 +390,9 @@ def of_each(
 
 
 def also_scored(number: str, metric_names: Sequence[str]) -> list[str]:
-    """Return the metric that gives a number, where the `metric_names` metrics of a task's answers do not; a list of one, or none.
+    """Return, in a list, the metric that computes `number` if none of `metric_names` does; else an empty list.
+
+    The list is also empty if `metric_names` is, because such a task has no answers to score.
 
     >>> also_scored("chrf", ["squad", "rouge"]), also_scored("em", ["squad"]), also_scored("bleu", [])
     (['bleu'], [], [])
@@ -391,12 +404,11 @@ def also_scored(number: str, metric_names: Sequence[str]) -> list[str]:
 
 
 def possible(dataset: Manifest, *, split: str, generate: bool, metric: str = "") -> tuple[str, ...]:
-    """Return the names of all numbers that an evaluation of a split of texts or classes may have, by what the manifest says of it.
+    """Return the names of all numbers that an evaluation of `split`, of texts or classes, may have.
 
-    `metric` is the number that picks the best checkpoint: where the task's metrics do not give it, another one is computed.
-
-    The manifest knows target lengths in steps of four tokens: a split whose targets may be single tokens or longer
-    counts as both.
+    `generate`: whether answers are generated. `metric`: the number that picks the best checkpoint; the metric that computes
+    it is added if the task does not name one. The manifest counts target lengths in steps of four tokens. So a split whose
+    targets have up to four tokens may be scored as single tokens or as texts, and has the names of both.
     """
     metric_names = of_answers(dataset)
     metric_names += also_scored(metric, metric_names)
@@ -412,13 +424,16 @@ def possible(dataset: Manifest, *, split: str, generate: bool, metric: str = "")
 
 
 def of_answers(dataset: Manifest) -> list[str]:
-    """Return the metrics that score answers to a dataset; none for a task that names only loss and token accuracy."""
+    """Return the metrics that score answers to a dataset; an empty list if its task names only loss and token accuracy."""
     task_metrics = dataset.task.metrics
     return [name for name in task_metrics if name in METRICS] if task_metrics else list(DEFAULT_METRICS)
 
 
 def may_be_single_tokens(dataset: Manifest, *, split: str) -> bool:
-    """Check whether all targets of a split may be one token and EOS, so that one forward pass gives the answers."""
+    """Check, by the manifest alone, whether all targets of a split may be one token and EOS.
+
+    One forward pass would then give the answers. `evaluator._are_single_tokens` reads the exact lengths.
+    """
     if dataset.settings.is_packed:
         return False
     if dataset.settings.target_length <= 2:

@@ -1,4 +1,4 @@
-"""Tell what a run did with one record: the steps whose batches held it, its loss, and the model's answer."""
+"""Trace one record through a run: the steps whose batches held it, its loss, and the model's answer."""
 
 import copy
 import dataclasses
@@ -31,12 +31,22 @@ ANSWERS = "eval.json"
 def record_in_run(
     name: str, dataset: Dataset, *, shard: str, number: int, byte: int, size: int, id: str
 ) -> dict[str, Any]:
-    """Return what the run `name` did with one record of a dataset.
+    """Return what the run `name` did with one record of `dataset`. Raises T5prepError.
 
-    The record is given by its place: its number in its shard, its first byte there, and its bytes.
-    `trained` is the number of steps up to the newest checkpoint, `steps` are those, counted from 1, whose batch held the
-    record. `loss` is the mean over the target's tokens, and `prediction` the answer, both by the best checkpoint; a kept
-    evaluation of that checkpoint (RUN/eval.json) gives the answer, if it has one. Raises T5prepError.
+    Args:
+        name: The run's directory.
+        dataset: The dataset that holds the record.
+        shard: The file name of the record's shard.
+        number: The record's number in its shard, from 0.
+        byte: The record's first byte in its shard.
+        size: The record's size in bytes.
+        id: The record's id.
+
+    Returns:
+        `trained`, the number of steps up to the newest checkpoint; `steps`, the numbers (from 1) of the steps whose batch
+        held the record; `loss`, the mean over the target's tokens; and `prediction`, the answer. Loss and answer are those
+        of the best checkpoint. If RUN/eval.json has an answer of this checkpoint, that one is returned, and `kept_in`
+        names the file.
     """
     if not run.is_run(name):
         raise UsageError(f"{name} is not a run of t5prep. Name the folder that a training wrote: --run RUN")
@@ -90,10 +100,10 @@ def steps_of(
     number: int,
     steps: int,
 ) -> list[int]:
-    """Return the steps of a run, counted from 1, up to `steps`, whose batches held one record.
+    """Return the numbers, from 1 up to `steps`, of a run's steps whose batches held one record.
 
-    `record_datasets` says which of the run's datasets the record is of; `number` is its number in its shard. The order of training is
-    computed again, without reading any record.
+    `of_record` is true for the run's datasets that contain the record; `number` is the record's number in its `shard`. The
+    order of training is computed again, without reading any record.
     """
     mine = opened[of_record.index(True)]
     previous_shards = itertools.takewhile(lambda one: one.name != shard, mine.shards)
@@ -113,30 +123,31 @@ def steps_of(
 
 
 class _Names:
-    """Name the records that the order of training asks for, in place of reading them.
+    """A reader for `batches.Reading` that returns the identity of each requested record instead of its bytes.
 
-    A place has the number of the page, the record's place in it as `begin`, and as `size` whether the dataset is `mine`.
+    `records` fills the fields of a place with other meanings: `page` is the number of the page in the dataset, `begin` the
+    record's number in the page, and `size` is 1 if the dataset is `mine`.
     """
 
     def __init__(self, opened: DatasetSplit, *, mine: bool) -> None:
         self.sizes, self._mine = PageReader(opened).sizes, mine
 
     def records(self, pages: np.ndarray, places: np.ndarray) -> Records:
-        """Return the names of records in the shape of the arguments."""
+        """Return the identities of records, in the shape of `pages` and `places`."""
         record_names = np.empty(pages.shape, PLACE)
         record_names["page"], record_names["begin"], record_names["size"] = pages, places, self._mine
         return Records([], record_names)
 
 
 def _write_alone(framed: bytes, dataset: Manifest, *, split: str, out: str) -> None:
-    """Write a dataset of one record, which is scored as a whole split is."""
+    """Write a dataset with a single record to `out`, so that the code for whole splits can score the record."""
     shard = Shard(shard_files.name(split, 0, 1), 1, len(framed), hashlib.sha256(framed).hexdigest())
     paths.write(paths.join(out, shard.name), framed)
     sizes = shard_files.page_sizes(np.array([len(framed)]), every=8)
     index = shard_files.write_index(out, [sizes.tobytes()], every={split: 8})
     only_split = dataclasses.replace(dataset.splits[split], records=1, examples=1, shards=[shard])
     ledger = copy.deepcopy(dataset.ledger)
-    ledger["inputs"]["worst"], ledger["targets"]["worst"] = [], []  # of rows that are not here
+    ledger["inputs"]["worst"], ledger["targets"]["worst"] = [], []  # they name rows that this dataset lacks
     alone = dataclasses.replace(
         dataset,
         splits={split: only_split},
@@ -150,7 +161,7 @@ def _write_alone(framed: bytes, dataset: Manifest, *, split: str, out: str) -> N
 
 
 def _find_cached_answer(name: str, *, id: str, checkpoint: str) -> dict[str, Any] | None:
-    """Return the answer to a record that an evaluation of this checkpoint kept in the run, or None."""
+    """Return the answer to record `id` that an evaluation of `checkpoint` wrote to the run `name`, or None."""
     path = f"{name.rstrip('/')}/{ANSWERS}"
     if not tf.io.gfile.exists(path):
         return None

@@ -1,4 +1,7 @@
-"""Hold what an evaluation asks of the answers to a split, and what comes of them; each kind of target scores in objectives.py."""
+"""Define the data of scoring: the results from the devices, the choices of an evaluation, and the scores.
+
+Each kind of target computes its scores in objectives.py.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +15,7 @@ from t5prep.training.evaluate import metrics
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-    """Hold the metrics of a split, each record's answer and right answers, and the metrics that score a record alone."""
+    """The scores of a split: metrics (`values`), each record's answer and right answers, and the names of the metrics."""
 
     values: Mapping[str, JSON]
     answers: list[str]
@@ -22,10 +25,11 @@ class Scored:
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """Hold what the devices gave for the records of a split, in their order.
+    """The results that the devices computed for the records of a split, in the records' order.
 
-    `labels` and `predicted`: int32[rows, length]. `references`: the right texts of each record, none where the labels are the
-    one. `queries`: the ids of each record's first text, where texts are ranked. `generated`: the ids of each generated answer.
+    `labels` and `predicted`: int32[rows, length]. `references`: the right texts of each record; empty if the labels are the
+    only right answer. `queries`: the ids of each record's first text, if texts are ranked. `generated`: the ids of each
+    generated answer.
     """
 
     labels: np.ndarray
@@ -37,11 +41,12 @@ class Results:
 
 @dataclasses.dataclass(frozen=True)
 class Scoring:
-    """Hold what is asked of the answers to a split, and how they are read.
+    """The choices of an evaluation: which metrics score the answers, and how ids are decoded.
 
-    `names` are metrics of texts, those of the task if none were asked for (`is_asked`); `bootstrap` adds intervals to ROUGE.
-    `classes` are the words of a classification; `is_labelled`: records are counted by their targets. `is_single`: all targets are
-    one token and EOS, which one forward pass answers. `generates`: answers are generated, token by token.
+    `names`: metrics of texts, chosen by the user (`is_asked`) or by the task. `classes`: the words of a classification.
+    `decode`: returns the text of ids. `is_labelled`: the manifest counts records by their targets. `is_single`: all targets
+    are one token and EOS, which one forward pass answers. `generates`: answers are generated token by token. `bootstrap`: add
+    intervals to ROUGE.
     """
 
     names: list[str]
@@ -55,7 +60,7 @@ class Scoring:
     bootstrap: bool
 
     def score_texts(self, references: list[list[str]], answers: list[str]) -> Scored:
-        """Return the metrics of texts."""
+        """Return the metrics of texts; `references` holds the right texts of each of `answers`."""
         values = metrics.compute(self.names, references=references, predictions=answers, classes=self.classes)
         if self.bootstrap:
             for name in [name for name in self.names if "rouge" in name] or ["rouge"]:
@@ -63,7 +68,7 @@ class Scoring:
         return Scored(values, answers, references, self.names)
 
     def score_words(self, right: list[str], answers: list[str]) -> Scored:
-        """Return the metrics of classes, or of short texts: where they are no classes, or where metrics were asked for."""
+        """Return the metrics of classes. If `right` has too many different words, or the user chose metrics, those of texts."""
         references = [[word] for word in right]
         if len(set(right)) > metrics.MOST_CLASSES or self.is_asked:
             return self.score_texts(references, answers)
@@ -72,7 +77,11 @@ class Scoring:
 
 
 def words_of(labels: np.ndarray, *, tokenizer: Tokenizer) -> Callable[[int], str]:
-    """Return how single tokens are decoded: a label to its word, and any other token to a text that equals no label."""
+    """Return a function that decodes a token id: a label to its word, any other token to a text that equals no label.
+
+    Two tokens may decode to one text, such as "▁high" and "high". The token that is no label then becomes its piece, so that
+    a wrong token is not counted as right.
+    """
     words = {int(token): tokenizer.decode([int(token)]) for token in np.unique(labels)}
 
     def text(token: int) -> str:

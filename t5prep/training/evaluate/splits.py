@@ -25,7 +25,7 @@ from t5prep.training.step.step import dtype_of
 
 
 class Loaded(NamedTuple):
-    """A model that is opened once for several splits: what it is, the devices, and its weights on them."""
+    """A model that is opened once for several splits: the model, the devices, and its weights on the devices."""
 
     opened: run.Model
     layout: Layout
@@ -41,9 +41,9 @@ class Scored(NamedTuple):
 
 
 def score_splits(model: str, options: EvaluateOptions) -> tuple[str, list[Scored]]:
-    """Score each split of each dataset (for a run: of all it was trained on); return the checkpoint and the scores.
+    """Score each split of each dataset; return the checkpoint's name and the scores. Raises T5prepError.
 
-    The model and each dataset are opened once. Raises T5prepError.
+    Without `options.data` a run is scored on all datasets that it was trained on. Model and datasets are opened once.
     """
     places = options.data or datasets_of(model, checkpoint_name=options.model.checkpoint)
     datasets = [Dataset(folder, tokenizer=options.model.tokenizer) for folder in places]
@@ -58,7 +58,7 @@ def score_splits(model: str, options: EvaluateOptions) -> tuple[str, list[Scored
 
 
 def _warn_of_unrelated(opened: run.Model, datasets: Sequence[Dataset]) -> None:
-    """Print a line about each dataset of a task that the run was not trained on."""
+    """Print a warning for each dataset whose task the run was not trained on."""
     learned = {run_manifest.settings.task for run_manifest in opened.manifests}
     for dataset in datasets if learned else ():
         task = dataset.manifest.settings.task
@@ -77,10 +77,9 @@ def load(model: str, options: ModelOptions = ModelOptions()) -> Loaded:  # noqa:
 
 
 def score_split(loaded: Loaded, options: EvaluateOptions, dataset: Dataset, *, split: str) -> Evaluation:
-    """Score a loaded model on one split of one dataset.
+    """Score a loaded model on one split of one dataset. Raises T5prepError, also if the loss is NaN.
 
-    Each prediction has its own `scores` too, if the task's metrics have one for each record. Raises T5prepError, also if the
-    model gives no numbers.
+    Each prediction has its own `scores` too, if the task's metrics are defined for single records.
     """
     opened, generation = loaded.opened, options.generation
     tokenizer = opened.tokenizer or dataset.tokenizer
@@ -112,7 +111,7 @@ def score_split(loaded: Loaded, options: EvaluateOptions, dataset: Dataset, *, s
 
 
 def datasets_of(model: str, *, checkpoint_name: str = "best") -> list[str]:
-    """Return the places of a run's training datasets. Raises UsageError if one is not found, or none is known.
+    """Return the paths of a run's training datasets. Raises UsageError if one is not found, or `model` is no run.
 
     A relative path is looked up from the current folder, then from each folder above the run.
     """
@@ -128,7 +127,7 @@ def datasets_of(model: str, *, checkpoint_name: str = "best") -> list[str]:
 
 
 def place_of(uri: str, model: str) -> str:
-    """Return where a dataset lies that a run was trained on. Raises UsageError if it is not found."""
+    """Return the path of a dataset that the run `model` was trained on as `uri`. Raises UsageError if it is not found."""
     if "://" in uri:
         return uri
     candidates = [Path(uri), *(folder / uri for folder in Path(model).resolve().parents)]

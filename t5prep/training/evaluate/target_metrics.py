@@ -1,17 +1,17 @@
-"""Score answers that are no texts: tags of words by the spans that they mark, sets of labels, and numbers."""
+"""Score answers that are no texts: spans marked by tags of words, sets of labels, numbers, and rankings."""
 
 import re
 from collections.abc import Sequence
 
 import numpy as np
 
-# The tags of spans: outside, or a place in a span (its beginning, inside, end, or a single word) with the span's kind.
+# The tags of spans: O is outside; the others give the position in a span (begin, inside, end, single word) and its kind.
 SPAN_TAG = re.compile(r"O|[BIES]-.+")
 Span = tuple[str, int, int]
 
 
 def spans_of(tags: Sequence[str]) -> list[Span]:
-    """Return the spans that tags mark: kind, first word, and last word. A span may begin with I, as seqeval has it.
+    """Return the spans that tags mark: kind, first word, and last word. As in seqeval, a span may begin with I.
 
     >>> spans_of(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [('PER', 0, 1), ('LOC', 3, 3), ('LOC', 4, 4)]
@@ -78,14 +78,15 @@ def of_numbers(right: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     }
 
 
-RANKED = 10  # texts of each query whose order counts
+RANKED = 10  # the number of first texts of a query whose order counts
 
 
 def of_rankings(queries: Sequence[bytes], right: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    """Return MRR@10 and NDCG@10 of each query's texts in the order of their predicted numbers; nothing where no query counts.
+    """Return MRR@10 and NDCG@10 of each query's texts, ranked by their predicted numbers; {} if no query counts.
 
-    A text is relevant if its right number is above 0, which is its gain in NDCG. Means are over the queries that have several
-    texts, one of them relevant. Of equal predictions the less relevant text is first: equal ones for all texts gain nothing.
+    A text is relevant if its right number is above 0; that number is its gain in NDCG. Means are over the queries that have
+    several texts, at least one of them relevant. Of equal predictions the less relevant text ranks first, so a model that
+    predicts one number for all texts does not look good.
 
     >>> of_rankings([b"q", b"q", b"q"], np.array([0.0, 2.0, 1.0]), np.array([0.9, 0.5, 0.1]))["mrr_at_10"]
     0.5
@@ -115,7 +116,7 @@ def _correlation(right: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Return the rank of each value; equal ones have the mean of their ranks."""
+    """Return the rank of each value, from 1; equal values all get the mean of their ranks."""
     _, of, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     ranks: np.ndarray = (ends - (counts - 1) / 2)[of]

@@ -1,4 +1,4 @@
-"""Evaluate a run on each dataset of its mixture while it trains, and judge whether it is better than before."""
+"""Evaluate a run on each dataset of its mixture while it trains, and decide whether it has improved."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from t5prep.training.step.step import dtype_of
 
 
 class Validation:
-    """Evaluates weights on every dataset that has the evaluation split. False if none has it."""
+    """Evaluate weights on every dataset that has the evaluation split. The object is false if no dataset has it."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class Validation:
         return bool(self._evaluators)
 
     def judge(self, state: State, weights: Mapping[str, jax.Array]) -> tuple[State, bool]:
-        """Return the state with its evaluation (of a mixture: the mean decides), and whether it is the best so far.
+        """Return the state with the evaluation of `weights`, and whether that is the best so far.
 
-        Raises UsageError if the evaluation has not the metric that the settings name.
+        In a mixture the mean over the datasets decides. Raises UsageError if the evaluation lacks the settings' metric.
         """
         metrics = joined(self._names, [evaluator(weights).numbers() for evaluator in self._evaluators])
         metric = state.metric
@@ -83,7 +83,7 @@ class Validation:
         return dataclasses.replace(state, best=value if improved else state.best, stale=stale), improved
 
     def exhausted(self, state: State) -> bool:
-        """Check whether the run stops, because its last evaluations were not better."""
+        """Check whether the run stops because its last `patience` evaluations brought no improvement."""
         return 0 < self._patience <= state.stale
 
     def of_best(self, weights: Mapping[str, jax.Array]) -> Evaluation | None:
@@ -96,9 +96,10 @@ _COUNTS = ("records",)
 
 
 def joined(names: Sequence[str], evaluations: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean under a number's own name, and each dataset's number as `DATASET/NUMBER`; of one dataset, its own.
+    """Return each number's mean under its own name, and each dataset's number as `DATASET/NUMBER`.
 
-    Every dataset counts equally in the mean, however large it is, as in the mean of a benchmark such as GLUE.
+    `names` are the datasets' short names. A single dataset gets neither means nor prefixes. All datasets count equally in
+    the mean, whatever their size, as in benchmarks such as GLUE.
     """
     if len(evaluations) == 1:
         return dict(evaluations[0])
@@ -111,7 +112,7 @@ def joined(names: Sequence[str], evaluations: Sequence[Mapping[str, float]]) -> 
 
 
 def mean(evaluations: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each number that all have; records are added up.
+    """Return the mean of each number that all `evaluations` have; `records` is a sum.
 
     >>> mean([{"loss": 1.0, "records": 10}, {"loss": 2.0, "records": 30, "em": 0.5}])
     {'loss': 1.5, 'records': 40}
@@ -122,7 +123,7 @@ def mean(evaluations: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def names_of(places: Sequence[str]) -> list[str]:
-    """Return a short name for each dataset: the last part of its place that differs from the others'.
+    """Return a short name for each dataset: the fewest last parts of its path that differ from all others.
 
     >>> names_of(["data/cola", "gs://bucket/sst2/"]), names_of(["a/data", "b/data"])
     (['cola', 'sst2'], ['a-data', 'b-data'])

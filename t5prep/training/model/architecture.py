@@ -1,18 +1,17 @@
-"""Say what a model is, from its `config.json`: a T5, its encoder with a classification head, or another encoder with one.
+"""Define the configs of models, read from `config.json`: T5s, and encoders with a head.
 
 An architecture is a config, the layout of its weights (`weight_layout`), and a function from weights and a batch to
-logits (`forward`). Training, evaluation, `plan` and export call these three; only generating text is T5's alone. A
-config with `classes` is that of a model with a head. This module imports no TensorFlow, so that reports and questions to
-`plan` begin at once.
+logits (`forward`). Training, evaluation, `plan` and export use only these three. A config with `classes` describes a model
+with a head. This module imports no TensorFlow, so that reports and `plan` start at once.
 
 T5 1.0 (ReLU, one matrix for input and output embeddings), T5 1.1, FLAN-T5 and mT5 (gated GELU, two matrices), umT5 (mT5
 with position biases in every layer) and ByT5 (1.1 with bytes for a vocabulary) are one architecture with a few numbers.
-With `classes`, the model is T5's encoder alone, with one matrix from the mean of its outputs to the classes.
+With `classes`, the model is T5's encoder with one matrix from the mean of its outputs to the classes.
 
 BERT, DistilBERT, RoBERTa (XLM-RoBERTa and CamemBERT are the same), ALBERT and ELECTRA's discriminator are one
-architecture: layers whose norms stand after the residual sums. They differ in names, in how positions and widths of
-embeddings are counted, and in the head. A model of another architecture has a file of its own (`FAMILIES`), with a
-config that is a `ModelConfig` if it writes texts and an `EncoderConfig` otherwise.
+architecture: layers that apply a norm after each residual sum. They differ in names, in the counting of positions and
+the width of embeddings, and in the head. A model of another architecture has a file of its own (`FAMILIES`). Its config is
+a `ModelConfig` if it writes texts, and an `EncoderConfig` otherwise.
 """
 
 import dataclasses
@@ -47,44 +46,47 @@ if TYPE_CHECKING:
 T5_TYPES = ("t5", "mt5", "umt5")
 # `feed_forward_proj` → the name of its activation (transformers, configuration_t5.py).
 FEED_FORWARDS = {"relu": "relu", "gated-gelu": "gelu_new", "gated-silu": "silu"}
-# Fields that are in no config.json.
+# Fields of configs that no config.json contains.
 OWN_FIELDS = frozenset({"target", "lora_rank", "lora_alpha", "computed_layers", "computed_decoder_layers"})
-# No number of a published model is near this: T5-11B's feed-forward layers are 65,536 wide, mT5 has 250,112 pieces.
+# Limits for a config.json from a stranger, so that a forged one ends in an error and not in a lack of memory.
+# No number of a published model is near LARGEST: T5-11B's feed-forward layers are 65,536 wide, mT5 has 250,112 pieces.
 LARGEST = 1 << 24
-MOST_BYTES = 16 << 20  # of a config.json, with the names of half a million classes
-MOST_LAYERS = 1_000  # the deepest that is published; each has names of its own, which take memory
+MOST_BYTES = 16 << 20  # of a config.json: enough for the names of half a million classes
+MOST_LAYERS = 1_000  # as many as the deepest published model; the names of each layer's tensors take memory
 
 
 class Traits(NamedTuple):
-    """Say how the layers of a model that writes texts are computed; the defaults are T5's, other values T5Gemma's (`t5gemma`)."""
+    """The variants of the layers of a model that writes texts. The defaults are T5's, other values T5Gemma's (`t5gemma`)."""
 
-    merged: bool = False  # the decoder attends to its own tokens and to the input at once, with the same matrices
-    normed_after: bool = False  # each part of a layer also after it; scales of norms are kept as what is added to one
-    scales_embeddings: bool = False  # by the root of their width
-    own_tables: bool = False  # each stack has its own embeddings
-    score_scale: float = 1.0  # by which scores are multiplied
-    score_cap: float = 0.0  # soft caps of scores and logits; 0: none
-    logit_cap: float = 0.0
-    full_every: int = 1  # of so many layers the last attends to all tokens, the others to so many before and after:
-    encoder_window: tuple[int, int] = (0, 0)
+    merged: bool = (
+        False  # the decoder attends to its own tokens and to the input in one softmax, with the same matrices
+    )
+    normed_after: bool = False  # a norm also follows each part of a layer; scales of norms are stored minus one
+    scales_embeddings: bool = False  # embeddings are multiplied by the square root of their width
+    own_tables: bool = False  # encoder and decoder have separate embeddings
+    score_scale: float = 1.0  # the factor of attention scores
+    score_cap: float = 0.0  # the soft cap of attention scores; 0: none
+    logit_cap: float = 0.0  # the soft cap of logits; 0: none
+    full_every: int = 1  # every n-th layer attends to all tokens, the others to a window
+    encoder_window: tuple[int, int] = (0, 0)  # the numbers of tokens before and after a query in its window
     decoder_window: tuple[int, int] = (0, 0)
-    left_out: str = ""  # a pattern of the modules that transformers' model has besides
-    eoi_token_id: int = -1  # the id that has an embedding of its own; -1: none
-    # The base of the angles by which layers of either kind rotate queries and keys, and by what positions are divided; without
-    # any, scores have biases by distances.
+    left_out: str = ""  # a pattern of modules of transformers' model that are not part of this one
+    eoi_token_id: int = -1  # the id whose embedding is a separate variable; -1: none
+    # (base of the angles, divisor of positions) of the rotation of queries and keys, for full layers and for others. Empty:
+    # no rotation; scores get a bias by distance.
     rotations: tuple[tuple[float, float], ...] = ()
 
     def is_full(self, number: "int | tf.Tensor") -> "bool | tf.Tensor":
-        """Check whether a layer attends to all tokens: a bool, or a tensor for a tensor."""
+        """Check whether layer `number` attends to all tokens: a bool for an int, a tensor for a tensor."""
         return self.full_every == 1 or (number + 1) % self.full_every == 0
 
     def table(self, stack: str) -> str:
-        """Return the name of the variable with the embeddings of the "encoder" or "decoder"."""
+        """Return the name of the variable with the embeddings of `stack`, "encoder" or "decoder"."""
         return f"{stack}.shared" if self.own_tables else "shared"
 
 
 class Sizes(NamedTuple):
-    """The numbers of one stack of a model that writes texts; `kv_heads` have keys and values of their own."""
+    """The sizes of the encoder or decoder of a model that writes texts. Heads of queries share `kv_heads` of keys and values."""
 
     layers: int
     width: int
@@ -99,11 +101,11 @@ class ModelConfig:
 
     `scale_decoder_outputs` (T5 1.0): the decoder's outputs are divided by sqrt(d_model) before the output embedding.
     `tie_word_embeddings`: logits use the input embedding `shared`; else a separate matrix, `lm_head`.
-    `classes`: the names of the classes, in the order of the logits, of an encoder with a head; empty: it writes texts.
-    `target`: what an encoder with a head tells: the class of a text, a tag for each word, several labels, or a number.
-    `lora_rank` and `lora_alpha` are of adapters (`model.lora`), which are not part of the model that others read.
-    `computed_layers` and `computed_decoder_layers`: the model has all its weights, but only this many layers are computed (0: all);
-    `plan` compiles such models.
+    `classes`: the class names of an encoder with a head, in the order of the logits; empty: the model writes texts.
+    `target`: the kind of target of that head: "class", "tags", "labels" or "number".
+    `lora_rank` and `lora_alpha` describe adapters (`model.lora`), which are merged into the matrices on export.
+    `computed_layers` and `computed_decoder_layers`: compute only this many layers of a model that has all its weights (0: all).
+    `plan` compiles such models, and extends their cycles to all layers.
     """
 
     vocab_size: int = 32128
@@ -133,7 +135,7 @@ class ModelConfig:
 
     @property
     def objective(self) -> objectives.Objective:
-        """Return what it learns: what its encoder tells, or texts."""
+        """Return the objective: that of the head's targets, or of texts."""
         return objectives.of(target_of(self.target if self.classes else "text", self.classes))
 
     @property
@@ -143,28 +145,31 @@ class ModelConfig:
 
     @property
     def title(self) -> str:
-        """Return what kind of model it is, in words."""
+        """Return the kind of the model, for model cards."""
         return f"T5 (`{self.feed_forward_proj}`)"
 
     def sizes(self, stack: str) -> Sizes:
-        """Return the numbers of the "encoder" or "decoder"."""
+        """Return the sizes of `stack`, "encoder" or "decoder"."""
         layers = self.num_layers if stack == "encoder" else self.num_decoder_layers
         return Sizes(layers, self.d_model, self.d_ff, self.num_heads, self.num_heads)
 
     @property
     def traits(self) -> Traits:
-        """Return how its layers are computed."""
+        """Return the variants of the model's layers."""
         return Traits()
 
     @property
     def split_sizes(self) -> dict[str, int]:
-        """Return what is dealt to devices in equal parts: pieces of the vocabulary, heads, widths of feed-forward."""
+        """Return the sizes of the axes that devices share in equal parts: vocabulary, heads, and width of feed-forward.
+
+        The stacks may differ in size, so these are the largest numbers by which both can be divided.
+        """
         encoder, decoder = self.sizes("encoder"), self.sizes("decoder")
         heads, width = math.gcd(encoder.kv_heads, decoder.kv_heads), math.gcd(encoder.hidden, decoder.hidden)
         return {"vocabulary": self.vocab_size, "heads": heads, "width": width}
 
     def products(self, *, input_length: int, target_length: int) -> int:
-        """Return the multiplications of one row's forward pass, all scores counted, also those that a window forbids."""
+        """Return the number of multiplications in one row's forward pass. Scores outside of a window are counted too."""
         encoder, decoder = self.sizes("encoder"), self.sizes("decoder")
 
         def count_layer_products(sizes: Sizes, length: int) -> int:
@@ -185,31 +190,30 @@ class ModelConfig:
         return of_encoder + of_decoder + target_length * decoder.width * self.vocab_size
 
     def computed(self, stack: str) -> int:
-        """Return how many layers of the "encoder" or "decoder" are computed; 0: all."""
+        """Return the number of computed layers of `stack`, "encoder" or "decoder"; 0: all."""
         return self.computed_layers if stack == "encoder" else self.computed_decoder_layers
 
     @property
     def output_table(self) -> str:
-        """Return the name of the variable whose rows are multiplied with decoder outputs."""
+        """Return the name of the variable with the output embeddings, which turn decoder outputs into logits."""
         return "shared" if self.tie_word_embeddings else "lm_head"
 
     @property
     def bias_in_every_layer(self) -> bool:
-        """Check whether each layer has its own relative position biases (umT5), or all share those of the first."""
+        """Check whether each layer has its own relative position biases (umT5). Otherwise all share those of the first layer."""
         return self.model_type == "umt5"
 
     def with_classes(self, classes: Sequence[str], target: str = "class") -> "ModelConfig":
-        """Return the config of this T5's encoder with a head for classes; it has no matrix of output embeddings."""
+        """Return the config of this T5's encoder with a head for `classes`, without output embeddings."""
         return dataclasses.replace(self, classes=tuple(classes), target=target, tie_word_embeddings=True)
 
     @classmethod
     def from_json(cls, config: Entries) -> "ModelConfig":
         """Return the config of a parsed `config.json`; a missing entry has the default of the model type.
 
-        Since 5.0, transformers writes `"tie_word_embeddings": true` for every T5, T5 1.1 included, and the true value
-        in `scale_decoder_outputs`; older files have it in `tie_word_embeddings`. The published mT5 and umT5 are never
-        tied. A checkpoint without `lm_head.weight` is tied whatever its config says: `weights.load_weights` handles
-        that.
+        Since 5.0, transformers writes `"tie_word_embeddings": true` for every T5, T5 1.1 included. The real value is in
+        `scale_decoder_outputs`; older files have it in `tie_word_embeddings`. The published mT5 and umT5 are never tied. A
+        checkpoint without `lm_head.weight` is tied whatever its config says, which `weights.load_weights` handles.
 
         Raises UsageError for another architecture.
 
@@ -268,8 +272,7 @@ class ModelConfig:
         }
 
 
-# Defaults of mT5 and umT5 if a config leaves something out (transformers, configuration_mt5.py,
-# configuration_umt5.py).
+# The values of entries that a config of mT5 or umT5 lacks (transformers, configuration_mt5.py and configuration_umt5.py).
 MT5_DEFAULTS: JSONObject = {
     "vocab_size": 250112,
     "d_ff": 1024,
@@ -279,11 +282,11 @@ MT5_DEFAULTS: JSONObject = {
 }
 
 
-# Types with the layers and the names of tensors of another (transformers, modeling_xlm_roberta.py, modeling_camembert.py).
+# Type → the type that has the same layers and tensor names (transformers, modeling_xlm_roberta.py, modeling_camembert.py).
 LIKE = {"xlm-roberta": "roberta", "camembert": "roberta"}
 ENCODER_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 
-# Field → its name in a config.json: what all encoders but DistilBERT have alike, and the rest of BERT's.
+# Field → its entry in a config.json. SIZES is common to all encoders except DistilBERT; NAMES adds the rest of BERT's.
 SIZES = {
     "vocab_size": "vocab_size",
     "d_model": "hidden_size",
@@ -309,7 +312,7 @@ DISTILBERT_NAMES = {
     "max_positions": "max_position_embeddings",
     "dropout_rate": "dropout",
 }
-# What a config.json that leaves something out means, if it is not BERT's (transformers, configuration_*.py).
+# The values of entries that a config.json lacks, if they differ from BERT's (transformers, configuration_*.py).
 DEFAULTS: dict[str, JSONObject] = {
     "bert": {},
     "distilbert": {"num_layers": 6, "segments": 0},
@@ -327,8 +330,8 @@ DEFAULTS: dict[str, JSONObject] = {
     },
     "electra": {"embedding_size": 128, "d_model": 256, "d_ff": 1024, "num_heads": 4},
 }
-# Models of another kind: type → the module with its `Config` and its `layouts`. That of an encoder names the module that
-# computes it (`LAYERS`, see `forward`). That of a model that writes texts has `named`, which finds its tensors in a checkpoint.
+# Type of another architecture → the module with its `Config` and `layouts`. An encoder's module also names the module that
+# computes its layers (`LAYERS`, see `forward`). T5Gemma's module has `rename_tensors`, because its checkpoints vary in names.
 FAMILIES = {
     "deberta-v2": "t5prep.training.model.deberta",
     "eurobert": "t5prep.training.model.eurobert",
@@ -351,7 +354,7 @@ CLASS_NAMES = {
 }
 
 
-# Entry of a config.json → the only value that is computed.
+# Entry of a config.json → the only supported value.
 USUAL = (
     ("position_embedding_type", "absolute"),
     ("num_hidden_groups", 1),
@@ -364,13 +367,13 @@ USUAL = (
 class EncoderConfig:
     """The numbers that define an encoder's weights and computation; the defaults are BERT base's.
 
-    `embedding_size` may be smaller than `d_model` (ALBERT, ELECTRA); 0 means that both are equal. `segments`: kinds of
-    texts in a pair that have embeddings of their own. `classes`: the names of the classes, in the order of the logits; with
-    `masked` there are none, and the head scores the whole vocabulary at each position, as in pre-training. `target`: what
-    the head tells: the class of a text, a tag for each word, several labels, or a number.
+    `embedding_size` may be smaller than `d_model` (ALBERT, ELECTRA); 0 means that both are equal. `segments`: the number of
+    token types, one for each text of a pair; 0 for none. `classes`: the class names, in the order of the logits. `target`:
+    the kind of the head's target: "class", "tags", "labels" or "number". `masked`: there are no classes, and the head scores
+    the whole vocabulary at each position, as in pre-training.
     """
 
-    fills_masks: ClassVar[bool] = True  # whether the head of pre-training is computed
+    fills_masks: ClassVar[bool] = True  # whether the head of pre-training is supported
 
     vocab_size: int = 30522
     embedding_size: int = 0
@@ -393,7 +396,7 @@ class EncoderConfig:
 
     @property
     def objective(self) -> objectives.Objective:
-        """Return what it learns: what its head tells, or hidden tokens."""
+        """Return the objective: that of the head's targets, or of hidden tokens."""
         return objectives.of(target_of("tokens" if self.masked else self.target, self.classes))
 
     @property
@@ -403,12 +406,12 @@ class EncoderConfig:
 
     @property
     def prefix(self) -> str:
-        """Return what the names of tensors of the pretrained model begin with."""
+        """Return the prefix of the names of the pretrained model's tensors."""
         return f"{self.family}."
 
     @property
     def head_entries(self) -> dict[str, JSON]:
-        """Return the entries of a `config.json` by which `transformers` knows the head."""
+        """Return the entries of a `config.json` that tell `transformers` the kind of head and its classes."""
         name = CLASS_NAMES[self.model_type]
         if self.masked:
             return {"architectures": [f"{name}ForMaskedLM"], "tie_word_embeddings": True}
@@ -418,30 +421,30 @@ class EncoderConfig:
 
     @property
     def score_scale(self) -> float:
-        """Return what the scores of attention are multiplied by."""
+        """Return the factor of attention scores."""
         return float((self.d_model // self.num_heads) ** -0.5)
 
     @property
     def key_width(self) -> int:
-        """Return the width of all keys of a token together."""
+        """Return the width of a token's keys, summed over all heads of keys."""
         return self.d_model
 
     @property
     def wide_matrices(self) -> int:
-        """Return how many matrices a feed-forward part has before the last one."""
+        """Return the number of matrices of a feed-forward part that lead to `d_ff` values: 2 if it has a gate."""
         return 1
 
     @property
     def split_sizes(self) -> dict[str, int]:
-        """Return what is dealt to devices in equal parts: pieces of the vocabulary, heads, the width of feed-forward."""
+        """Return the sizes of the axes that devices share in equal parts: vocabulary, heads, and width of feed-forward."""
         return {"vocabulary": self.vocab_size, "heads": self.num_heads, "width": self.d_ff}
 
     def attended_keys(self, layer: int, length: int) -> int:
-        """Return how many of `length` tokens each one attends to in a layer."""
+        """Return how many of `length` tokens a token attends to in layer `layer`."""
         return length
 
     def products(self, *, input_length: int, target_length: int) -> int:
-        """Return the multiplications of one row's forward pass; those of a head for classes are too few to count."""
+        """Return the number of multiplications in one row's forward pass, without those of a head for classes."""
         d = self.d_model
         layer_products = 2 * d * (d + self.key_width) + (self.wide_matrices + 1) * d * self.d_ff
         keys = sum(self.attended_keys(layer, input_length) for layer in range(self.num_layers))
@@ -466,17 +469,17 @@ class EncoderConfig:
 
     @property
     def first_position(self) -> int:
-        """Return the row of the position embeddings of the first token: RoBERTa counts from the padding's id on."""
+        """Return the row of the position embeddings for the first token. RoBERTa's positions begin after the padding id."""
         return self.pad_token_id + 1 if self.family == "roberta" else 0
 
     @property
     def longest_input(self) -> int:
-        """Return the tokens of the longest input that the model has positions for."""
+        """Return the maximum length of an input in tokens, by the position embeddings."""
         return self.max_positions - self.first_position
 
     @classmethod
     def from_json(cls, config: Entries) -> "EncoderConfig":
-        """Return the config of a parsed `config.json`. Raises UsageError for a variant that is not computed here.
+        """Return the config of a parsed `config.json`. Raises UsageError for an unsupported variant.
 
         >>> EncoderConfig.from_json({"model_type": "roberta", "id2label": {"1": "up", "0": "down"}}).classes
         ('down', 'up')
@@ -524,12 +527,14 @@ def training_flops(config: Config, *, input_length: int, target_length: int) -> 
     return 3 * 2 * config.products(input_length=input_length, target_length=target_length)
 
 
-# Whole numbers that a config.json may give as 0, beside ids.
+# Integer fields that may be 0, besides ids.
 MAY_BE_ZERO = ("segments", "embedding_size", "key_heads")
 
 
 def _type_of_architecture(entries: Entries) -> str:
-    """Return the model type by the name of the model's class, for a `config.json` of 2019, which has no `model_type`.
+    """Return the model type by the class name in `architectures`. A `config.json` of 2019 has no `model_type`.
+
+    Raises ValueError if no class is known.
 
     >>> _type_of_architecture({"architectures": ["RobertaForMaskedLM"]}), _type_of_architecture({"architectures": ["T5Model"]})
     ('roberta', 't5')
@@ -543,9 +548,9 @@ def _type_of_architecture(entries: Entries) -> str:
 
 
 def read_config(content: bytes, *, location: object) -> Config:
-    """Return the config of a `config.json`'s content.
+    """Return the config in the `content` of a `config.json`.
 
-    Raises UsageError, which names `location`, if it is invalid or of no known model.
+    Raises a UsageError that names `location` if the content is invalid or describes no known model.
     """
     try:
         if len(content) > MOST_BYTES:
@@ -582,16 +587,16 @@ def read_config(content: bytes, *, location: object) -> Config:
 
 
 def with_classes(config: Config, classes: Sequence[str], target: str = "class") -> Config:
-    """Return the config of a model with these classes and this target; of a T5 that writes texts, the config of its encoder."""
+    """Return the config with a head for `classes` and the kind of `target`. A T5 that writes texts becomes its encoder."""
     if isinstance(config, EncoderConfig):
         return dataclasses.replace(config, classes=tuple(classes), target=target, masked=False)
     return config.with_classes(classes, target)
 
 
 def with_target(config: Config, target: Target) -> Config:
-    """Return the config of a model that learns these targets. A T5 has no head for hidden tokens, and stays as it is.
+    """Return the config of a model that learns `target`. A T5 that learns texts or hidden tokens is returned unchanged.
 
-    Raises UsageError for an encoder whose head for hidden tokens is not computed here.
+    Raises UsageError for an encoder whose head for hidden tokens is not supported.
     """
     if target.classes:
         return with_classes(config, target.classes, target.name)
@@ -601,7 +606,7 @@ def with_target(config: Config, target: Target) -> Config:
 def filling_masks(config: EncoderConfig) -> EncoderConfig:
     """Return the config of an encoder with the head of pre-training, which scores the vocabulary at each position.
 
-    Raises UsageError for a family whose head is not computed here.
+    Raises UsageError for a family whose head is not supported.
     """
     if not config.fills_masks:
         raise UsageError(
@@ -611,13 +616,13 @@ def filling_masks(config: EncoderConfig) -> EncoderConfig:
 
 
 def config_of(fields: Entries) -> Config:
-    """Return a config from its fields as JSON keeps them."""
+    """Return the config with these `fields`, which were read from JSON: lists become tuples."""
     values = {**fields, "classes": tuple(fields["classes"])}
     return _class_of(values["model_type"])(**values)
 
 
 def family_module(model_type: str) -> ModuleType:
-    """Return the module of one of `FAMILIES`."""
+    """Import and return the module of a model type in `FAMILIES`."""
     return importlib.import_module(FAMILIES[model_type])
 
 

@@ -1,4 +1,8 @@
-"""Compute multi-head attention: one function for all families of models."""
+"""Compute multi-head attention: one function for all families of models and all devices.
+
+Windows are masks, and no kernel is fused: see docs/decisions/004-compute-attention-plainly.md,
+005-leave-out-cudnn-attention.md and 009-mask-attention-windows.md for the figures.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +16,7 @@ MASKED = -1e9  # far below any score, and finite: a row with nothing to attend t
 
 
 def split_heads(x: tf.Tensor, matrix: tf.Tensor, heads: int, bias: tf.Tensor | None = None) -> tf.Tensor:
-    """Return x times a matrix, for each head: [batch, length, heads, d_kv].
+    """Return x times a matrix, split into heads: [batch, length, heads, d_kv].
 
     x: [batch, length, d_model]; matrix: [d_model, heads * d_kv]; bias: [heads * d_kv], added to the product.
     """
@@ -22,7 +26,7 @@ def split_heads(x: tf.Tensor, matrix: tf.Tensor, heads: int, bias: tf.Tensor | N
 
 
 def repeat_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
-    """Return keys or values of fewer heads, repeated for the query heads that share each of them (Ainslie et al. 2023)."""
+    """Return keys or values, [batch, length, key heads, width], repeated to `heads` heads (Ainslie et al. 2023)."""
     batch, length, key_heads, width = x.shape
     if key_heads == heads:
         return x
@@ -31,16 +35,17 @@ def repeat_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
 
 
 def rotate_heads(x: tf.Tensor, angles: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return queries or keys, with the halves of each vector rotated by `rotary_angles` of its position.
+    """Return x, queries or keys of `split_heads`, with the halves of each vector rotated by the angles of its position.
 
-    The angles are of each position, [length, width / 2], or of each position of each row, [batch, length, width / 2].
+    angles: cosines and sines of `positions.rotary_angles`, [length, width / 2] each, or [batch, length, width / 2] if positions
+    differ between rows.
     """
     cosines, sines = (numbers[..., None, :] for numbers in angles)
     return rotate(x, cosines, sines, axis=3)
 
 
 def soft_cap(scores: tf.Tensor, cap: float) -> tf.Tensor:
-    """Return scores pressed between -cap and cap: cap * tanh(scores / cap) (Gemma 2, section 2); unchanged for a cap of 0."""
+    """Return cap * tanh(scores / cap), which is between -cap and cap (Gemma 2, section 2); unchanged scores for a cap of 0."""
     return cap * tf.tanh(scores / cap) if cap else scores
 
 
@@ -56,13 +61,19 @@ def attend(
 ) -> tf.Tensor:
     """Return softmax(query key + bias) value over the keys that the mask allows: [batch, queries, heads, d_kv].
 
-    query, key, value: of `split_heads`, each with all heads; bias: float32[heads, queries, keys], or [batch, heads, queries,
-    keys] in the queries' dtype; mask: bool, broadcastable to [batch, heads, queries, keys]; dropped: a dropout mask,
-    [batch, keys, heads, 1], by which values are multiplied; cap: of `soft_cap`, without a bias.
+    Args:
+        query: Queries of `split_heads`.
+        key: Keys of `split_heads`, with as many heads as the queries.
+        value: Values of `split_heads`, with as many heads as the queries.
+        bias: float32[heads, queries, keys], or [batch, heads, queries, keys] in the queries' dtype.
+        mask: bool, broadcastable to [batch, heads, queries, keys]; true where a query may attend to a key.
+        dropped: A dropout mask, [batch, keys, heads, 1], by which values are multiplied.
+        cap: The cap of `soft_cap`, for models without a bias; 0 for none.
 
-    Products and softmax add up in float32. Between them the scores have the queries' dtype, as in `transformers` under autocast
-    and in T5X: in bfloat16 that halves the bytes of the largest tensor. So have the probabilities and the result. The backward
-    pass keeps the probabilities, and nothing else of their size.
+    Products and softmax add up in float32. The scores between them, the probabilities and the result have the queries' dtype, as
+    in `transformers` under autocast and in T5X. For bfloat16 this halves the bytes of the largest tensor
+    (docs/decisions/003-round-scores-to-bfloat16.md). The backward pass stores the probabilities, and no other tensor of their
+    size.
     """
     dtype = query.dtype
     if dropped is not None:
@@ -78,7 +89,8 @@ def attend(
         attended = tf.cast(product("bhqk,bkhd->bqhd", shares, value), dtype)
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            # The sum of shares times their gradients is that of the results times theirs (Dao et al. 2022, appendix B.2).
+            # The sum over keys of probabilities times their gradients equals the sum over d_kv of results times their gradients
+            # (Dao et al. 2022, appendix B.2). So it needs no further tensor of the scores' size.
             total = tf.reduce_sum(tf.cast(upstream, tf.float32) * tf.cast(attended, tf.float32), axis=-1)
             share_gradient = product("bqhd,bkhd->bhqk", upstream, value)
             score_gradient = tf.cast(shares, tf.float32) * (share_gradient - tf.transpose(total, [0, 2, 1])[..., None])
@@ -104,9 +116,10 @@ def _bias_gradient(score_gradient: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 
 
 def _rounded(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Return x in a dtype, stored: XLA would compute the gradients of scores again for the sum that makes a bias's gradient.
+    """Return x in `dtype`, behind a barrier that makes XLA store it.
 
-    In bfloat16 it is for programs of XLA alone.
+    Without the barrier XLA would compute the gradients of scores again for the sum that becomes the gradient of the bias. The
+    barrier is an operation of XLA, so a bfloat16 program cannot run in TensorFlow itself.
     """
     return x if dtype == tf.float32 else xla.optimization_barrier(tf.cast(x, dtype))[0]
 
@@ -127,13 +140,24 @@ def multi_head_attention(
     epsilon: float = 0.0,
     cap: float = 0.0,
 ) -> tf.Tensor:
-    """Return attention of x over a source, [batch, queries, d_model]; a head of keys may serve several of queries.
+    """Return attention of x over `source`: [batch, queries, d_model].
 
-    matrices: of queries, keys, values and output; biases: of their products. norms: the scales of queries and of keys, if
-    these are normed. Both are rotated where `reach` has angles. scale: by which scores are multiplied; site: of the dropout of
-    values; bias, cap: of `attend`. A bias may be a function of the scaled queries and the keys.
+    Args:
+        x: [batch, queries, d_model], from which the queries are computed.
+        source: [batch, keys, width], from which keys and values are computed.
+        matrices: The matrices of queries, keys, values and output. Keys may have fewer heads, shared by those of queries.
+        heads: The number of heads of queries.
+        reach: The mask, and the angles of rotation, if the model rotates queries and keys.
+        scale: The factor of scores.
+        dropout: The dropout of values.
+        site: The dropout site of values.
+        biases: The biases of the four products; None for none.
+        bias: The bias of scores, see `attend`, or a function of the scaled queries and the keys that returns it.
+        norms: The scales of the norms of queries and of keys; empty if there are none.
+        epsilon: The epsilon of these norms.
+        cap: The soft cap of scores, see `attend`.
     """
-    # One product for queries, keys and values made a step slower on a TPU (docs/decisions/004).
+    # One product for queries, keys and values makes a step slower on a TPU (docs/decisions/004-compute-attention-plainly.md).
     query = split_heads(x, matrices[0], heads, biases[0])
     key_heads = heads * matrices[1].shape[1] // matrices[0].shape[1]
     key, value = (

@@ -1,7 +1,7 @@
-"""Say what a DeBERTa-v3 is: what its `config.json` holds, and its weights with the names of their tensors.
+"""Define DeBERTa-v3: its config, read from `config.json`, and its variables with the names of their tensors.
 
-Its type is "deberta-v2": DeBERTa-v3 and mDeBERTa-v3 are of the same architecture without its convolution, pretrained otherwise.
-`deberta_layers` computes them. This module imports no TensorFlow, as `architecture` does not.
+Its type is "deberta-v2", because DeBERTa-v3 and mDeBERTa-v3 have v2's architecture without its convolution, and differ in
+pre-training. `deberta_layers` computes their layers. Like `architecture`, this module imports no TensorFlow.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ TENSORS = Names(
     ("pooler.dense", "classifier"),
 )
 FIELDS = {name: entry for name, entry in NAMES.items() if name != "embedding_size"} | {"buckets": "position_buckets"}
-# What all published v3 have, and is computed only so.
+# Entries that have the same value in all published v3 models: no other value is supported.
 USUAL = (
     ("relative_attention", True),
     ("position_biased_input", False),
@@ -32,15 +32,15 @@ USUAL = (
     ("pooler_hidden_act", "gelu"),
     ("conv_kernel_size", 0),
 )
-BOTH = ["c2p", "p2c"]  # what scores have besides content and content: content and position, each way
+BOTH = ["c2p", "p2c"]  # terms of the scores besides content times content: content to position, and position to content
 
 
 @dataclasses.dataclass(frozen=True)
 class DebertaConfig(EncoderConfig):
     """The numbers that define a DeBERTa-v3's weights and computation; the defaults are DeBERTa-v3 base's.
 
-    `buckets`: distances to either side have this many embeddings; half of them are of one distance each, the others of
-    distances up to `max_positions` in logarithmic steps.
+    `buckets`: the number of embeddings for the distances to either side. The first half stand for one distance each, the
+    others for ranges of distances up to `max_positions`, in logarithmic steps.
     """
 
     fills_masks: ClassVar[bool] = False
@@ -53,17 +53,17 @@ class DebertaConfig(EncoderConfig):
 
     @property
     def prefix(self) -> str:
-        """Return what the names of tensors of the pretrained model begin with."""
+        """Return the prefix of the names of the pretrained model's tensors."""
         return "deberta."
 
     @property
     def score_scale(self) -> float:
-        """Return what the scores of attention are multiplied by: they are sums of three products."""
+        """Return the factor of attention scores, which are sums of three products."""
         return float((3 * (self.d_model // self.num_heads)) ** -0.5)
 
     @classmethod
     def from_json(cls, config: Entries) -> "DebertaConfig":
-        """Return the config of a parsed `config.json`. Raises UsageError for a variant that is not computed here.
+        """Return the config of a parsed `config.json`. Raises UsageError for an unsupported variant.
 
         >>> DebertaConfig.from_json({"relative_attention": True, "position_biased_input": False, "norm_rel_ebd": "layer_norm",
         ...     "share_att_key": True, "pos_att_type": "p2c|c2p", "hidden_size": 384, "num_attention_heads": 6}).d_model
@@ -115,7 +115,7 @@ def layouts(config: DebertaConfig) -> dict[str, WeightLayout]:
     (512, 768)
     """
     model_layouts = Layouts(encoder_layouts(config, TENSORS))
-    del model_layouts["embeddings.position"]  # distances stand for places
+    del model_layouts["embeddings.position"]  # the model has embeddings of distances instead
     model_layouts.table("distances", f"{config.prefix}encoder.rel_embeddings", 2 * config.buckets, config.d_model)
     model_layouts.norms("distances.norm", (f"{config.prefix}encoder.LayerNorm",), config.d_model, bias=True)
     return model_layouts

@@ -1,4 +1,4 @@
-"""Run the decoder one step at a time, with the keys and values of earlier positions in a cache of static shape; choose tokens.
+"""Run the decoder step by step, with a cache of the keys and values of earlier positions, and choose tokens.
 
     decoder = Decoder(weights, config, input_ids, attention_mask, max_length=target_length, beams=1, dtype=dtype)
     cache, tokens = decoder.cache, tf.fill([batch, 1], config.decoder_start_token_id)
@@ -6,7 +6,8 @@
         logits, cache = decoder(tokens, cache, position)
         tokens = tf.argmax(logits, axis=0, output_type=tf.int32)[:, None]
 
-After choosing beams, bring the cache into their order with `reorder_cache`.
+All shapes are static, so that XLA compiles the whole loop. When beams are chosen, `reorder_cache` brings the cache into
+their order.
 """
 
 import functools
@@ -35,14 +36,15 @@ from t5prep.training.model.t5 import (
 )
 
 FORBIDDEN = -1e9  # far below any logit and finite, so that differences stay numbers
-SLICES = 128  # parts of the vocabulary that are compared with each other
+SLICES = 128  # parts of the vocabulary in `most_likely`; it divides the 32,128 rows of T5's table
 
 
 def most_likely(scores: tf.Tensor) -> tf.Tensor:
-    """Return the number of each column's highest score, int32[rows], or of one of equal ones.
+    """Return the index of each column's highest score, int32[rows]; any of the indices if scores are equal.
 
-    scores: float32[vocabulary, rows]. For tf.argmax, XLA compares one score at a time on a CPU. Here the best of the
-    slices is computed for many places at once; then only these, and the slices at the best place, are searched so.
+    scores: float32[vocabulary, rows]. On a CPU, XLA's tf.argmax compares one score at a time. Here the vocabulary is cut into
+    slices, whose element-wise maximum is fast. tf.argmax then searches only this maximum, and the slices at its best offset:
+    0.9 ms instead of 2.6 ms (docs/decisions/014-generate-on-cpu-with-xla-alone.md).
 
     >>> most_likely(tf.constant([[0.0, 9.0], [2.0, 1.0], [1.0, 1.0]])).numpy().tolist()
     [1, 0]
@@ -61,10 +63,10 @@ def most_likely(scores: tf.Tensor) -> tf.Tensor:
 def forbid(
     scores: tf.Tensor, so_far: tf.Tensor, position: tf.Tensor, *, options: Generation, eos: int, start: int
 ) -> tf.Tensor:
-    """Return the scores, with FORBIDDEN for EOS before the least length and for tokens that would repeat an n-gram.
+    """Return the scores, with FORBIDDEN for EOS before `options.min_length` and for tokens that would repeat an n-gram.
 
-    scores: float32[vocabulary, rows]; so_far: int32[rows, length], the tokens so far, of which the first `position` are set.
-    The decoder's start token counts as the token before them, as in `transformers`.
+    scores: float32[vocabulary, rows]; so_far: int32[rows, length], whose first `position` tokens are set; eos, start: the ids
+    of EOS and of the decoder's start token. The start token counts as the token before the others, as in `transformers`.
     """
     if options.min_length > 1:
         too_soon = (tf.range(scores.shape[0]) == eos) & (position + 1 < options.min_length)
@@ -81,7 +83,7 @@ def _repeats(so_far: tf.Tensor, position: tf.Tensor, *, size: int, vocabulary: i
     """Return which tokens would complete an n-gram of `size` tokens that occurred before: bool[rows, vocabulary]."""
     rows, length = so_far.shape
     begins = length - size + 1
-    # An n-gram that begins at i is complete if its last token, i + size - 1, is before `at`.
+    # An n-gram that begins at i is complete if its last token, i + size - 1, is before `position`.
     matches = tf.tile((tf.range(begins) + size - 1 < position)[None], [rows, 1])
     for ahead in range(size - 1):
         last = tf.gather(so_far, tf.maximum(position - (size - 1) + ahead, 0), axis=1)
@@ -91,12 +93,10 @@ def _repeats(so_far: tf.Tensor, position: tf.Tensor, *, size: int, vocabulary: i
 
 
 def draw(scores: tf.Tensor, uniform: tf.Tensor, *, options: Generation) -> tf.Tensor:
-    """Return a token for each row, int32[rows], drawn by the row's own number between 0 and 1: float32[rows].
+    """Return a token for each row, int32[rows], drawn by the row's random number.
 
-    scores: float32[rows, vocabulary].
-
-    First the temperature is applied, then the `top_k` most likely tokens are kept, then of these the fewest that have
-    `top_p` of the probability, as in `transformers`.
+    scores: float32[rows, vocabulary]; uniform: float32[rows], between 0 and 1. As in `transformers`, first the temperature
+    applies, then only the `top_k` most likely tokens remain, then the fewest of these that have `top_p` of the probability.
     """
     tokens = None
     scores = scores / options.temperature
@@ -107,6 +107,7 @@ def draw(scores: tf.Tensor, uniform: tf.Tensor, *, options: Generation) -> tf.Te
         shares = tf.where(tf.cumsum(shares, axis=1, exclusive=True) < options.top_p, shares, 0.0)
     sums = tf.cumsum(shares, axis=1)
     total = sums[:, -1:]
+    # The second condition selects the last token if rounding keeps all sums below the drawn number.
     reached = (sums > uniform[:, None] * total) | (sums >= total)
     first = tf.argmax(tf.cast(reached, tf.int32), axis=1, output_type=tf.int32)
     return first if tokens is None else tf.gather(tokens, first, batch_dims=1)
@@ -115,8 +116,8 @@ def draw(scores: tf.Tensor, uniform: tf.Tensor, *, options: Generation) -> tf.Te
 class Cache(NamedTuple):
     """Each decoder layer's keys and values of targets and of the input: dtype[batch, heads of keys, length, d_kv].
 
-    In this order a step multiplies them where they are: in the order of the projections, [batch, length, heads, d_kv],
-    a compiler copies each of them at every step.
+    A step multiplies tensors of this axis order in place. In the order of the projections, [batch, length, heads, d_kv],
+    the compiler would copy each of them at every step.
     """
 
     keys: tuple[tf.Tensor, ...]
@@ -126,7 +127,10 @@ class Cache(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Hold what a step attends to: [batch, heads, length, d_kv], a mask, and any bias of scores, float32[heads, 1, length]."""
+    """The keys and values that a step attends to, [batch, heads, length, d_kv], with a mask and perhaps a bias of scores.
+
+    mask: bool, broadcastable to [batch, heads of keys, queries that share one, length]. bias: broadcastable to the same.
+    """
 
     keys: tf.Tensor
     values: tf.Tensor
@@ -137,7 +141,8 @@ class Source(NamedTuple):
 class Decoder:
     """Run decoder steps for all beams of a batch, whose inputs are encoded once.
 
-    `cache` has `max_length` empty target positions, and each layer's keys and values of the input.
+    `cache` is the cache before the first step: `max_length` empty target positions, and each layer's keys and values of the
+    input.
     """
 
     def __init__(
@@ -156,7 +161,7 @@ class Decoder:
         batch = {"input_ids": input_ids, "attention_mask": attention_mask}
         encoded = tf.repeat(encode(weights, config, batch, ComputeOptions(dtype)), beams, axis=0)
         self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
-        # Taken before the loop: inside it, every step would copy them.
+        # Cast and unstack before the loop: inside it, every step would copy the weights.
         self.table = tf.cast(output_table(weights, config), dtype)
         stacked = stacked_weights(weights, config, "decoder", dtype=dtype)
         self.layers = [in_parts(w) for w in unstack_layers(stacked)]
@@ -172,12 +177,13 @@ class Decoder:
         self.cache = Cache(none, none, cross_keys, cross_values)
 
     def __call__(self, tokens: tf.Tensor, cache: Cache, position: tf.Tensor | int) -> tuple[tf.Tensor, Cache]:
-        """Return the logits after `tokens`, float32[vocab_size, batch * beams], and the cache with these tokens in it.
+        """Return the logits after `tokens`, float32[vocab_size, batch * beams], and the cache with these tokens added.
 
-        tokens: int32[batch, beams], all at position `position`: the previous ones, or the start token at position 0.
+        tokens: int32[batch, beams], the tokens at `position`: the previous tokens, or the start token at position 0.
 
-        The vocabulary comes first, because on a CPU XLA multiplies the table by a few columns three times as fast as a few
-        rows by the table's transpose. Work on the logits as they are: XLA turns a transpose that follows into that product.
+        The vocabulary is the first axis because of XLA on CPUs. It multiplies the table by a few columns in 15 ms, and a few
+        rows by the table's transpose in 38 ms (docs/decisions/014-generate-on-cpu-with-xla-alone.md). Callers must not
+        transpose the logits: XLA would turn product and transpose into the slow product.
         """
         weights, config, traits, norm = self.weights, self.config, self.config.traits, self.norm
         dtype, offered = cache.keys[0].dtype, key_mask(self.attention_mask)
@@ -193,7 +199,7 @@ class Decoder:
         shared_bias = bias_of(tf.convert_to_tensor(weights[table])) if has_shared_bias(config) else None
         places = tf.range(self.length)
         current_mask, causal_mask = (places == position)[None, None, :, None], places <= position
-        # Of full layers, and of those that look back as far as the window.
+        # The mask of layers with full attention, and the mask of layers with a window.
         masks = [
             mask[None, None, None]
             for mask in (causal_mask, causal_mask & (places >= position - traits.decoder_window[0]))
@@ -227,7 +233,7 @@ class Decoder:
         return soft_cap(product("vw,bw->vb", self.table, x), traits.logit_cap), written
 
     def _in_heads(self, x: tf.Tensor) -> tf.Tensor:
-        """Return [batch, 1, heads of queries * d_kv] as [batch, heads of keys, those of queries that share one, d_kv]."""
+        """Return x, [batch, 1, heads of queries * d_kv], as [batch, heads of keys, queries that share one, d_kv]."""
         return tf.reshape(x, [x.shape[0], self.config.sizes("decoder").kv_heads, -1, self.config.d_kv])
 
 
@@ -238,9 +244,9 @@ def heads_first(x: tf.Tensor, heads: int) -> tf.Tensor:
 
 
 def attend_step(query: tf.Tensor, traits: Traits, *sources: Source) -> tf.Tensor:
-    """Return attention of one query of each row, [batch, 1, heads of queries * d_kv], over all sources at once.
+    """Return attention of one query of each row over all sources, with one softmax: [batch, 1, heads of queries * d_kv].
 
-    query: of `Decoder._in_heads`.
+    query: [batch, heads of keys, queries that share one, d_kv], see `Decoder._in_heads`.
     """
     query = query if traits.score_scale == 1.0 else query * tf.constant(traits.score_scale, query.dtype)
     scores = []
@@ -260,9 +266,9 @@ def attend_step(query: tf.Tensor, traits: Traits, *sources: Source) -> tf.Tensor
 
 
 def reorder_cache(cache: Cache, rows: tf.Tensor) -> Cache:
-    """Return the cache with row rows[i] as its row i. rows: int32[batch].
+    """Return the cache with row rows[i] of targets as its row i. rows: int32[batch * beams].
 
-    Beams of one input have the same keys and values of the input, so these are not reordered.
+    Beams of one input share the keys and values of the input, so these need no reordering.
     """
     return cache._replace(
         keys=tuple(tf.gather(keys, rows) for keys in cache.keys),

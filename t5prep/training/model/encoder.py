@@ -1,8 +1,8 @@
 """Compute an encoder with a classification head, from weights and tokens to logits, in plain TensorFlow.
 
-Weights are a dict by the names of `weight_layout`. With `dtype=tf.bfloat16`, matmuls, activations and the residual
-stream are bf16; norms, softmax, the head and the loss stay in float32, and so do the weights themselves. A TPU rounds both
-sides of the head's products, too, unless the dtype is float32 (`lowering.lower`).
+Weights are a dict by the names in `weight_layout`. With `dtype=tf.bfloat16`, matrix products, activations and the residual
+stream are bfloat16. Norms, softmax, the head, the loss and the weights themselves are float32. A TPU rounds both sides of the
+head's products too, unless the dtype is float32 (`lowering.lower`).
 """
 
 import functools
@@ -29,11 +29,12 @@ from t5prep.training.model.t5 import Weights, in_parts, key_mask
 from t5prep.training.model.weight_layout import MATRICES
 
 _BIASES, _NORMS = ("qkv_bias", "out_bias", "wide_bias", "narrow_bias"), ("norms", "norms_bias")
-_PARTS = frozenset({"qkv_bias", "norms", "norms_bias"})  # those that hold several of a layer
-# The first dropout site of the embeddings and of the head, beside SITES_PER_LAYER for each layer.
+_PARTS = frozenset({"qkv_bias", "norms", "norms_bias"})  # variables that hold several weights of each layer
+# The dropout sites of the embeddings and of the head. Layer n has the sites from (n + 1) * SITES_PER_LAYER on.
 EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER = 0, 1 << 16, 16
 
-# The activation between the two matrices of the head; those before which the first token's vector is dropped out too.
+# The activation between the two matrices of the head, by family (else "gelu"), and the families whose head applies dropout
+# before its first matrix too.
 _OF_HEAD = {
     "bert": "tanh",
     "albert": "tanh",
@@ -67,7 +68,10 @@ def check_length(config: EncoderConfig, length: int) -> None:
 def embed(
     weights: Weights, config: EncoderConfig, ids: tf.Tensor, texts: tf.Tensor, options: ComputeOptions
 ) -> tf.Tensor:
-    """Return the embeddings of ids, dtype[batch, length, d_model]; `texts` is the mask of `encode`."""
+    """Return the embeddings of `ids`, int32[batch, length], as dtype[batch, length, d_model].
+
+    texts: int32[batch, length], the `attention_mask` of `encode`, which selects the embedding of the token type.
+    """
     first, length = config.first_position, ids.shape[1]
     x = tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids)
     if "embeddings.position" in weights:
@@ -85,7 +89,7 @@ def embed(
     return x
 
 
-# What is added to a layer's scores: (query, key, the layer's weights, *shared) → [batch, heads, queries, keys].
+# A function for the bias of a layer's scores: (query, key, the layer's weights, *shared) → [batch, heads, queries, keys].
 Bias = Callable[..., tf.Tensor]
 
 
@@ -98,14 +102,18 @@ def run_encoder_layers(
     options: ComputeOptions,
     bias_of: Bias | None = None,
 ) -> tf.Tensor:
-    """Apply all layers to x, [batch, length, d_model]; `shared` is what every layer's bias of scores is made of."""
+    """Return x, [batch, length, d_model], after all layers.
+
+    mask: bool, see `attention.attend`. bias_of: computes the bias of a layer's scores; `shared` holds the tensors that it takes
+    in every layer, and which get gradients.
+    """
     layer = functools.partial(run_layer, config=config, mask=mask, dropout=options.dropout, bias_of=bias_of)
     stacked = {name: cast_weight(weights[f"layers.{name}"], x.dtype) for name in _BIASES}
     stacked |= {name: tf.convert_to_tensor(weights[f"layers.{name}"]) for name in _NORMS}
     layers = {name: tf.unstack(value) for name, value in stacked.items()}
     for name in MATRICES:
         layers[name] = [cast_weight(weights[f"layers.{n}.{name}"], x.dtype) for n in range(config.own_layers)]
-    repeats = config.num_layers // config.own_layers  # ALBERT's layers are the same one, again and again
+    repeats = config.num_layers // config.own_layers  # ALBERT applies one layer `num_layers` times
     repeated = {name: tensors * repeats for name, tensors in layers.items()}
     return run_layers(layer, x, list(shared), repeated, remat=options.remat)
 
@@ -121,7 +129,10 @@ def run_layer(
     dropout: Dropout,
     bias_of: Bias | None,
 ) -> tf.Tensor:
-    """Apply one layer to x, [batch, length, d_model]: each of its two sums is normed after it is made."""
+    """Return x, [batch, length, d_model], after layer `number`, with a norm after each of its two residual sums.
+
+    stacked: the layer's weights by name. The other arguments are those of `run_encoder_layers`.
+    """
     w = in_parts(stacked, parts=_PARTS)
     site = (number + 1) * SITES_PER_LAYER
     out = multi_head_attention(
@@ -144,7 +155,10 @@ def run_layer(
 
 
 def head(weights: Weights, config: EncoderConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
-    """Return the logits of the classes, float32[batch, 1, classes], from the first token's vector; of tags, at each token."""
+    """Return the logits of the classes, float32[batch, 1, classes], from the vector of the first token.
+
+    For tags, return float32[batch, length, classes]. x: the output of `encode`. tokens: not used; other families pool by it.
+    """
     if config.objective.target.is_aligned:
         return last_matrix(weights, dropout(tf.cast(x, tf.float32), site=HEAD_SITE))
     first = tf.cast(x[:, :1], tf.float32)
@@ -167,7 +181,7 @@ def fill(weights: Weights, config: EncoderConfig, x: tf.Tensor) -> tf.Tensor:
 
 
 def vocabulary_scores(weights: Weights, hidden: tf.Tensor) -> tf.Tensor:
-    """Return the scores of the vocabulary, float32[..., vocab_size], by the table of the embeddings."""
+    """Return the scores of the vocabulary, float32[..., vocab_size]: products with the embeddings, plus a bias."""
     return scores_by_table(
         hidden, *(tf.convert_to_tensor(weights[name]) for name in ("embeddings.word", "masked.bias"))
     )

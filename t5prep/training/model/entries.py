@@ -1,6 +1,6 @@
-"""Read what several families have in a `config.json`: classes and what is told of a text, sizes, and kinds of layers.
+"""Read the entries of a `config.json` that several families share: classes, the kind of head, sizes, and kinds of layers.
 
-This module imports no TensorFlow, as `architecture` does not.
+Like `architecture`, this module imports no TensorFlow.
 """
 
 import reprlib
@@ -11,14 +11,17 @@ from t5prep.errors import UsageError
 from t5prep.json_values import JSON
 from t5prep.training.objectives import OBJECTIVES, NumberObjective, TagsObjective
 
-# The entries of a `config.json`: their values are of any type until `architecture.read_config` has checked those of the config.
+# The entries of a `config.json`. Their values may have any type until `architecture.read_config` has checked the config.
 Entries: TypeAlias = Mapping[str, Any]
-MOST_NAMES = 1 << 20  # of classes that a config counts but does not name
-MOST_KINDS = 10_000  # of layers in `layer_types`
+# Limits for a file from a stranger: of `num_labels` without names, and of the layers in `layer_types`.
+MOST_NAMES = 1 << 20
+MOST_KINDS = 10_000
 
 
 def classes_of(config: Entries) -> tuple[str, ...]:
-    """Return the names of the classes in the order of the logits; two unnamed ones if the config names none.
+    """Return the class names in the order of the logits; LABEL_0, LABEL_1, … if the config names none.
+
+    Without `num_labels` there are two. Raises ValueError if `num_labels` is no possible number.
 
     >>> classes_of({"id2label": {"1": "up", "0": "down"}})
     ('down', 'up')
@@ -33,7 +36,7 @@ def classes_of(config: Entries) -> tuple[str, ...]:
 
 
 def class_entries(classes: Sequence[str]) -> dict[str, JSON]:
-    """Return the entries of a `config.json` by which `transformers` knows the names."""
+    """Return the entries of a `config.json` that tell `transformers` the class names."""
     return {
         "id2label": {str(number): name for number, name in enumerate(classes)},
         "label2id": {name: number for number, name in enumerate(classes)},
@@ -41,7 +44,7 @@ def class_entries(classes: Sequence[str]) -> dict[str, JSON]:
 
 
 def class_order(model_classes: Sequence[str], classes: Sequence[str]) -> list[int] | None:
-    """Return the index in `model_classes` of each of `classes`; None unless both have the same names, at least without regard to case.
+    """Return the index in `model_classes` of each of `classes`; None unless both have the same names, apart from case.
 
     >>> class_order(("NEGATIVE", "POSITIVE"), ("positive", "negative")), class_order(("LABEL_0", "LABEL_1"), ("down", "up"))
     ([1, 0], None)
@@ -55,16 +58,16 @@ def class_order(model_classes: Sequence[str], classes: Sequence[str]) -> list[in
 
 
 def names_classes(classes: Sequence[str]) -> bool:
-    """Check whether a model's classes have names, and not the numbers that transformers writes where nobody named them."""
+    """Check whether a model's classes have real names. transformers writes LABEL_0, LABEL_1, … for unnamed classes."""
     return not all(name == f"LABEL_{number}" for number, name in enumerate(classes))
 
 
-# The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
+# The entry of a config.json that marks a T5ForTokenClassification as a classifier of texts, by the mean over the tokens.
 POOLED = {"pooling": "mean"}
 
 
 def head_target(config: Entries) -> str:
-    """Return what the model of a `config.json` tells of a text (`Settings.target`). As in transformers, one logit is a number.
+    """Return the kind of target of a model's head, as in `Settings.target`. As in transformers, a single logit is a number.
 
     >>> head_target({"architectures": ["BertForTokenClassification"]}), head_target({"problem_type": "regression"})
     ('tags', 'number')
@@ -77,24 +80,24 @@ def head_target(config: Entries) -> str:
 
 
 def head_of(config: Entries) -> dict[str, Any]:
-    """Return the fields of a config that are about its head."""
+    """Return the fields of a config that describe its head: `classes` and `target`."""
     return {"classes": classes_of(config), "target": head_target(config)}
 
 
 def check_usual(config: Entries, entries: Sequence[tuple[str, object]]) -> None:
-    """Raise UsageError if a config has another value for one of the entries than the one that is computed."""
+    """Raise UsageError if an entry of a config has another value than the supported one. `entries`: pairs of name and value."""
     for name, usual in entries:
         if config.get(name, usual) != usual:
             raise UsageError(f"The model has {name} {reprlib.repr(config[name])}, and only {usual!r} is computed here.")
 
 
 def fields_of(config: Entries, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the entries that a config has, by our names of fields; `names` has the entry of each field."""
+    """Return the values of a config's entries by the names of our fields. `names` maps a field to its entry."""
     return {field: config[name] for field, name in names.items() if config.get(name) is not None}
 
 
 def check_known(model_config: object, names: Mapping[str, str], **choices: Sequence[str]) -> None:
-    """Raise UsageError if a field of a config has none of its known values; `names` has the entry of each field."""
+    """Raise UsageError if a field has an unknown value. `choices` maps a field to its known values, `names` to its entry."""
     for field, values in choices.items():
         if (field_value := getattr(model_config, field)) not in values:
             raise UsageError(
@@ -103,16 +106,17 @@ def check_known(model_config: object, names: Mapping[str, str], **choices: Seque
 
 
 def positive(number: object) -> float:
-    """Return a number of a config as a float. Raises ValueError if it is none, or not finite and above 0, also as a float32."""
+    """Return a number of a config as a float. Raises ValueError unless it is a number that a float32 holds as finite and > 0."""
     if not isinstance(number, int | float) or isinstance(number, bool) or not 1e-30 < number < 1e30:
         raise ValueError(f"{reprlib.repr(number)} is not a number above 0")
     return float(number)
 
 
 def rotation_of(rope: Entries | None, base: object, *, may_divide: bool = False) -> tuple[float, float]:
-    """Return the base of the angles of an entry like `rope_parameters`, and by what positions are divided.
+    """Return the base of the angles in an entry such as `rope_parameters`, and the divisor of positions.
 
-    base: what an entry without one means. Raises UsageError for a kind of rotation that is not computed.
+    base: the base if the entry has none. may_divide: accept linear scaling, which divides positions by a factor. Raises
+    UsageError for an unsupported kind of rotation.
     """
     rope_parameters = dict(rope or {})
     factor = rope_parameters.pop("factor", 1.0) if may_divide and rope_parameters.get("rope_type") == "linear" else None
@@ -126,7 +130,7 @@ FULL, SLIDING = "full_attention", "sliding_attention"  # kinds of layers (layer_
 
 
 def kinds_of(layers: int, *, every: int, last: bool = False) -> list[str]:
-    """Return the kind of each layer: of `every` layers one is a full one, the first of them, or the last.
+    """Return the kind of each layer: the first (or with `last` the last) of each group of `every` layers is a full one.
 
     >>> kinds_of(3, every=2), kinds_of(3, every=2, last=True)[1]
     (['full_attention', 'sliding_attention', 'full_attention'], 'full_attention')
@@ -135,7 +139,10 @@ def kinds_of(layers: int, *, every: int, last: bool = False) -> list[str]:
 
 
 def full_every(*stacks: Sequence[str], last: bool = False) -> int:
-    """Return the `every` by which `kinds_of` gives the kinds of each stack of layers. Raises UsageError for another order."""
+    """Return the `every` with which `kinds_of` gives the kinds of each of `stacks`, the inverse of that function.
+
+    Raises UsageError for any other order of kinds.
+    """
     if (longest := max(map(len, stacks))) > MOST_KINDS:
         raise ValueError(f"layer_types has {longest} layers")
     for every in range(1, longest + 1 + last):

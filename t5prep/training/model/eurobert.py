@@ -1,7 +1,7 @@
-"""Say what a EuroBERT is: what its `config.json` holds, and its weights with the names of their tensors.
+"""Define EuroBERT: its config, read from `config.json`, and its variables with the names of their tensors.
 
-It is a Llama whose tokens attend to all others. `pre_norm` computes it. This module imports no TensorFlow, as `architecture`
-does not.
+EuroBERT is a Llama whose tokens attend to all others. `pre_norm` computes its layers. Like `architecture`, this module
+imports no TensorFlow.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ NAMES = SIZES | {
     "dropout_rate": "attention_dropout",
     "pooling": "classifier_pooling",
 }
-# What no published model has otherwise, and is computed only so.
+# Entries that have the same value in all published models: no other value is supported.
 USUAL = (("attention_bias", False), ("mlp_bias", False))
 POOLINGS = ("late", "mean", "bos")
 # Each matrix of a layer → its tensor.
@@ -41,8 +41,8 @@ MATRICES = {
 class EuroBertConfig(ModernBertConfig):
     """The numbers that define a EuroBERT's weights and computation; the defaults are those of its 210m.
 
-    `key_heads`: so many heads have keys and values of their own; each serves as many heads of queries as the others.
-    `pooling`: the head is computed for all tokens and averaged ("late"), or for the mean over them, or the first one ("bos").
+    `key_heads`: the number of heads of keys and values; the heads of queries share them equally. `pooling`: the input of the
+    head: each token, with averaged logits ("late"), the mean over the tokens ("mean"), or the first token ("bos").
     """
 
     fills_masks: ClassVar[bool] = False
@@ -63,7 +63,7 @@ class EuroBertConfig(ModernBertConfig):
     def from_json(cls, config: Entries) -> "EuroBertConfig":
         """Return the config of a parsed `config.json`, of transformers 5 or of the models' own code before it.
 
-        Raises UsageError for a variant that is not computed here.
+        Raises UsageError for an unsupported variant.
 
         >>> EuroBertConfig.from_json({"num_attention_heads": 12, "clf_pooling": "mean", "rope_theta": 10000}).pooling
         'mean'

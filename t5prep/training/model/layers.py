@@ -10,24 +10,27 @@ import tensorflow as tf
 
 
 def product(equation: str, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Return the einsum of two operands, added up in float32: float32.
+    """Return tf.einsum(equation, left, right) in float32, with sums in float32.
 
-    An accelerator multiplies bfloat16 operands as they are (`lowering.multiply_rounded`).
+    On an accelerator the casts cost nothing for bfloat16 operands: it multiplies them as bfloat16
+    (`lowering.multiply_rounded`; docs/decisions/010-round-both-sides-of-float32-products.md).
     """
     return tf.einsum(equation, tf.cast(left, tf.float32), tf.cast(right, tf.float32))
 
 
 def project(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
-    """Return vectors, [batch, length, width], times a matrix.
+    """Return x, [batch, length, width], times a matrix, [width, out]: [batch, length, out].
 
-    The gradient of the matrix is one product over all vectors; that of `tf.matmul` is one of each row, and their sum.
+    The gradient of the matrix is one product over all vectors. With `tf.matmul` it would be one product for each row of the
+    batch, and their sum.
     """
-    # On a CPU a custom gradient by tf.matmul would be quicker; the TPU compiler makes it slower (docs/decisions/006).
+    # A custom gradient by tf.matmul takes 1.2 s instead of 1.7 s of a CPU's step, but 89.7 M instead of 78.0 M cycles on a TPU
+    # (docs/decisions/006-keep-einsum-gradient.md).
     return tf.einsum("bli,io->blo", x, matrix)
 
 
-# The error function as x P(x^2) / Q(x^2), of |x| up to REACH, to 1e-7: the coefficients of Eigen (SpecialFunctionsImpl.h),
-# highest power first. TensorFlow's own becomes an operation that StableHLO does not have.
+# The error function is x P(x^2) / Q(x^2) for |x| up to REACH, to 1e-7. The coefficients are Eigen's (SpecialFunctionsImpl.h),
+# highest power first. tf.math.erf is not used, because it becomes an operation that StableHLO does not have.
 P = (
     *(-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05),
     *(-7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
@@ -36,14 +39,14 @@ Q = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.373
 REACH = 4.0
 
 
-# The second result of a function with a gradient of its own: upstream gradients → those of its arguments.
+# The second result of a function under tf.custom_gradient: upstream gradient → gradients of the arguments.
 Gradient = Callable[..., tf.Tensor]
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
-    """Return x times the share of a standard normal distribution that is below x.
+    """Return the exact GELU of x: x times the standard normal distribution function at x.
 
-    In bfloat16 it is computed in float32, by `erf`, and the backward pass computes the slope from x.
+    For bfloat16, `erf` computes it in float32. The backward pass computes the slope from x again, so only x is stored.
     """
     if x.dtype == tf.float32:
         return tf.nn.gelu(x, approximate=False)
@@ -82,14 +85,14 @@ _AUTO_SELECT = 3  # tf.random.Algorithm.AUTO_SELECT: the generator that is faste
 
 
 def rms_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tf.Tensor:
-    """Divide each vector by its root mean square, in float32, and scale it; subtract no mean and add no bias."""
+    """Return x with each vector divided by its root mean square, in float32, and multiplied by `scale`, in the dtype of x."""
     wide = tf.cast(x, tf.float32)
     wide *= tf.math.rsqrt(tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True) + epsilon)
     return tf.cast(wide * tf.cast(scale, tf.float32), x.dtype)
 
 
 def layer_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor | None, *, epsilon: float) -> tf.Tensor:
-    """Subtract each vector's mean, divide it by its standard deviation, in float32; scale it and add a bias, if there is one."""
+    """Return x with each vector normalized to mean 0 and variance 1, in float32, times `scale`, plus `bias` if not None."""
     wide = tf.cast(x, tf.float32)
     centered = wide - tf.reduce_mean(wide, axis=-1, keepdims=True)
     normed = centered * tf.math.rsqrt(tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True) + epsilon)
@@ -98,9 +101,9 @@ def layer_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor | None, *, epsilo
 
 
 def cast_weight(weight: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Return a weight in `dtype`. Its gradient stays in `dtype` too, which halves the bytes to stack and to read.
+    """Return a weight in `dtype`, whose gradient also has `dtype`.
 
-    The code that adds up gradients casts them.
+    Gradients in bfloat16 have half the bytes to stack and to read. The code that adds up gradients casts them to float32.
     """
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
@@ -114,19 +117,19 @@ def cast_weight(weight: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 class Dropout:
     """Apply dropout with masks that depend only on a seed and a site, so that a recomputed layer draws the same masks.
 
-    As in T5X, one mask serves the whole length axis, which saves random bits. `seed` is int32[2], different for each
-    step and replica; None switches dropout off.
+    A *site* is the number of one use of dropout in the model. As in T5X, one mask serves all positions of a row, which saves
+    random bits. `seed` is int32[2], different for each step and replica; None switches dropout off.
     """
 
     rate: float
     seed: tf.Tensor | None
 
     def mask(self, shape: Sequence[int], dtype: tf.DType, *, site: int | tf.Tensor) -> tf.Tensor | None:
-        """Return a mask of 0 and 1 / (1 - rate); None if nothing is dropped. Each `site` has its own mask."""
+        """Return the mask of a `site`, with values 0 and 1 / (1 - rate); None if nothing is dropped."""
         if self.seed is None or self.rate == 0.0:
             return None
-        # One key for each step; each site counts from its own multiple of 2**32, in the counter's first word, which is
-        # the one that a TPU's own generator uses (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc).
+        # The key is the step's seed. Each site counts from its own multiple of 2**32 in the counter's first 64-bit word, because
+        # a TPU's own generator reads only that word (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc).
         bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
             shape=shape,
             key=tf.reshape(tf.bitcast(self.seed, tf.uint64), [1]),
@@ -140,19 +143,23 @@ class Dropout:
     def masks(
         self, rows: int, widths: Sequence[int], dtype: tf.DType, *, site: int | tf.Tensor
     ) -> list[tf.Tensor | None]:
-        """Return a mask [rows, 1, width] for each width, all drawn at once: a draw costs more than its bits."""
+        """Return a mask, [rows, 1, width], for each width.
+
+        All are drawn at once, because a draw costs more than its bits: -0.1 M cycles of a T5-base step
+        (docs/decisions/004-compute-attention-plainly.md).
+        """
         mask = self.mask([rows, 1, sum(widths)], dtype, site=site)
         return [None] * len(widths) if mask is None else tf.split(mask, widths, axis=2)
 
     def __call__(self, x: tf.Tensor, *, site: int | tf.Tensor) -> tf.Tensor:
-        """Drop features of x, [batch, length, features...], the same ones at every position of a row."""
+        """Return x, [batch, length, features...], with the same features dropped at every position of a row."""
         return masked(x, self.mask([x.shape[0], 1, *x.shape[2:]], x.dtype, site=site))
 
 
 class ComputeOptions(NamedTuple):
-    """Say how a model is computed: the dtype of matrices and activations, what is dropped, and whether layers run as a loop.
+    """Options of a model's computation: the dtype of matrices and activations, dropout, and rematerialization.
 
-    remat: the layers run as a loop, and again in the backward pass instead of keeping their activations.
+    remat: layers run in a loop, and once more in the backward pass, instead of storing their activations.
     """
 
     dtype: tf.DType = tf.float32
@@ -160,7 +167,7 @@ class ComputeOptions(NamedTuple):
     remat: bool = False
 
 
-# By their names in a config.json.
+# Activation functions by their names in a config.json.
 ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "gelu": gelu,
     "gelu_new": lambda x: tf.nn.gelu(x, approximate=True),
@@ -174,10 +181,10 @@ ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
 def feed_forward(
     x: tf.Tensor, wi: Sequence[tf.Tensor], wo: tf.Tensor, *, activation: str, mask: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Return relu(x wi) wo, or with two matrices a(x wi_0) * (x wi_1) wo for GELU or SiLU as a (Shazeer 2020).
+    """Return a(x wi_0) wo, or with two matrices in `wi` the gated (a(x wi_0) * (x wi_1)) wo (Shazeer 2020).
 
-    x: [batch, length, d_model]; wi: one or two of [d_model, d_ff]; wo: [d_ff, d_model]; activation: one of
-    ACTIVATIONS; mask: of dropout, by which the hidden values are multiplied.
+    x: [batch, length, d_model]; wi: one or two matrices, [d_model, d_ff]; wo: [d_ff, d_model]; activation: the name of a in
+    ACTIVATIONS; mask: a dropout mask, by which the hidden values are multiplied.
     """
     hidden = ACTIVATIONS[activation](project(x, wi[0]))
     if len(wi) == 2:
@@ -186,12 +193,15 @@ def feed_forward(
 
 
 def masked(x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
-    """Return x times a mask of dropout, or x if nothing is dropped."""
+    """Return x times a dropout mask; x if the mask is None."""
     return x if mask is None else x * mask
 
 
 def mean_of_tokens(x: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
-    """Return the mean of x over the tokens of each text, float32[batch, width]; `tokens` is 0 for padding, [batch, length]."""
+    """Return the mean of x, [batch, length, width], over each text: float32[batch, width].
+
+    tokens: int32[batch, length], 0 for padding, which is left out of the mean.
+    """
     token_mask = tf.cast(tokens > 0, tf.float32)[..., None]
     return tf.reduce_sum(tf.cast(x, tf.float32) * token_mask, axis=1) / tf.maximum(
         tf.reduce_sum(token_mask, axis=1), 1.0
@@ -199,16 +209,17 @@ def mean_of_tokens(x: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
 
 
 def last_matrix(weights: Mapping[str, tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-    """Return the logits of the classes, float32[..., classes], from vectors of tokens or texts."""
+    """Return the logits of the classes, float32[..., classes], from vectors x, [..., width], by a head's last matrix."""
     matrix, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("classifier", "classifier_bias"))
     return tf.matmul(x, matrix) + bias
 
 
 def scores_by_table(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None = None) -> tf.Tensor:
-    """Return the products of vectors, [..., width], with each row of a table, and any bias: float32[..., rows].
+    """Return the products of vectors x, [..., width], with each row of a table, plus any bias: float32[..., rows].
 
-    x in bfloat16 is multiplied by the table in bfloat16, and so are the gradients of the scores; all sums are float32. The
-    vectors are one matrix: the gradient of the table would else be computed for each row of the batch, and then added up.
+    If x is bfloat16, the table and the gradients of the scores are rounded to bfloat16; sums are float32. x is reshaped to one
+    matrix. Otherwise the gradient of the table would be computed for each row of the batch and then added up, which takes 140
+    ms instead of 108 ms for a step of the tiny recipe (docs/decisions/006-keep-einsum-gradient.md).
     """
     dtype, flat = x.dtype, tf.reshape(x, [-1, x.shape[-1]])
 
@@ -230,7 +241,7 @@ def scores_by_table(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None = Non
     return tf.reshape(scores, [*x.shape[:-1], scores.shape[-1]])
 
 
-# A layer: (x, inputs that all layers share, this layer's weights, its number: an int, or a tensor in a loop) → x.
+# A layer: (x, inputs shared by all layers, the layer's weights, its number: an int, or a tensor in a loop) → x.
 Layer = Callable[[tf.Tensor, Sequence[tf.Tensor], Mapping[str, tf.Tensor], tf.Tensor], tf.Tensor]
 
 
@@ -243,10 +254,13 @@ def run_layers(
     remat: bool,
     first: int = 0,
 ) -> tf.Tensor:
-    """Apply the layers one after the other to x and return the result; with `remat` as the loop of `loop_over_layers`.
+    """Apply the layers one after the other to x and return the result.
 
-    weights: by name, one tensor with a leading axis of layers, or a tensor for each layer. shared: of `loop_over_layers`.
-    first: how many layers, counted from the first; 0: all.
+    Layers are unrolled in the program, because a loop takes 57 % more cycles (docs/decisions/002-unroll-layers.md). With
+    `remat`, `loop_over_layers` runs them as a loop, which needs less memory.
+
+    weights: by name, one tensor with a leading axis of layers, or a list with a tensor for each layer. shared: see
+    `loop_over_layers`. first: apply only the first `first` layers; 0: all. A loop always applies all.
     """
     if remat:
         stacked = {
@@ -259,7 +273,7 @@ def run_layers(
 
 
 def unstack_layers(weights: Mapping[str, tf.Tensor | Sequence[tf.Tensor]]) -> list[dict[str, tf.Tensor]]:
-    """Return each layer's own weights, by name, of the weights of `run_layers`."""
+    """Return for each layer its weights by name, from the `weights` of `run_layers`."""
     by_layer = zip(
         *(tensors if isinstance(tensors, list) else tf.unstack(tensors) for tensors in weights.values()), strict=True
     )
@@ -269,13 +283,14 @@ def unstack_layers(weights: Mapping[str, tf.Tensor | Sequence[tf.Tensor]]) -> li
 def loop_over_layers(
     layer: Layer, x: tf.Tensor, shared: Sequence[tf.Tensor], stacked: Mapping[str, tf.Tensor]
 ) -> tf.Tensor:
-    """Apply the layers one after the other to x, as one loop over their stacked weights, and return the result.
+    """Apply the layers one after the other to x, in a loop over their stacked weights, and return the result.
 
-    Only each layer's input is kept for the backward pass, a loop which runs each layer again. All layers share one program, so
-    XLA compiles in the time of one layer; and a layer's gradients overwrite its weights' slots after they were read.
+    Only each layer's input is stored; the backward pass is a second loop that computes each layer again. All layers share one
+    program, so XLA compiles in the time of one layer. In the backward pass a layer's gradients overwrite its weights, which
+    saves the memory of a second stack.
 
-    stacked: weights with a leading axis of layers; shared: other inputs with gradients, which are added up over the
-    layers. Tensors in the closure of `layer` get no gradient.
+    stacked: weights with a leading axis of layers; shared: other inputs with gradients, which are added up over the layers.
+    Tensors in the closure of `layer` get no gradient.
     """
     names = list(stacked)
     layers = int(stacked[names[0]].shape[0])
@@ -324,6 +339,6 @@ def loop_over_layers(
 
 
 def array_of(value: tf.Tensor) -> tf.TensorArray:
-    """Return a tensor as the array of slices of its first axis; each slice may be overwritten after it was read."""
+    """Return a TensorArray of the slices of a tensor along its first axis, whose entries may be overwritten after reading."""
     array = tf.TensorArray(value.dtype, size=value.shape[0], element_shape=value.shape[1:], clear_after_read=False)
     return array.unstack(value)

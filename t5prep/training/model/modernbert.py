@@ -1,7 +1,7 @@
-"""Say what a ModernBERT is: what its `config.json` holds, and its weights with the names of their tensors.
+"""Define ModernBERT: its config, read from `config.json`, and its variables with the names of their tensors.
 
-Ettin and mmBERT are ModernBERTs of other sizes, vocabularies and angles of rotation. `pre_norm` computes them. This module
-imports no TensorFlow, as `architecture` does not.
+Ettin and mmBERT are ModernBERTs of other sizes, vocabularies and angles of rotation. `pre_norm` computes their layers. Like
+`architecture`, this module imports no TensorFlow.
 """
 
 import dataclasses
@@ -37,9 +37,9 @@ NAMES = SIZES | {
     "head_activation": "classifier_activation",
 }
 ACTIVATIONS = (*ENCODER_ACTIVATIONS, "silu")
-# What no published model has otherwise, and is computed only so.
+# Entries that have the same value in all published models: no other value is supported.
 USUAL = tuple((f"{part}_bias", False) for part in ("attention", "mlp", "norm", "classifier"))
-# Each matrix of a layer → its tensor, which part of it, and of how many.
+# Matrix of a layer → the tensor that holds it, the number of its part in the tensor, and the number of parts.
 MATRICES = {
     **{name: ("attn.Wqkv", part, 3) for part, name in enumerate(("query", "key", "value"))},
     "attended": ("attn.Wo", 0, 1),
@@ -52,9 +52,9 @@ MATRICES = {
 class ModernBertConfig(EncoderConfig):
     """The numbers that define a ModernBERT's weights and computation; the defaults are ModernBERT base's.
 
-    Every `global_every`-th layer, from the first on, attends to all tokens; the others to those at most `window // 2` away.
-    `global_theta` and `local_theta`: the bases of the angles by which the two kinds rotate queries and keys.
-    `pooling`: the head reads the mean over the tokens, or the first token ("cls").
+    Layers 0, `global_every`, 2 `global_every`, … attend to all tokens; the others to tokens at most `window // 2` away.
+    `global_theta` and `local_theta`: the bases of the angles by which these two kinds of layers rotate queries and keys.
+    `pooling`: the input of the head: the mean over the tokens ("mean") or the first token ("cls").
     """
 
     vocab_size: int = 50368
@@ -72,38 +72,38 @@ class ModernBertConfig(EncoderConfig):
     local_theta: float = 10_000.0
     pooling: str = "mean"
     head_activation: str = "gelu"
-    norm: str = "layer"  # what its layers norm by: with the mean taken off, or "rms"
-    key_heads: int = 0  # heads that have keys and values of their own; 0: all
+    norm: str = "layer"  # the kind of norm: "layer", or "rms", which does not subtract the mean (EuroBERT)
+    key_heads: int = 0  # the number of heads of keys and values; 0: as many as heads of queries
 
     @property
     def split_sizes(self) -> dict[str, int]:
-        """Return what is dealt to devices in equal parts, as in `EncoderConfig`; heads are those of keys."""
+        """Return the sizes of the axes that devices share in equal parts, as in `EncoderConfig`; heads are those of keys."""
         return {**super().split_sizes, "heads": self.key_heads or self.num_heads}
 
     @property
     def key_width(self) -> int:
-        """Return the width of all keys of a token together."""
+        """Return the width of a token's keys, summed over all heads of keys."""
         return self.d_model // self.num_heads * (self.key_heads or self.num_heads)
 
     @property
     def prefix(self) -> str:
-        """Return what the names of tensors of the pretrained model begin with."""
+        """Return the prefix of the names of the pretrained model's tensors."""
         return "model."
 
     @property
     def wide_matrices(self) -> int:
-        """Return how many matrices a feed-forward part has before the last one: one is the gate."""
+        """Return the number of matrices of a feed-forward part that lead to `d_ff` values: the second is the gate."""
         return 2
 
     def attended_keys(self, layer: int, length: int) -> int:
-        """Return how many of `length` tokens each one attends to in a layer, at most."""
+        """Return how many of `length` tokens a token attends to at most in layer `layer`."""
         return length if layer % self.global_every == 0 else min(length, 2 * (self.window // 2) + 1)
 
     @classmethod
     def from_json(cls, config: Entries) -> "ModernBertConfig":
         """Return the config of a parsed `config.json`, of transformers 4 or 5.
 
-        Raises UsageError for a variant that is not computed here.
+        Raises UsageError for an unsupported variant.
 
         >>> ModernBertConfig.from_json({"hidden_size": 384, "num_attention_heads": 6, "local_rope_theta": 160000}).local_theta
         160000.0
@@ -112,7 +112,7 @@ class ModernBertConfig(EncoderConfig):
         # "cls" is ModernBertConfig's own default, which no published model has.
         values = {"pooling": "cls", **fields_of(config, NAMES)}
         ropes = config.get("rope_parameters") or {}
-        rotation_of(config.get("rope_scaling"), 1.0)  # one is not computed
+        rotation_of(config.get("rope_scaling"), 1.0)  # raises UsageError if there is a scaling
         for kind, field in ((FULL, "global_theta"), (SLIDING, "local_theta")):
             values[field], _ = rotation_of(ropes.get(kind), values.get(field, getattr(cls, field)))
         if (kinds := config.get("layer_types")) is not None:
@@ -143,15 +143,14 @@ Config = ModernBertConfig
 def layouts(config: ModernBertConfig) -> dict[str, WeightLayout]:
     """Return every variable of the model, by name, in a fixed order.
 
-    Matrices that one tensor holds (`Wqkv`, `Wi`) are variables of their own, as those of other encoders.
+    A tensor that holds several matrices (`Wqkv`, `Wi`) is split into one variable for each matrix, as in other encoders.
 
     >>> layouts(ModernBertConfig())["layers.21.key"].shape
     (768, 768)
     """
     model_layouts, width, classes = Layouts(), config.d_model, len(config.classes)
-    late = STDDEV / math.sqrt(
-        2.0 * config.num_layers
-    )  # of what is added to the residual stream (ModernBertPreTrainedModel)
+    # The initial deviation of the matrices whose outputs are added to the residual stream (ModernBertPreTrainedModel).
+    late = STDDEV / math.sqrt(2.0 * config.num_layers)
     model_layouts.table("embeddings.word", "model.embeddings.tok_embeddings", config.vocab_size, width)
     model_layouts.norms("embeddings.norm", ("model.embeddings.norm",), width)
     # The embeddings are normed already, so the first layer's attention has no norm.
@@ -176,9 +175,10 @@ def add_layers(
     first_normed: int = 0,
     late: float = STDDEV,
 ) -> None:
-    """Add the variables of all layers: matrices, norms before attention from layer `first_normed` on, and before feed-forward.
+    """Add the variables of all layers to `model_layouts`: their matrices, and the norms before attention and feed-forward.
 
-    late: the deviation of the matrices whose products are added to the residual stream.
+    matrices: see MATRICES. norms: the modules of the two norms. first_normed: the first layer with a norm before attention.
+    late: the initial deviation of the matrices whose outputs are added to the residual stream.
     """
     width, hidden, layers = config.d_model, config.d_ff, range(config.num_layers)
     shapes = {"key": (width, config.key_width), "value": (width, config.key_width), "narrow": (hidden, width)}

@@ -1,6 +1,6 @@
 """Compute a ModernBERT or a EuroBERT with a head, from weights and tokens to logits, in plain TensorFlow.
 
-Norms stand before attention and before the gated feed-forward part, and no layer has a bias. Dtypes are as in `encoder`.
+A norm precedes attention and the gated feed-forward part, and no layer has a bias. Dtypes are as in `encoder`.
 """
 
 import functools
@@ -50,7 +50,10 @@ def encode(
 
 
 def head(weights: Weights, config: ModernBertConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
-    """Return the logits of the classes, float32[batch, 1, classes]; of tags, at each token."""
+    """Return the logits of the classes, float32[batch, 1, classes]; for tags float32[batch, length, classes].
+
+    x: the output of `encode`; tokens: the batch's attention mask, int32[batch, length].
+    """
     pooling = "none" if config.objective.target.is_aligned else config.pooling
     if pooling == "mean":
         x = mean_of_tokens(x, tokens)[:, None]
@@ -63,7 +66,7 @@ def head(weights: Weights, config: ModernBertConfig, x: tf.Tensor, tokens: tf.Te
         x = ACTIVATIONS[config.head_activation](x)
     if "head.norm" in weights:
         x = _norm(config)(x, weights["head.norm"])
-    if pooling == "late":  # the mean of all tokens' logits is the last matrix times this mean
+    if pooling == "late":  # the last matrix is linear, so the mean before it gives the mean of all tokens' logits
         x = mean_of_tokens(x, tokens)[:, None]
     return last_matrix(weights, dropout(x, site=HEAD_SITE))
 
@@ -85,14 +88,14 @@ def _norm(config: ModernBertConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tenso
 def run_pre_norm_layers(
     weights: Weights, config: ModernBertConfig, x: tf.Tensor, *, tokens: tf.Tensor, options: ComputeOptions
 ) -> tf.Tensor:
-    """Apply all layers to x, [batch, length, d_model]; `tokens` is the batch's attention mask."""
+    """Return x, [batch, length, d_model], after all layers. tokens: the batch's attention mask, int32[batch, length]."""
     length, width, layers = x.shape[1], config.d_model // config.num_heads, range(config.num_layers)
     mask = key_mask(tokens)
     angles = [rotary_angles(length, width, theta=theta) for theta in (config.global_theta, config.local_theta)]
     masks = (mask, mask & near(tokens, config.window // 2, config.window // 2))
     reaches = [
         Reach(layer_mask, layer_angles, layer_angles) for layer_mask, layer_angles in zip(masks, angles, strict=True)
-    ]  # of full layers and of others
+    ]  # of layers that attend to all tokens, and of layers with a window (docs/decisions/009-mask-attention-windows.md)
 
     def run(x: tf.Tensor, _: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor) -> tf.Tensor:
         reach = either(number % config.global_every == 0, *reaches)
@@ -104,8 +107,9 @@ def run_pre_norm_layers(
     for name in ("feed_forward_norm", "attention_norm"):
         if f"layers.{name}s" in weights:
             scales = tf.unstack(tf.convert_to_tensor(weights[f"layers.{name}s"]))
-            first = len(layer_weights) - len(scales)  # in a ModernBERT, the first layer's attention has none
+            first = len(layer_weights) - len(scales)  # 1 for a ModernBERT, whose first attention has no norm
             layer_weights[first:] = [{**w, name: scale} for w, scale in zip(layer_weights[first:], scales, strict=True)]
+    # The first layer runs apart from the others: a loop over layers needs the same weights in each.
     x = run(x, [], layer_weights[0], 0)
     if len(layer_weights) == 1:
         return x
@@ -118,7 +122,7 @@ def run_pre_norm_layers(
 def run_layer(
     x: tf.Tensor, w: LayerWeights, *, config: ModernBertConfig, reach: Reach, dropout: Dropout, number: int | tf.Tensor
 ) -> tf.Tensor:
-    """Apply one layer to x, [batch, length, d_model]; the first layer has no `attention_norm`."""
+    """Return x, [batch, length, d_model], after layer `number`. w: its weights; a missing `attention_norm` is skipped."""
     site = (number + 1) * SITES_PER_LAYER
     norm = _norm(config)
     normed = norm(x, w["attention_norm"]) if "attention_norm" in w else x

@@ -1,7 +1,7 @@
-"""Generate answers with a cache of keys and values and static shapes, so that XLA can compile the whole search.
+"""Generate answers by greedy search, beam search or sampling, in static shapes, so that XLA compiles the whole search.
 
-Greedy search and beam search give the same tokens as `transformers` with `early_stopping=False`; sampling draws each
-token. An input is encoded once, for any number of answers or beams.
+Greedy search and beam search give the same tokens as `transformers` with `early_stopping=False`. An input is encoded once,
+for any number of answers or beams.
 """
 
 from typing import NamedTuple
@@ -15,11 +15,11 @@ from t5prep.training.model.t5 import Weights
 
 
 def one_by_one(step: Decoder, *, options: Generation, uniform: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the answers, best first, int32[batch, answers, length], and their scores, float32[batch, answers].
+    """Return answers by greedy search or sampling, best first, int32[batch, answers, length], and float32[batch, answers] scores.
 
-    uniform: float32[batch, answers, length], the numbers by which tokens are drawn; None to take the most likely
-    tokens. A score is a log-probability normalized by length. Log-probabilities are the model's own, also if tokens
-    were forbidden, and zeros if they were not requested.
+    uniform: float32[batch, answers, length], the random numbers that draw tokens; None for the most likely tokens. A score is
+    a log-probability normalized by length; 0 if `options` requests no scores. Log-probabilities are those of the unchanged
+    model, even if some tokens were forbidden.
     """
     pad, eos = step.config.pad_token_id, step.config.eos_token_id
     start_id = step.config.decoder_start_token_id
@@ -78,9 +78,9 @@ IMPOSSIBLE = -1e9  # the score of a beam that does not exist
 
 
 class _Beams(NamedTuple):
-    """The state of a search: running hypotheses with their log-probabilities, finished ones with final scores."""
+    """The state of a beam search: running hypotheses with log-probabilities, finished hypotheses with final scores."""
 
-    at: tf.Tensor  # int32[]: tokens so far
+    at: tf.Tensor  # int32[]: the number of tokens so far
     running: tf.Tensor  # int32[batch, beams, length]
     running_score: tf.Tensor  # float32[batch, beams]
     finished: tf.Tensor  # int32[batch, beams, length]
@@ -91,9 +91,9 @@ class _Beams(NamedTuple):
 
 
 def beam_search(step: Decoder, *, options: Generation) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the best hypotheses of a search with `step.beams` beams, int32[batch, answers, length], and their scores.
+    """Return the best hypotheses of `step.beams` beams, int32[batch, answers, length], and float32[batch, answers] scores.
 
-    Hypotheses without EOS end at the last position. scores: float32[batch, answers], normalized by length.
+    A hypothesis without EOS ends at the last position. Scores are log-probabilities normalized by length.
     """
     end = tf.while_loop(
         lambda *s: (s[0] < step.length) & tf.reduce_any(_Beams(*s).improvable),
@@ -104,7 +104,7 @@ def beam_search(step: Decoder, *, options: Generation) -> tuple[tf.Tensor, tf.Te
 
 
 def _start(step: Decoder) -> _Beams:
-    """Return the state before the first token. All beams are equal then, so only the first one counts."""
+    """Return the state before the first token. All beams are equal then, so all but the first get IMPOSSIBLE scores."""
     batch, beams = step.batch, step.beams
     none = tf.fill([batch, beams, step.length], step.config.pad_token_id)
     return _Beams(
@@ -120,11 +120,11 @@ def _start(step: Decoder) -> _Beams:
 
 
 def _one_token_longer(s: _Beams, step: Decoder, *, options: Generation) -> _Beams:
-    """Return the state after one more token: the best candidates without EOS run on, the best with it are finished."""
+    """Return the state after one more token. The best candidates without EOS continue, the best with EOS are finished."""
     batch, beams = step.batch, step.beams
     total, cache = _scores(s, step, options=options)
     vocabulary = total.shape[-1]
-    # Take 2 * beams candidates: at most one continuation of each beam is EOS, so at least `beams` of them continue.
+    # Of 2 * beams candidates at least `beams` continue, because at most one continuation of each beam is EOS.
     score, index = tf.math.top_k(tf.reshape(total, [batch, beams * vocabulary]), k=2 * beams)
     parent, token = index // vocabulary, index % vocabulary
     tokens = tf.where(tf.range(step.length) == s.at, token[..., None], tf.gather(s.running, parent, batch_dims=1))
@@ -133,6 +133,7 @@ def _one_token_longer(s: _Beams, step: Decoder, *, options: Generation) -> _Beam
     running_score, going = tf.math.top_k(score + tf.cast(ends, tf.float32) * IMPOSSIBLE, k=beams)
     order = tf.reshape(tf.gather(parent, going, batch_dims=1) + tf.range(batch)[:, None] * beams, [-1])
 
+    # As in transformers, EOS finishes a hypothesis only among the best `beams` candidates.
     may_finish = ends & (tf.range(2 * beams) < beams) & s.improvable
     by_length = score / tf.cast(s.at + 1, tf.float32) ** options.length_penalty
     merged = tf.concat([s.finished_score, by_length + tf.cast(~may_finish, tf.float32) * IMPOSSIBLE], axis=1)
@@ -180,11 +181,11 @@ def search(
     uniform: tf.Tensor | None = None,
     dtype: tf.DType = tf.float32,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the answers to each input, best first, int32[batch, answers, max_length], and their scores.
+    """Return the answers to each input, best first, int32[batch, answers, max_length], and float32[batch, answers] scores.
 
-    input_ids, attention_mask: int32[batch, input_length]; uniform: float32[batch, answers, max_length], the numbers
-    between 0 and 1 by which tokens are drawn (None unless `options.sample`). Answers keep their EOS, with padding after
-    it. scores: float32[batch, answers], zeros if they were not requested.
+    input_ids, attention_mask: int32[batch, input_length]; uniform: float32[batch, answers, max_length], random numbers between
+    0 and 1 that draw tokens (None unless `options.sample`). Answers include EOS, and padding after it. Scores are 0 if
+    `options` requests none.
     """
     beams = options.answers if options.sample else options.beams
     step = Decoder(
@@ -212,6 +213,9 @@ def generate(
     length_penalty: float = Generation.length_penalty,
     dtype: tf.DType = tf.float32,
 ) -> tf.Tensor:
-    """Return the best answer to each input: int32[batch, max_length]. Arguments as in `search`; one beam is greedy."""
+    """Return the best answer to each input, int32[batch, max_length], by beam search; one beam is greedy search.
+
+    The other arguments are those of `search`.
+    """
     options = Generation(max_length=max_length, beams=beams, length_penalty=length_penalty)
     return search(weights, config, input_ids, attention_mask, options=options, dtype=dtype)[0][:, 0]

@@ -1,16 +1,17 @@
 """Compute a T5's or a T5Gemma's forward pass from weights and tokens to logits, in plain TensorFlow.
 
-What is not in every T5 is in its config's `traits`: T5Gemma's queries and keys are rotated instead of having biases, some of
-its layers attend to a window, and its parts are normed before and after (Gemma 2, arXiv:2408.00118, section 2). In T5Gemma 2's
-decoder queries attend to the targets so far and to the input at once; keys of the input are not rotated.
+The config's `traits` hold the differences between T5 and T5Gemma. T5Gemma rotates queries and keys instead of adding biases to
+scores. Some of its layers attend to a window, and a norm precedes and follows each part of a layer (Gemma 2,
+arXiv:2408.00118, section 2). In T5Gemma 2's decoder one attention covers the targets so far and the input; keys of the input
+are not rotated.
 
-`head` makes T5's encoder one with a classification head: one matrix after the mean of the outputs of a text's tokens.
-`transformers`' T5ForTokenClassification has the same weights and gives logits for each token, whose mean over the tokens
-of a text are the logits here.
+`head` adds a classification head to T5's encoder: one matrix after the mean of the outputs of a text's tokens.
+T5ForTokenClassification of `transformers` has the same weights and gives logits for each token. Their mean over the tokens of
+a text equals the logits here.
 
 Weights are a dict, name → tensor or variable, with the shapes in `weight_layout.weight_layouts`. All shapes are static.
-With `dtype=tf.bfloat16`, both sides of every product, activations and the residual stream are bf16; norms, softmax, logits and
-loss are float32, and so are the weights themselves. With float32 every product multiplies in float32 (`lowering.lower`).
+With `dtype=tf.bfloat16`, both sides of every product, activations and the residual stream are bfloat16. Norms, softmax, logits,
+loss and the weights themselves are float32. With float32 every product multiplies in float32 (`lowering.lower`).
 """
 
 import functools
@@ -36,32 +37,34 @@ from t5prep.training.model.positions import Angles, Reach, either, near, relativ
 from t5prep.training.model.weight_layout import PARTS
 
 Weights = Mapping[str, tf.Tensor]
-LayerWeights = Mapping[str, tf.Tensor]  # or the list of those in PARTS
+LayerWeights = Mapping[str, tf.Tensor]  # the variables in PARTS are lists of tensors
 
-_NAMES = ("norms", "head_norms", "q", "kv", "out", "wi", "wo", "cross_q", "cross_kv")  # those of a layer that has them
-_WIDE = frozenset(
-    {"norms", "head_norms", "relative_bias"}
-)  # variables that are in float32 for any dtype of the matrices
+_NAMES = ("norms", "head_norms", "q", "kv", "out", "wi", "wo", "cross_q", "cross_kv")  # a layer lacks some of these
+# Variables that stay in float32 whatever the dtype of the matrices.
+_WIDE = frozenset({"norms", "head_norms", "relative_bias"})
 
-ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16  # the first dropout site of each stack
+# The first dropout site of each stack, and the sites of a layer: 4 for each attention, and 8 for its vectors.
+ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16
 
 
 def forward(
     weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], options: ComputeOptions
 ) -> tf.Tensor:
-    """Return the logits of every target position, as `forward.forward` does."""
+    """Return the logits of every target position, float32[batch, target_length, vocab_size]; `batch`: see `forward.forward`."""
     encoded = encode(weights, config, batch, options)
     segments, label_segments = batch.get("input_segment_ids"), batch.get("label_segment_ids")
     ids = shift_right(batch["labels"], config, segment_ids=label_segments)
     length, positions = ids.shape[1], None
     self_mask = (tf.range(length)[:, None] >= tf.range(length)[None, :])[None, None]
-    if config.traits.rotations:  # the program of a model for longer targets does not store the matrix
+    if config.traits.rotations:  # T5Gemma's targets may be long, and `near` stores no matrix of length × length
         self_mask = near(ids, length, 0)
     if label_segments is not None:
         self_mask &= same_segment(label_segments, label_segments)
     if config.traits.rotations and label_segments is not None:
         earlier = self_mask & near(ids, length, -1)
-        positions = tf.reduce_sum(tf.cast(earlier[:, 0], tf.int32), axis=-1)  # of each token in its own example
+        positions = tf.reduce_sum(
+            tf.cast(earlier[:, 0], tf.int32), axis=-1
+        )  # of each token in its packed example, from 0
     cross = token_mask(batch["attention_mask"], segments, queries=label_segments)
     reaches = _reaches(config, ids, self_mask, window=config.traits.decoder_window, positions=positions)
     if config.traits.merged:
@@ -81,7 +84,7 @@ def encode(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor]
 
 
 def angles_of(config: ModelConfig, length: int) -> list[Angles]:
-    """Return the angles by which full layers rotate queries and keys, and by which sliding ones do, if any do."""
+    """Return the angles of rotation for full layers and for layers with a window; an empty list for a model without rotation."""
     return [rotary_angles(length, config.d_kv, theta=theta, factor=by) for theta, by in config.traits.rotations]
 
 
@@ -93,7 +96,11 @@ def _reaches(
     window: tuple[int, int],
     positions: tf.Tensor | None = None,
 ) -> list[Reach]:
-    """Return what full layers attend to and how they rotate, and the same of sliding ones."""
+    """Return the mask and the angles of full layers, and those of layers with a window.
+
+    mask: the mask of full layers. window: the numbers of tokens before and after a query. positions: int32[batch, length],
+    the position of each token in its packed example; None for positions in the row.
+    """
     angles: list[tf.Tensor] = [*angles_of(config, ids.shape[1])] if config.traits.rotations else [None, None]
     if positions is not None:
         angles = [tuple(tf.gather(tensor, positions) for tensor in kind) for kind in angles]
@@ -102,7 +109,10 @@ def _reaches(
 
 
 def _with_input(reach: Reach, cross: tf.Tensor, *, inputs: int) -> Reach:
-    """Return what the decoder's own tokens and the input together give: each query sees its input, whose keys stay unrotated."""
+    """Return the reach of a merged attention, whose keys are the decoder's own tokens followed by the input.
+
+    cross: the mask over the input; inputs: the length of the input. Keys of the input get an angle of 0: cosine 1, sine 0.
+    """
     rows, queries = max(reach.mask.shape[0], cross.shape[0]), reach.mask.shape[2]
     masks = (tf.broadcast_to(mask, [rows, 1, queries, mask.shape[3]]) for mask in (reach.mask, cross))
     assert reach.of_keys is not None
@@ -113,7 +123,7 @@ def _with_input(reach: Reach, cross: tf.Tensor, *, inputs: int) -> Reach:
 
 
 def norm_of(config: ModelConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Return the norm of a model: of x by a scale."""
+    """Return the model's norm as a function of x and a scale. Gemma stores scales minus one, so 1 is added there."""
     norm = functools.partial(rms_norm, epsilon=config.layer_norm_epsilon)
     if not config.traits.normed_after:
         return norm
@@ -121,7 +131,10 @@ def norm_of(config: ModelConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
 
 
 def split_norms(scales: Sequence[tf.Tensor], config: ModelConfig) -> tuple[Sequence[tf.Tensor], list[tf.Tensor]]:
-    """Return the scales of the norms before a layer's parts, and for each part what is applied to what it gives."""
+    """Return the scales of the norms before a layer's parts, and for each part the function that norms its output.
+
+    In a T5 no norm follows a part, so that function returns its argument.
+    """
     if not config.traits.normed_after:
         return scales, [lambda x: x] * len(scales)
     norm = norm_of(config)
@@ -129,7 +142,7 @@ def split_norms(scales: Sequence[tf.Tensor], config: ModelConfig) -> tuple[Seque
 
 
 def has_shared_bias(config: ModelConfig) -> bool:
-    """Check whether all layers of a stack add the same biases to their scores."""
+    """Check whether all layers of a stack share one table of relative position biases."""
     return not (config.traits.rotations or config.bias_in_every_layer)
 
 
@@ -144,9 +157,10 @@ def run_stack(
     cross: tf.Tensor | None = None,
     options: ComputeOptions,
 ) -> tf.Tensor:
-    """Apply all layers of the "encoder" or "decoder" (with `encoded`) to x, and the norm behind them.
+    """Return x, [batch, length, width], after all layers of `stack` ("encoder" or "decoder") and its final norm.
 
-    `reaches`: of full layers and of sliding ones.
+    reaches: the reach of full layers, and of layers with a window. encoded, cross: for a decoder, the encoder's output and the
+    mask over it.
     """
     traits, size, norm = config.traits, config.sizes(stack), norm_of(config)
     is_merged = traits.merged and encoded is not None
@@ -169,7 +183,7 @@ def run_stack(
         site: int | tf.Tensor,
         which: int = 0,
     ) -> tf.Tensor:
-        """Return attention of x over the source; which: 0 for that of the stack itself, 1 across."""
+        """Return attention of x over `source`. which: 0 for self-attention, 1 for cross-attention."""
         prefix = ("", "cross_")[which]
         return multi_head_attention(
             x,
@@ -189,7 +203,7 @@ def run_stack(
     def run_layer(
         x: tf.Tensor, shared: Sequence[tf.Tensor], stacked: Mapping[str, tf.Tensor], number: int | tf.Tensor
     ) -> tf.Tensor:
-        """Return x after a layer; `shared` is what all layers share: the encoder's output, if any, and any biases."""
+        """Return x after layer `number`. shared: the encoder's output (in a decoder), then the biases that all layers share."""
         w, site = in_parts(stacked), site_of(stack, number)
         bias = shared[-1] if biases else bias_of(w["relative_bias"]) if "relative_bias" in w else None
         pre_scales, post_norms = split_norms(w["norms"], config)
@@ -217,12 +231,12 @@ def run_stack(
 
 
 def site_of(stack: str, number: int | tf.Tensor) -> int | tf.Tensor:
-    """Return the first dropout site of a layer, or of a stack's own two, with -1."""
+    """Return the first dropout site of layer `number`; for -1 that of the two sites before and after all layers."""
     return (ENCODER_SITES if stack == "encoder" else DECODER_SITES) + (number + 1) * SITES_PER_LAYER
 
 
 def embed(weights: Weights, config: ModelConfig, stack: str, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
-    """Return the embeddings of ids, int32[batch, length], as dtype[batch, length, width of the stack]."""
+    """Return the embeddings of `ids`, int32[batch, length], by the table of `stack`: dtype[batch, length, width]."""
     table = tf.convert_to_tensor(weights[config.traits.table(stack)])
     x = tf.gather(table, ids)
     if config.traits.scales_embeddings:
@@ -238,19 +252,19 @@ def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tens
 
 
 def before_logits(config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
-    """Return decoder outputs as they are multiplied by the output table: dtype[..., d_model]."""
+    """Return decoder outputs, dtype[..., d_model], scaled for the output table, if the model scales them (T5 1.0)."""
     if not config.scale_decoder_outputs:
         return decoded
     return tf.cast(tf.cast(decoded, tf.float32) * config.d_model**-0.5, decoded.dtype)
 
 
 def output_table(weights: Weights, config: ModelConfig) -> tf.Tensor:
-    """Return the table whose rows are multiplied with decoder outputs: float32[vocab_size, d_model]."""
+    """Return the output embeddings, float32[vocab_size, d_model]: logits are products of decoder outputs with their rows."""
     return tf.convert_to_tensor(weights[config.output_table])
 
 
 def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
-    """Return all layers' weights by their names in a layer, matrices in `dtype`, norms and biases in float32."""
+    """Return the stacked weights of a stack by their names without the stack's; matrices in `dtype`, others in float32."""
     names = [*_NAMES, *(["relative_bias"] if config.bias_in_every_layer else [])]
     stack_weights = {name: weights[f"{stack}.{name}"] for name in names if f"{stack}.{name}" in weights}
     return {
@@ -260,12 +274,16 @@ def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype:
 
 
 def in_parts(w: Mapping[str, tf.Tensor], *, parts: Collection[str] = PARTS) -> LayerWeights:
-    """Return one layer's slices of `stacked_weights`, with a list for each variable that holds several weights."""
+    """Return one layer's weights `w` with each variable in `parts` unstacked to a list of its weights."""
     return {name: tf.unstack(value) if name in parts else value for name, value in w.items()}
 
 
 def shift_right(labels: tf.Tensor, config: ModelConfig, *, segment_ids: tf.Tensor | None = None) -> tf.Tensor:
-    """Return decoder inputs for labels: the previous target, or a segment's start token; -100 becomes padding."""
+    """Return decoder inputs for labels, int32[batch, length]: the previous label, or the start token at each beginning.
+
+    segment_ids: int32[batch, length] for packed rows, in which each example begins with the start token. A label of -100
+    becomes padding.
+    """
     start = tf.fill([labels.shape[0], 1], tf.constant(config.decoder_start_token_id, labels.dtype))
     shifted = tf.concat([start, labels[:, :-1]], axis=1)
     if segment_ids is not None:
@@ -275,9 +293,10 @@ def shift_right(labels: tf.Tensor, config: ModelConfig, *, segment_ids: tf.Tenso
 
 
 def token_mask(attention_mask: tf.Tensor, segments: tf.Tensor | None, *, queries: tf.Tensor | None = None) -> tf.Tensor:
-    """Return which keys each query may attend to: those of its segment in packed rows, and otherwise all that are no padding.
+    """Return a mask, bool[batch, 1, queries or 1, keys], of the keys that each query may attend to.
 
-    queries: the segments of the queries, if they are not those of the keys.
+    With `segments`, int32[batch, keys], these are the keys of the query's packed example, else all keys without padding.
+    queries: the segments of the queries, if they differ from those of the keys, as in cross-attention.
     """
     if segments is None:
         return key_mask(attention_mask)
@@ -285,19 +304,22 @@ def token_mask(attention_mask: tf.Tensor, segments: tf.Tensor | None, *, queries
 
 
 def key_mask(attention_mask: tf.Tensor) -> tf.Tensor:
-    """Return bool[batch, 1, 1, keys] from int32[batch, keys]: each query may attend to tokens that are not padding."""
+    """Return a mask, bool[batch, 1, 1, keys], of the keys that are not padding. attention_mask: int32[batch, keys]."""
     return (attention_mask > 0)[:, None, None, :]
 
 
 def same_segment(queries: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-    """Return bool[batch, 1, queries, keys]: a token attends only to its own packed example, padding to padding."""
+    """Return a mask, bool[batch, 1, queries, keys], of the pairs of tokens that have the same segment id.
+
+    queries, keys: segment ids, int32[batch, length]. Padding, segment 0, attends to padding, so no row of scores is empty.
+    """
     return queries[:, None, :, None] == keys[:, None, None, :]
 
 
 def head(weights: Weights, config: ModelConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
-    """Return the logits of the classes, float32[batch, 1, classes], from the encoder's output; of tags, at each token.
+    """Return the logits of the classes, float32[batch, 1, classes]; for tags float32[batch, length, classes].
 
-    tokens: int32[batch, length], 0 for padding. Nothing is dropped here.
+    x: the output of `encode`; tokens: int32[batch, length], 0 for padding. T5's head has no dropout, so `dropout` is not used.
     """
     if config.objective.target.is_aligned:
         return last_matrix(weights, tf.cast(x, tf.float32))

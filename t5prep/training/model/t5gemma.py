@@ -1,9 +1,9 @@
-"""Say what a T5Gemma and the text half of a T5Gemma 2 are: what `config.json` holds, and their weights with the names of tensors.
+"""Define T5Gemma, and the text half of T5Gemma 2: the config, read from `config.json`, and the variables with their tensors.
 
-Both have Gemma's layers in two stacks (Zhang et al. 2025, arXiv:2504.06225; T5Gemma 2: arXiv:2512.14856), and `t5` computes them.
-T5Gemma, of Gemma 2, caps its scores and logits, and its stacks may have other widths. T5Gemma 2, of Gemma 3, has norms of queries
-and keys, one matrix of embeddings, and a decoder that attends to its own tokens and to the input at once. Its images are no part
-of what is trained: tensors of the vision tower are left out. This module imports no TensorFlow.
+Both have Gemma's layers in two stacks (Zhang et al. 2025, arXiv:2504.06225; T5Gemma 2: arXiv:2512.14856), and `t5` computes
+them. T5Gemma is made of Gemma 2: it caps scores and logits, and its stacks may differ in width. T5Gemma 2 is made of Gemma 3. It
+has norms of queries and keys, one table of embeddings, and a decoder with one attention over its own tokens and the input.
+Its vision tower is not supported, and the tower's tensors are ignored. This module imports no TensorFlow.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from t5prep.training.model.entries import (
 from t5prep.training.model.weight_layout import STDDEV, Layouts, WeightLayout
 from t5prep.training.published.stored import Array
 
-ROTATIONS = ("full_theta", "full_factor", "sliding_theta")  # fields
+ROTATIONS = ("full_theta", "full_factor", "sliding_theta")  # the config's fields in the order of `_rotations`
 # The entry of a stack's config → the fields of encoder and decoder, in the order of `Sizes`.
 SIZES = {
     "num_hidden_layers": ("num_layers", "num_decoder_layers"),
@@ -35,7 +35,7 @@ SIZES = {
     "num_attention_heads": ("num_heads", "decoder_num_heads"),
     "num_key_value_heads": ("num_kv_heads", "decoder_num_kv_heads"),
 }
-# Field → the entry that both stacks have alike.
+# Field → the entry that must be equal in both stacks.
 SHARED_FIELDS = {
     "vocab_size": "vocab_size",
     "d_kv": "head_dim",
@@ -44,7 +44,7 @@ SHARED_FIELDS = {
     "query_scalar": "query_pre_attn_scalar",
     "pad_token_id": "pad_token_id",
 }
-# What a stack that leaves something out has, in both types (transformers, configuration_t5gemma.py, configuration_t5gemma2.py).
+# The values of entries that a stack lacks, in both types (transformers, configuration_t5gemma.py and configuration_t5gemma2.py).
 STACK_DEFAULTS: JSONObject = {
     **{"hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8},
     **{"num_key_value_heads": 4, "head_dim": 256, "rms_norm_eps": 1e-6, "sliding_window": 4096},
@@ -55,7 +55,7 @@ DEFAULTS: dict[str, JSONObject] = {
     "t5gemma2": {"vocab_size": 262_208},
 }
 USUAL = (("hidden_activation", "gelu_pytorch_tanh"), ("attention_bias", False))
-# The smallest vision tower that transformers makes: a T5Gemma 2 that was trained here has no vision tower of its own.
+# The smallest vision tower that transformers builds. It goes into an exported config.json, because transformers requires one.
 NO_VISION = {
     **{"model_type": "siglip_vision_model", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1},
     **{"num_attention_heads": 1, "image_size": 14, "patch_size": 14, "vision_use_head": False},
@@ -67,10 +67,11 @@ IMAGES = ("vision_tower", "multi_modal_projector")  # parts of names of modules
 class T5GemmaConfig(ModelConfig):
     """The numbers that define a T5Gemma's weights and computation; the defaults are those of T5Gemma 2 270M-270M.
 
-    Those of the two stacks are apart, as far as they may differ. `num_kv_heads`: heads of keys and values, each of which
-    serves several of queries. Every `full_every`-th layer attends to all tokens, the others to `window` of them.
-    `full_theta` and `sliding_theta`: the bases of the angles of rotation; positions of full layers are divided by
-    `full_factor`. `score_cap`, `logit_cap`: soft caps, 0 for none. `eoi_token_id`: the id with an embedding of its own.
+    Fields that begin with `decoder_` are the decoder's sizes. `num_kv_heads`: the number of heads of keys and values, shared by
+    the heads of queries. Every `full_every`-th layer attends to all tokens, the others to a `window` of tokens. `full_theta` and
+    `sliding_theta`: the bases of the angles of rotation of these two kinds; full layers divide positions by `full_factor`.
+    `query_scalar`: scores are divided by its square root. `score_cap`, `logit_cap`: soft caps, 0 for none. `eoi_token_id`: the
+    id whose embedding is a separate variable.
     """
 
     vocab_size: int = 262_144
@@ -102,14 +103,14 @@ class T5GemmaConfig(ModelConfig):
 
     @property
     def merged(self) -> bool:
-        """Check whether it is a T5Gemma 2, whose decoder attends to its own tokens and to the input at once."""
+        """Check whether this is a T5Gemma 2, whose decoder has one attention over its own tokens and the input."""
         return self.model_type == "t5gemma2"
 
     @property
     def traits(self) -> Traits:
-        """Return how its layers are computed."""
-        # T5Gemma 2's window is split in two halves, T5Gemma's is as long on either side (transformers, modeling_t5gemma2.py
-        # and masking_utils.py).
+        """Return the variants of the model's layers."""
+        # T5Gemma 2 splits the encoder's window into two halves; T5Gemma's window is as long on either side (transformers,
+        # modeling_t5gemma2.py and masking_utils.py).
         halves, full_windows = ((self.window + 1) // 2 - 1, self.window // 2), (self.window, self.window)
         return Traits(
             merged=self.merged,
@@ -129,20 +130,20 @@ class T5GemmaConfig(ModelConfig):
 
     @property
     def title(self) -> str:
-        """Return what kind of model it is, in words."""
+        """Return the kind of the model, for model cards and messages."""
         return "T5Gemma 2" if self.merged else "T5Gemma"
 
     @property
     def output_table(self) -> str:
-        """Return the name of the variable whose rows are multiplied with decoder outputs."""
+        """Return the name of the variable with the output embeddings: those of the decoder."""
         return self.traits.table("decoder")
 
     def sizes(self, stack: str) -> Sizes:
-        """Return the numbers of the "encoder" or "decoder"."""
+        """Return the sizes of `stack`, "encoder" or "decoder"."""
         return Sizes(*(getattr(self, fields[stack == "decoder"]) for fields in SIZES.values()))
 
     def with_classes(self, classes: Sequence[str], target: str = "class") -> "T5GemmaConfig":
-        """Raise UsageError: no head for classes is computed."""
+        """Raise UsageError, because no head for classes is supported."""
         raise UsageError(
             f"A {self.title} writes texts, and the data's targets are classes: prepare it with --target text, or train a T5's"
             " encoder or a ModernBERT."
@@ -152,7 +153,7 @@ class T5GemmaConfig(ModelConfig):
     def from_json(cls, config: Entries) -> "T5GemmaConfig":
         """Return the config of a parsed `config.json`, of transformers 4 or 5.
 
-        Raises UsageError for a variant that is not computed here.
+        Raises UsageError for an unsupported variant.
 
         >>> T5GemmaConfig.from_json({"model_type": "t5gemma", "encoder": {"hidden_size": 768}, "decoder": {}}).d_model
         768
@@ -247,9 +248,9 @@ Config = T5GemmaConfig
 
 
 def _rotations(stack: Entries, *, is_merged: bool) -> tuple[float, ...]:
-    """Return how a stack rotates queries and keys: the values of ROTATIONS. Raises UsageError for a kind that is not computed."""
+    """Return the values of the fields ROTATIONS in a stack's config. Raises UsageError for an unsupported kind of rotation."""
     rope_parameters = stack.get("rope_parameters") or {}
-    rotation_of(stack.get("rope_scaling"), 1.0)  # one is not computed
+    rotation_of(stack.get("rope_scaling"), 1.0)  # raises UsageError if there is a scaling
     if not is_merged:
         theta, _ = rotation_of(rope_parameters, stack.get("rope_theta", 10_000.0))
         return theta, 1.0, theta
@@ -258,9 +259,9 @@ def _rotations(stack: Entries, *, is_merged: bool) -> tuple[float, ...]:
 
 
 def layouts(config: T5GemmaConfig) -> dict[str, WeightLayout]:
-    """Return every variable of the model, by name, in a fixed order; those of one shape are stacked over the layers, as T5's.
+    """Return every variable of the model, by name, in a fixed order; like T5's, they are stacked over the layers.
 
-    Norms are kept as they are in files: one is added before they scale (Gemma's RMSNorm), so they begin as zeros.
+    Scales of norms have the values of Gemma's files: Gemma's RMSNorm adds 1 to a scale, so scales are initialized to 0.
 
     >>> layouts(T5GemmaConfig())["decoder.kv"].shape
     (18, 2, 640, 256)
@@ -293,9 +294,10 @@ def layouts(config: T5GemmaConfig) -> dict[str, WeightLayout]:
 
 
 def rename_tensors(config: T5GemmaConfig, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a checkpoint's tensors by the names of `layouts`, without those of images and without copies of tied ones.
+    """Return a checkpoint's `tensors` by the names in `layouts`, without the vision tower and without copies of tied tensors.
 
-    google/t5gemma-2-270m-270m has its encoder's layers right below `encoder`; transformers 5 since has `text_model` between.
+    google/t5gemma-2-270m-270m names its encoder's layers `encoder.layers…`, and later versions of transformers 5
+    `encoder.text_model.layers…`. Both are accepted.
     """
     renamed_tensors: dict[str, Array] = {}
     for name, stored in tensors.items():

@@ -1,11 +1,12 @@
-"""Define the variables that hold a model's weights, and the place of each Hugging Face tensor in them.
+"""Define the variables that hold a model's weights, and the position of each Hugging Face tensor in them.
 
-A T5's weights of one shape are stacked over the layers in one variable: `encoder.kv` is [layers, 2, d_model, inner]. So a
-t5-base has 19 variables instead of 282 tensors, and the work for each variable (Adafactor's means, an all-reduce, a
-slot, a checkpoint entry) is done 19 times. Matrices are stored as [in, out], the transpose of PyTorch's.
+A T5's weights of one shape are stacked over the layers in one variable: `encoder.kv` is [layers, 2, d_model, inner]. A t5-base
+thus has 19 variables instead of 282 tensors. The work for each variable (Adafactor's means, an all-reduce, a slot, a
+checkpoint entry) is done 19 times. Matrices are stored as [in, out], the transpose of PyTorch's.
 
-Each matrix of an encoder's layer is a variable of its own, because with AdamW a TPU then updates it in the very product
-that makes its gradient; its biases and norms are stacked over the layers.
+An encoder has a variable for each matrix of each layer: with AdamW, the product that computes a gradient on a TPU then also
+updates the matrix, 10.9 M cycles instead of 17.5 M for BERT-base (docs/decisions/007-store-encoder-matrices-one-by-one.md).
+Its biases and norms are stacked over the layers.
 """
 
 import dataclasses
@@ -14,19 +15,20 @@ from typing import NamedTuple
 
 from t5prep.training.model.architecture import FAMILIES, Config, EncoderConfig, ModelConfig, family_module
 
-# What the names of a head's variables begin with: one for classes, or the one that fills masks.
+# Prefixes of the names of a head's variables: the head for classes, and the head that fills masks.
 OF_HEADS = ("head.", "masked.")
-# What the tensors' names of an encoder with a head begin with.
+# The prefix of the tensors of a T5's encoder in a T5ForTokenClassification.
 IN_CLASSIFIER = "transformer."
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightLayout:
-    """One variable: its shape, how many leading axes stack weights (the rest is one weight), and its tensors.
+    """One variable: its shape, the number of leading axes that stack weights (the other axes are one weight), and its tensors.
 
-    `stddev` is None for the scales of norms that begin as ones. `tensors` are the Hugging Face names of the slices in
-    the order of the stacked axes; `transposed` is true if PyTorch stores [out, in]. A tensor may hold `parts` weights of
-    one shape, one after the other along PyTorch's first axis (queries, keys and values): this variable is number `part`.
+    `stddev` is the standard deviation of initial values; None for the scales of norms, which are initialized to 1. `tensors`
+    are the Hugging Face names of the slices, in the order of the stacked axes. `transposed`: PyTorch stores [out, in]. A
+    tensor may hold `parts` weights of one shape along PyTorch's first axis, such as queries, keys and values. This variable is
+    then part `part` of the tensor.
     """
 
     shape: tuple[int, ...]
@@ -39,20 +41,24 @@ class WeightLayout:
 
     @property
     def decays(self) -> bool:
-        """Check whether weight decay applies: not to norms, nor to biases."""
+        """Check whether weight decay applies, as it does to all weights except norms and biases."""
         return self.stddev is not None and not any(part in self.tensors[0] for part in ("bias", "norm"))
 
 
-STDDEV = 0.02  # of an encoder's matrices and embeddings at the beginning (Devlin et al. 2019; transformers, initializer_range)
-# Variables of a stack of a model that writes texts that hold several weights of each layer.
+# The initial standard deviation of an encoder's matrices and embeddings (Devlin et al. 2019; transformers, initializer_range).
+STDDEV = 0.02
+# The variables of a T5's stack that hold several weights of each layer, such as keys and values.
 PARTS = frozenset({"norms", "head_norms", "kv", "cross_kv", "out", "wi"})
 
 
 class Layouts(dict[str, WeightLayout]):
-    """Collect the variables of a model, by name, in the order in which they are added."""
+    """A dict of a model's variables by name, in the order in which its methods add them.
+
+    In these methods `tensor` and `tensors` are Hugging Face names without the ending ".weight" or ".bias".
+    """
 
     def table(self, name: str, tensor: str, rows: int, columns: int, *, stddev: float = STDDEV) -> None:
-        """Add embeddings."""
+        """Add a table of embeddings, [rows, columns]."""
         self[name] = WeightLayout((rows, columns), 0, stddev, (f"{tensor}.weight",))
 
     def matrix(
@@ -67,19 +73,19 @@ class Layouts(dict[str, WeightLayout]):
         parts: int = 1,
         bias: bool = False,
     ) -> None:
-        """Add a matrix, and its bias, if it has one."""
+        """Add a matrix, [rows, columns] = [in, out], and with `bias` the variable `NAME_bias`. `part`: see `WeightLayout`."""
         self[name] = WeightLayout((rows, columns), 0, stddev, (f"{tensor}.weight",), True, part, parts)
         if bias:
             self.biases(f"{name}_bias", (tensor,), columns)
 
     def biases(self, name: str, tensors: Sequence[str], size: int, *, stack: tuple[int, ...] = ()) -> None:
-        """Add biases, stacked over some axes."""
+        """Add biases of `size` values, stacked over axes of the sizes `stack`."""
         self[name] = WeightLayout((*stack, size), len(stack), 0.0, tuple(f"{tensor}.bias" for tensor in tensors))
 
     def norms(
         self, name: str, tensors: Sequence[str], size: int, *, stack: tuple[int, ...] = (), bias: bool = False
     ) -> None:
-        """Add the scales of norms, stacked over some axes, and their biases, if they have any."""
+        """Add scales of norms, stacked over axes of the sizes `stack`, and with `bias` their biases as `NAME_bias`."""
         self[name] = WeightLayout((*stack, size), len(stack), None, tuple(f"{tensor}.weight" for tensor in tensors))
         if bias:
             self.biases(f"{name}_bias", tensors, size, stack=stack)
@@ -100,11 +106,21 @@ class Layouts(dict[str, WeightLayout]):
         biases: str = "",
         head_norms: Sequence[str] = (),
     ) -> None:
-        """Add the weights of the layers of the "encoder" or "decoder" of a model that writes texts, each stacked over all layers.
+        """Add the variables of one stack of a model that writes texts, each stacked over all layers of the stack.
 
-        tensors: their names, with a place for the layer's number and for what each has of its own: the arguments after `final_norm`.
-        projections: of queries, keys, values and what they give, in each of `attentions`. deviations: by name of a variable, and
-        of "others".
+        Args:
+            config: The model's config.
+            stack: "encoder" or "decoder".
+            tensors: The format of a tensor's name, with `{}` for the layer's number and `{}` for the module in the layer.
+            final_norm: The name of the norm after the last layer, without ".weight".
+            norms: The modules of a layer's norms, in the order of their use.
+            attentions: The modules of a layer's attentions: self-attention, then cross-attention if there is one.
+            projections: The names in such a module for queries, keys, values and output.
+            wide: The modules of the first matrices of the feed-forward part: one, or two with a gate.
+            narrow: The module of its last matrix.
+            deviations: Initial standard deviations by the name of a variable; "others" is for all other names.
+            biases: The module of each layer's own table of relative position biases; "" if layers have none.
+            head_norms: The modules of the norms of queries and keys; empty if there are none.
         """
         size, d_kv = config.sizes(stack), config.d_kv
         queries, keys = size.heads * d_kv, size.kv_heads * d_kv
@@ -162,10 +178,10 @@ def of_head(config: Config) -> dict[str, WeightLayout]:
 
 
 def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
-    """Return every variable of the model, by name, in a fixed order; an encoder with a head has T5ForTokenClassification's tensors.
+    """Return every variable of a T5, by name, in a fixed order. An encoder with a head has T5ForTokenClassification's tensors.
 
-    Standard deviations are those of Mesh TensorFlow's T5, as in `transformers` (T5PreTrainedModel._init_weights),
-    except for `lm_head`: T5X's 1/sqrt(d_model), because 1.0 without scaled outputs begins at logits of +-sqrt(d_model).
+    Standard deviations are those of Mesh TensorFlow's T5, as in `transformers` (T5PreTrainedModel._init_weights). Only
+    `lm_head` differs: it has T5X's 1/sqrt(d_model), because 1.0 without scaled outputs gives logits of about +-sqrt(d_model).
 
     >>> t5_layouts(ModelConfig())["encoder.kv"].shape
     (6, 2, 512, 512)
@@ -184,11 +200,14 @@ def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
 
 
 def _add_stack(model_layouts: Layouts, config: ModelConfig, stack: str, inside: str) -> None:
-    width, inner = config.d_model, config.num_heads * config.d_kv  # which need not be equal
+    width, inner = (
+        config.d_model,
+        config.num_heads * config.d_kv,
+    )  # may differ: T5-11B's inner width is 16 times d_model
     self_attention, cross = "0.SelfAttention", ("1.EncDecAttention",) if stack == "decoder" else ()
     last = 1 + len(cross)
     dense, biases = f"{last}.DenseReluDense", f"{self_attention}.relative_attention_bias"
-    # Queries begin smaller by sqrt(d_kv), because T5 does not divide the products of queries and keys by it.
+    # T5 does not divide attention scores by sqrt(d_kv). Its initial query matrices are smaller by this factor instead.
     of_queries = (width * config.d_kv) ** -0.5
     deviations = {"norms": None, "q": of_queries, "cross_q": of_queries, "out": inner**-0.5, "wo": config.d_ff**-0.5}
     if not config.bias_in_every_layer:
@@ -214,13 +233,13 @@ MATRICES = ("query", "key", "value", "attended", "wide", "narrow")
 
 
 class Names(NamedTuple):
-    """A model type's names of the tensors of a layer: after `layer`, which has the layer's number in it."""
+    """The names of a layer's tensors in a model type. Each follows `layer`, the format of a prefix with the layer's number."""
 
     layer: str
     attention: tuple[str, str, str, str]  # query, key, value, out
     norms: tuple[str, str]
     feed_forward: tuple[str, str]
-    head: tuple[str, str] = ("", "")  # the dense layer and the last matrix of the head, if they are not those of HEADS
+    head: tuple[str, str] = ("", "")  # the dense layer and the last matrix of the head, for a type that is not in HEADS
 
 
 BERT = Names(
@@ -243,7 +262,7 @@ ALBERT = Names(
 )
 NAMES = {"distilbert": DISTILBERT, "albert": ALBERT}
 PROJECTIONS = {"albert": "encoder.embedding_hidden_mapping_in", "electra": "embeddings_project"}
-# The dense layer of the head and the last matrix, which does not belong to the pretrained model in any of them.
+# Family → the dense layer and the last matrix of the head for classes. A pretrained model never contains the last matrix.
 HEADS = {
     "bert": ("bert.pooler.dense", "classifier"),
     "albert": ("albert.pooler", "classifier"),
@@ -251,7 +270,7 @@ HEADS = {
     "roberta": ("classifier.dense", "classifier.out_proj"),
     "electra": ("classifier.dense", "classifier.out_proj"),
 }
-# The dense layer, the norm and the bias of the head that fills masks; its last matrix is the embeddings.
+# Family → the dense layer, the norm and the bias of the head that fills masks. Its last matrix is the embeddings.
 MASKED_HEADS = {
     "bert": ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions"),
     "albert": ("predictions.dense", "predictions.LayerNorm", "predictions"),
@@ -262,7 +281,9 @@ MASKED_HEADS = {
 
 
 def encoder_layouts(config: EncoderConfig, names: Names | None = None) -> dict[str, WeightLayout]:
-    """Return every variable of the model, by name, in a fixed order; `names` are its tensors', if its type is not of BERT's kind.
+    """Return every variable of an encoder, by name, in a fixed order.
+
+    `names`: the names of the layers' tensors, for a type that is not in NAMES and does not have BERT's names.
 
     >>> layouts = encoder_layouts(EncoderConfig())
     >>> layouts["layers.11.query"].shape, layouts["layers.qkv_bias"].shape
