@@ -1,1 +1,1 @@
-"""Read raw files of any format (CSV, TSV, JSON lines, Parquet, text) into blocks of rows."""
+"""Read raw files of each format (CSV, TSV, JSON lines, Parquet, text, CoNLL, documents) into blocks of rows."""

@@ -1,8 +1,8 @@
 """Cut files into blocks of some thousand rows without parsing them, and read these blocks.
 
-A block is a reference (a file and a range of it) where the file can be read at any place, and holds its bytes where it
-cannot (gzip, a zip member, UTF-16). Finding the ends of rows costs a thousandth of tokenizing them, so one process cuts
-and all the others tokenize.
+A block is a reference (a range of a file) if the file can be read at any position. Otherwise (gzip, a zip member,
+UTF-16) the block carries its bytes. Finding the ends of rows costs a thousandth of tokenizing them. So one process
+cuts, and all others tokenize.
 """
 
 import codecs
@@ -25,12 +25,14 @@ from t5prep.reading.rows import Row
 from t5prep.sources import RawFile, unpacked_name
 
 BLOCK_BYTES = 2 << 20  # 2 MiB take an eighth of a second to tokenize, so all workers finish at about the same time
+# Bytes at the beginning of a file that its encoding and its format are detected from.
 SNIFFED_BYTES = 1 << 20
-# Rows of a file that are no more bytes than this travel in their block, and the blocks of many such files are joined.
+# A block up to this size carries its bytes, also if its file could be read again. Blocks of many such files are
+# joined, because each block costs some milliseconds.
 SMALL_BYTES = 64 << 10
 MOST_JOINED, JOINED_BYTES = 4096, 1 << 20
-# A longer row is no row of this format. Where quotes may hold newlines it is a quote that was never closed, and a row takes
-# ten times its bytes while its end is looked for.
+# A longer row shows that the file has another format. In CSV, an unclosed quote is the likely cause, and the search
+# for its end takes ten times the row's bytes in memory.
 LONGEST_ROW_BYTES = 256 << 20
 LONGEST_QUOTED_BYTES = 64 << 20
 _LINE = re.compile(rb"[^\r\n]*")
@@ -40,12 +42,16 @@ _BLANK_LINES = re.compile(rb"(?: *[\r\n])*")
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group.
+    """Consecutive rows of one file.
 
-    `skip` is the number of rows of that row group before the first, and the file stores `packing` bytes for each of
-    `size`. `regular` is true if a CSV's quotes follow RFC 4180. `cut` is true if only the first `rows` rows of the `size`
-    bytes are wanted. `joined` are the names of the files of a block that several small ones were joined to, each with
-    the number of its rows; `file` is the first of them.
+    * `first_row`: number of the first row in its file, from 1.
+    * `begin`, `size`: offset and length in bytes. For Parquet, `begin` is the number of a row group.
+    * `data`: the bytes of the rows, None if they are read from the file.
+    * `skip`: Parquet rows of the row group before the first row.
+    * `packing`: stored bytes for each byte of `size`.
+    * `regular`: the quotes of CSV follow RFC 4180.
+    * `cut`: only the first `rows` rows in the bytes belong to the block.
+    * `joined`: name and number of rows of each joined small file; `file` is the first of them.
     """
 
     file: RawFile
@@ -68,7 +74,7 @@ class Block:
         return self.joined or ((self.file.name, self.rows),)
 
     def places(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return where rows stand, given their numbers (int64[n]): the place of each one's file in `files`, its number there."""
+        """Return where rows are, given their numbers (`int64[n]`): the index of each one's file in `files`, and its number there."""
         if not self.joined:
             return np.zeros(len(numbers), np.int64), numbers
         rows = np.array([rows for _, rows in self.joined])
@@ -77,11 +83,11 @@ class Block:
         return of, numbers - (ends - rows)[of]
 
     def head(self, rows: int) -> "Block":
-        """Return the first `rows` rows of this block."""
+        """Return a block of the first `rows` rows."""
         return self if rows >= self.rows else dataclasses.replace(self, rows=rows, cut=True)
 
     def pieces(self, size: int) -> Iterator["Block"]:
-        """Yield the rows in blocks of about `size` bytes, where the file gives them so: those of a part of a row group."""
+        """Yield the rows in blocks of about `size` bytes, for a part of a Parquet row group. Other blocks are not divided."""
         count = max(1, min(self.rows, -(-self.size // size))) if self.format.kind == "parquet" else 1
         for begin, end in itertools.pairwise(self.rows * piece // count for piece in range(count + 1)):
             yield dataclasses.replace(
@@ -96,9 +102,9 @@ class Block:
 def scan(
     file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES, content: bytes | None = None
 ) -> Iterator[Block]:
-    """Yield the blocks of a file, in order. Raises SourceError for a file with no rows or in another encoding.
+    """Yield the blocks of a file, in order. Raises SourceError for a file without a header or in another encoding.
 
-    `content` are the file's bytes, where they were read before.
+    `content` has the file's bytes if they were read before.
     """
     if format.kind == "parquet":
         with sources.open_random(file) as opened:
@@ -120,7 +126,7 @@ def scan(
             kind = "csv" if text_rows.is_quoted(beginning, final=len(head) < SNIFFED_BYTES) else "tsv"
             format = dataclasses.replace(format, kind=kind, delimiter="\t")
         inline = bool(file.member) or "://" in file.path or file.name.lower().endswith(formats.PACKED)
-        # In some encodings an escape character may be half of another one.
+        # In Shift JIS and similar encodings, the byte of an escape character may be half of another character.
         if not encodings.keeps_structure(format.encoding) or (format.escape and format.encoding != "utf-8"):
             inline, reader = True, encodings.Recoded(reader, format.encoding)
             format = dataclasses.replace(format, encoding="utf-8", written=codecs.lookup(format.encoding).name)
@@ -143,10 +149,10 @@ def scan(
 
 
 def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield every row of a block, also blank ones. `columns` are the needed columns: others may be left out.
+    """Yield each row of a block, including blank ones. `columns` are the needed columns; others may be missing in the records.
 
-    Raises SourceError if one of these names stands for two columns, and BalanceError if the number of rows
-    differs from the number counted when the block was cut: no row is lost silently.
+    Raises SourceError if a needed name occurs twice. Raises BalanceError if the number of rows differs from the
+    number counted when the block was cut, so that no row is lost silently.
     """
     _refuse_twins(block, columns)
     count = 0
@@ -163,6 +169,7 @@ def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
 
 
 def _rows(block: Block, columns: Sequence[str]) -> Iterator[Row]:
+    """Yield each row of a block, without checks."""
     if block.format.kind == "parquet":
         part = Part(block.begin, block.skip, block.first_row, block.rows, block.size)
         needed = rows.roots(columns)
@@ -176,7 +183,7 @@ def _rows(block: Block, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def column_names(block: Block) -> tuple[str, ...]:
-    """Return the names of a block's columns: those that its format says, else all that any of its rows has."""
+    """Return the column names of a block: of its header or schema, otherwise all keys of its rows."""
     return block.columns or tuple(dict.fromkeys(name for row in read(block) for name in row.record or ()))
 
 
@@ -198,10 +205,10 @@ _Other = TypeVar("_Other")
 def joined(
     elements: Iterable[Block | _Other], *, file_groups: Mapping[str, str], size: int = JOINED_BYTES
 ) -> Iterator[Block | _Other]:
-    """Yield the elements, with the blocks of small files joined to blocks of at most `size` bytes; the rest as it is.
+    """Yield the elements, with blocks of small files joined into blocks of at most `size` bytes, and all others unchanged.
 
-    Tokenizing a block takes some milliseconds, however few rows it has. Files that `file_groups` maps to different names are not
-    joined, neither are those of other columns or another format.
+    A block costs some milliseconds even if it has few rows. Files are only joined if they have the same columns and
+    format, and the same group in `file_groups`.
     """
     pending_blocks, bytes_held = list[Block](), 0
     kind: tuple[Hashable, ...] = ()
@@ -231,19 +238,19 @@ def joined(
 
 
 def _may_be_joined(block: Block) -> bool:
-    """Check whether a block is a whole small file, whose rows stay what they are where others follow."""
+    """Check whether a block is a complete small file whose rows stay the same if other rows follow."""
     return (
         block.data is not None
         and block.first_row == 1
         and block.size <= SMALL_BYTES
         and not block.cut
-        and (block.regular or not block.format.quoted)  # a quote that is not closed would go on in the next file
-        and not block.data.endswith(b"\r")  # a newline would be the second half of its end
+        and (block.regular or not block.format.quoted)  # an unclosed quote would continue in the next file
+        and not block.data.endswith(b"\r")  # "\r" and an added newline would be one row end
     )
 
 
 def _join(blocks: Sequence[Block]) -> Block:
-    """Return small blocks as one. Each ends with a newline."""
+    """Return small blocks as one block, in which each file ends with a newline."""
     if len(blocks) == 1:
         return blocks[0]
     data = b"".join(
@@ -255,7 +262,7 @@ def _join(blocks: Sequence[Block]) -> Block:
 
 
 def _refuse_twins(block: Block, columns: Sequence[str]) -> None:
-    """Raise SourceError if a needed column (any column, where none is named) occurs twice."""
+    """Raise SourceError if a needed column occurs twice. Without `columns`, all are needed."""
     if len(set(block.columns)) == len(block.columns):
         return
     for name in columns or block.columns:
@@ -269,7 +276,7 @@ def _refuse_twins(block: Block, columns: Sequence[str]) -> None:
 def _of_lines(
     lines: Iterable[bytes], file: RawFile, format: Format, columns: tuple[str, ...], *, size: int
 ) -> Iterator[Block]:
-    """Yield rows that were made lines, which lie so in no file, as blocks of about `size` bytes."""
+    """Yield blocks of about `size` bytes of converted rows, which carry their bytes because no file has them in this form."""
     block_lines, bytes_held, first, offset = list[bytes](), 0, 1, 0
     for line in itertools.chain(lines, [None]):
         if block_lines and (line is None or bytes_held >= size):
@@ -281,14 +288,18 @@ def _of_lines(
 
 
 def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline: bool, size: int) -> Iterator[Block]:
-    """Yield the blocks of a stream of text rows, each of about `size` bytes. It begins at `origin` in its file."""
+    """Yield blocks of about `size` bytes of a stream of text rows, which begins at `origin` in its file.
+
+    `inline`: each block carries its bytes, because the file cannot be read at any position.
+    """
     buffer: bytes | bytearray = b""
     offset, first, needs_reread = origin, 1, False
     columns = ("text",) if format.kind == "text" else format.columns
     first_line = format.kind in ("csv", "tsv")
     read_size, longest = size, LONGEST_QUOTED_BYTES if format.quoted else LONGEST_ROW_BYTES
     while True:
-        # What is left of a buffer is read again: copying what follows behind it, into new memory, takes several times as long.
+        # The rest of a buffer is read again from the file. Appending new bytes to it would copy both, which takes
+        # several times as long.
         chunk = (
             reader.again(offset, size)
             if needs_reread and isinstance(reader, encodings.Prepended)
@@ -319,7 +330,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
                     f"{file.name} names its columns in its first line, {','.join(columns)}: leave out --columns"
                 )
         end, rows, regular = text_rows.of_buffer(buffer, **_dialect(format), final=final)
-        if not end and len(buffer) > longest:  # the first row is rejected, and ends at its first newline
+        if not end and len(buffer) > longest:  # the first row is rejected and ends at its first newline
             end = text_rows.of_first(buffer, **_dialect(format), final=True)
             rows, regular = 1, False
             if end == len(buffer):
@@ -332,24 +343,27 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
             yield Block(file, format, columns, first, rows, offset, end, data, regular=regular)
             needs_reread = not inline
             buffer, offset, first = b"" if needs_reread else buffer[end:], offset + end, first + rows
-        # For a row longer than a block, the buffer doubles each time, so the time to find its end stays linear.
+        # For a row longer than a block the buffer doubles, so that the time to find its end stays linear.
         read_size = max(size, len(buffer))
         if final:
             return
 
 
 class _Dialect(TypedDict):
+    """Arguments of the functions that find row ends."""
+
     quoted: bool
     delimiter: str
     escape: str
 
 
 def _dialect(format: Format) -> _Dialect:
+    """Return the arguments for the functions of `text_rows` that find row ends."""
     return {"quoted": format.quoted, "delimiter": format.delimiter or ",", "escape": format.escape}
 
 
 def _before_first_line(buffer: bytes | bytearray, format: Format) -> tuple[int, str]:
-    """Return where the first line of a table begins, and the delimiter that Excel's line `sep=;` before it says, or "".
+    """Return the offset of a table's first line, and the delimiter in a preceding line `sep=;` of Excel, or "".
 
     Blank lines before it are skipped, as pandas does.
     """
@@ -361,7 +375,7 @@ def _before_first_line(buffer: bytes | bytearray, format: Format) -> tuple[int, 
 
 
 def _delimiter_of(buffer: bytes | bytearray, format: Format, *, name: str) -> str:
-    """Return the delimiter that the first line of a table tells. Raises SourceError if it fits two."""
+    """Return the delimiter that the first line of a table implies. Raises SourceError if two are possible."""
     line = _LINE.match(buffer)
     delimiter = text_rows.delimiter_of(line[0] if line else b"", columns=len(format.columns))
     if not delimiter:
@@ -373,7 +387,7 @@ def _delimiter_of(buffer: bytes | bytearray, format: Format, *, name: str) -> st
 
 
 def _header(line: bytes, format: Format, *, name: str) -> tuple[str, ...]:
-    """Return the column names in the first row of a file. Raises SourceError if it names none."""
+    """Return the column names in the first row of a file. Raises SourceError if it has none."""
     try:
         text = line.decode(format.encoding)
     except UnicodeDecodeError:
@@ -391,9 +405,8 @@ def _header(line: bytes, format: Format, *, name: str) -> tuple[str, ...]:
     return tuple(fields)
 
 
-# Read two files whose lines belong together, as translations are often stored: train.source and train.target.
-#
-# The two files are read line by line together into blocks of two columns, `source` and `target`; later stages see no
+# Paired files, whose lines belong together, as translations are often stored: train.source and train.target.
+# Both files are read line by line into blocks with the columns `source` and `target`, so later stages need not know
 # pairs.
 
 COLUMNS = ("source", "target")
@@ -409,7 +422,7 @@ class Pair:
 
 
 def match(files: Sequence[RawFile], endings: Sequence[tuple[str, str]]) -> list[RawFile | Pair]:
-    """Return the files, with each two that differ only in a pair of endings (`.en`, `.ro`) joined as a Pair.
+    """Return the files. Two files that differ only in a pair of `endings` (`.en`, `.ro`) become one Pair.
 
     Raises SourceError for a file whose partner is missing.
     """
@@ -451,9 +464,10 @@ def scan_element(
     block_bytes: int = BLOCK_BYTES,
     content: bytes | None = None,
 ) -> Iterator[Block]:
-    """Yield the blocks of a file (blocks.scan), or of the paired lines of two files.
+    """Yield the blocks of a file (`scan`), or of the paired lines of two files.
 
-    `otherwise` is the format of files whose names do not tell it, or "". Raises SourceError if one file of a pair has more lines.
+    `otherwise` is the format of files whose names do not reveal it, or "". Raises SourceError if one file of a pair
+    has more lines.
     """
     if isinstance(element, Pair):
         form = Format("tsv", options.encoding)
@@ -464,6 +478,7 @@ def scan_element(
 
 
 def _lines_of_pair(pair: Pair) -> Iterator[bytes]:
+    """Yield the lines of both files of a pair, joined by a tab. Raises SourceError if one has more lines."""
     with sources.open_stream(pair.source) as source_stream, sources.open_stream(pair.target) as target_stream:
         for number, both in enumerate(itertools.zip_longest(_lines(source_stream), _lines(target_stream))):
             if None in both:
@@ -474,5 +489,6 @@ def _lines_of_pair(pair: Pair) -> Iterator[bytes]:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a stream without their ends."""
     for line in stream:
         yield line.rstrip(b"\r\n")

@@ -1,4 +1,4 @@
-"""Check before any work that a file has the columns that are needed, and say what reads it if it has them otherwise."""
+"""Check that a file has the needed columns before any work, and advise options that read it if it has another format."""
 
 import collections
 import itertools
@@ -13,19 +13,20 @@ from t5prep.reading import blocks, rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Column
 
-# At the beginning of a file whose rows need not have all columns: about 32 MiB of it.
+# Number of blocks that are examined if rows need not have all columns, about 32 MiB.
 BLOCKS_LOOKED_AT = 16
-# So many files of each split are opened before any work, to look for the columns.
+# Number of files of each split that are opened before any work.
 FILES_LOOKED_AT = 8
-# Lines of a text that must be divided alike, and words of a first row that are no name of a column.
+# Lines of a text that must have the same number of a divider; their least number; and words that show a value instead
+# of a name.
 _LINES, _FEWEST_LINES, _WORDS = 50, 2, 4
 _DIVIDERS = ("\t", ";", "|", ",")
 
 
 class Lacking(NamedTuple):
-    """Hold what a file lacks, as the end of the sentence "it has no column", the last block read, and the advice in it.
+    """The result of the check: the missing columns, as the end of "it has no column ...", the last block read, and advice.
 
-    Each text is "", and the block None, if there is none.
+    `column` and `advice` are "" and `block` is None if there are none.
     """
 
     column: str
@@ -34,9 +35,9 @@ class Lacking(NamedTuple):
 
 
 def find_missing(scanned: Iterable[Block], required_columns: Sequence[Column], *, name: str) -> Lacking:
-    """Return which of the wanted columns the blocks of a file lack. Raises SourceError for a path that leads nowhere.
+    """Return the needed columns that a file lacks, given its blocks. Raises SourceError for a path that leads nowhere.
 
-    In JSON lines a key may be left out of many rows, so many blocks are looked at.
+    In JSON lines, many rows may omit a key, so several blocks are examined.
     """
     columns, block = dict[str, None](), None
     for block in itertools.islice(scanned, BLOCKS_LOOKED_AT):
@@ -53,7 +54,7 @@ def find_missing(scanned: Iterable[Block], required_columns: Sequence[Column], *
 
 
 def _check_paths(block: Block, names: Sequence[str], *, name: str) -> None:
-    """Raise SourceError where a name leads into a column, and to nothing in all rows of a block."""
+    """Raise SourceError if a name is a path into a column and leads to nothing in each row of a block."""
     paths = [path for path in names if rows.is_path(path) and path not in block.columns]
     records = [row.record for row in blocks.read(block, columns=names) if row.record] if paths else []
     for path in paths:
@@ -65,7 +66,7 @@ def _check_paths(block: Block, names: Sequence[str], *, name: str) -> None:
 
 
 def advice(block: Block, required_columns: Sequence[Column]) -> str:
-    """Return a sentence with the options that read a file otherwise, "" where its beginning gives no reason for one."""
+    """Return a sentence with options that would read the file, or "" if its beginning suggests none."""
     fields, options = block.columns, ""
     if block.format.kind == "text":
         divider, fields = _division(block)
@@ -87,7 +88,7 @@ def advice(block: Block, required_columns: Sequence[Column]) -> str:
 
 
 def _division(block: Block) -> tuple[str, tuple[str, ...]]:
-    """Return what divides all the first lines of a text alike, "" if nothing does, and the fields of the first one."""
+    """Return the divider that occurs equally often in all first lines of a text, and the fields of the first line; or "" and ()."""
     records = (row.record for row in blocks.read(block) if row.record)
     lines = [rows.text(record, "text") for record in itertools.islice(records, _LINES)]
     for divider in _DIVIDERS if len(lines) >= _FEWEST_LINES else ():
@@ -98,7 +99,7 @@ def _division(block: Block) -> tuple[str, tuple[str, ...]]:
 
 
 def _is_datum(name: str) -> bool:
-    """Check whether the name of a column looks like a value: a number, or several words.
+    """Check whether a column name looks like a value: a number, or several words.
 
     >>> _is_datum("text"), _is_datum("4"), _is_datum("i felt the cloud again")
     (False, True, True)

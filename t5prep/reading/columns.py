@@ -1,4 +1,4 @@
-"""Read the rows of a block as columns, without a Python object for each row where Arrow can read them."""
+"""Read the rows of a block as Arrow columns, without a Python object for each row where Arrow can read them."""
 
 import codecs
 import collections
@@ -21,10 +21,11 @@ from t5prep.sources import Resolved
 
 
 class Columns(NamedTuple):
-    """The rows of a block: those that have a text or a number in each column, and the others.
+    """The rows of a block: in a table if they have a text or a number in each column, otherwise in `others`.
 
-    `table` has a column of large_string or of numbers, without nulls, for each name that rows have; `numbers` are the
-    numbers of its rows, int64[rows]. `unread` are the names of columns that the rows have too.
+    * `table`: columns of large_string or numbers, without nulls.
+    * `numbers`: the numbers of its rows in the file, `int64[rows]`.
+    * `unread`: names of further columns that its rows have.
     """
 
     table: pa.Table
@@ -33,7 +34,7 @@ class Columns(NamedTuple):
     unread: frozenset[str] = frozenset()
 
     def rows(self, mask: np.ndarray | None = None) -> list[Row]:
-        """Return some rows of the table, bool[rows] (None: all), and all the others, in the order of their numbers."""
+        """Return the rows of the table that `mask` (`bool[rows]`, None: all) selects, and all others, ordered by number."""
         mask = np.ones(len(self.numbers), bool) if mask is None else mask
         selected_table = self.table if mask.all() else self.table.filter(pa.array(mask))
         names = selected_table.column_names
@@ -46,23 +47,24 @@ class Columns(NamedTuple):
 
 
 class _Partial(dict[str, Value]):
-    """A record without some columns that its row has: asking for one of these by name is an error, not None."""
+    """A record without some columns of its row. Access to an unread column raises KeyError instead of returning None."""
 
     def __init__(self, record: Record, unread: frozenset[str]) -> None:
         super().__init__(record)
         self._unread = unread
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a column. Raises KeyError for one that was not read."""
+        """Return the value of a column, or `default`. Raises KeyError for a column that was not read."""
         return self[name] if name in self or name in self._unread else default
 
 
 def read(block: Block, *, names: Sequence[str]) -> Columns:
-    """Return all rows of a block except blank ones; the columns of these names, perhaps more in `others`.
+    """Return all rows of a block except blank ones, with the columns `names`; rows in `others` may have more.
 
-    Raises what blocks.read raises.
+    Raises the errors of `blocks.read`.
     """
     block_columns = _by_arrow(block, names)
+    # Each row must be accounted for. Otherwise Python's reader decides.
     if block_columns is not None and len(block_columns.numbers) + len(block_columns.others) == block.rows:
         return block_columns
     rows = [row for row in blocks.read(block, columns=names) if not row.blank]
@@ -70,9 +72,9 @@ def read(block: Block, *, names: Sequence[str]) -> Columns:
 
 
 def gathered(read: Columns, names: Sequence[str]) -> Columns:
-    """Return the same rows with those in the table that Python had to read, and that have a text in each column.
+    """Return rows that Python read as a table, if they have a text in each column; all others stay in `others`.
 
-    The columns are those of these names that any of the rows has, so that a row in the table loses none of its values.
+    The table has each of `names` that any row has, so that no row loses a value.
     """
     if len(read.numbers) or not read.others:
         return read
@@ -94,17 +96,17 @@ def gathered(read: Columns, names: Sequence[str]) -> Columns:
 
 
 def text_of(column: pa.ChunkedArray) -> pa.LargeStringArray:
-    """Return the values of a column as texts: those that str makes of the numbers that Python reads."""
+    """Return the values of a column as texts. Numbers become the texts that `str` makes of Python's numbers."""
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
     if pa.types.is_floating(array.type):
-        return pa.array(list(map(repr, array.to_pylist())), pa.large_string())
+        return pa.array(list(map(repr, array.to_pylist())), pa.large_string())  # Arrow writes some floats differently
     return array.cast(pa.large_string())
 
 
 def _by_arrow(block: Block, names: Sequence[str]) -> Columns | None:
-    """Return the rows of a block as Arrow reads them, None if Python must look at every row."""
+    """Return the rows of a block as Arrow reads them, or None if Python must read each row."""
     if block.format.kind == "jsonl":
         return _json(block, names) if codecs.lookup(block.format.encoding).name == "utf-8" else None
     present_columns = [name for name in names if name in block.columns]
@@ -128,6 +130,7 @@ def _by_arrow(block: Block, names: Sequence[str]) -> Columns | None:
 
 
 def _json(block: Block, names: Sequence[str]) -> Columns | None:
+    """Return the rows of JSON lines, or None if Python must read each row. Lines that Arrow cannot represent go to `others`."""
     data = blocks.content(block)
     plain = text_rows.json_table(data, needed_columns=names)
     if plain is None or len(plain.lines) < block.rows:
@@ -147,6 +150,7 @@ def _json(block: Block, names: Sequence[str]) -> Columns | None:
 
 
 def _parquet(block: Block, names: Sequence[str]) -> Columns | None:
+    """Return the rows of a part of a Parquet file, or None if Python must read each row."""
     part = Part(block.begin, block.skip, block.first_row, block.rows, block.size)
     batches = list(parquet_rows.batches(block.file, part, columns=names))
     if not batches:
@@ -169,9 +173,9 @@ def _parquet(block: Block, names: Sequence[str]) -> Columns | None:
 
 
 def _typed(column: pa.ChunkedArray) -> tuple[pa.Array | None, np.ndarray]:
-    """Return a column of texts or numbers as it is needed, and which of its values are good: bool[rows].
+    """Return a column of texts or numbers, and which of its values are usable, `bool[rows]`.
 
-    None stands for a column in which Python must look at every value.
+    The column is None if Python must examine each value.
     """
     type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     good = column.is_valid().to_numpy()
@@ -194,14 +198,15 @@ def _typed(column: pa.ChunkedArray) -> tuple[pa.Array | None, np.ndarray]:
 
 
 def _numbers(block: Block) -> np.ndarray:
+    """Return the numbers of a block's rows in its file, `int64[rows]`."""
     return np.arange(block.first_row, block.first_row + block.rows)
 
 
-# Read the plain texts of a corpus, for work that needs no examples: training a tokenizer, auditing one.
+# Texts of a corpus for work that needs no examples: training a tokenizer, auditing one.
 
 
 def texts_of(record: Record, *, columns: Sequence[str]) -> Iterator[str]:
-    """Yield the texts of a row: those of the columns named, else of its column `text`, where it has them; of a list, each one.
+    """Yield the texts of a row in the given columns (default: `text`); of a list, each element.
 
     >>> list(texts_of({"text": ["a", "b"], "n": 1}, columns=("text", "n")))
     ['a', 'b', '1']
@@ -220,7 +225,7 @@ def texts(
     limit: int | None = None,
     options: FileOptions = FileOptions(),  # noqa: B008 - frozen
 ) -> Iterator[str]:
-    """Yield the texts of the first `limit` rows of a source, in order; rows that cannot be read are skipped.
+    """Yield the texts of the first `limit` rows of a source, in order. Unreadable rows are skipped.
 
     Raises SourceError for a missing column, and at the end if no row has a text.
     """
@@ -245,7 +250,7 @@ def texts(
 
 
 def _no_text(record: Record, columns: Sequence[str]) -> str:
-    """Return why a row has no text in some columns."""
+    """Return why a row has no text in the given columns."""
     for name in columns or ("text",):
         if isinstance(value := record.get(name), Mapping) and value:
             return f"not text: {name} is an object, whose parts are columns too, as {name}.{next(iter(value))}"
@@ -255,7 +260,7 @@ def _no_text(record: Record, columns: Sequence[str]) -> str:
 def without_texts(
     source: Resolved, count: int, *, columns: Sequence[str] = (), reasons: Mapping[str, int] = MappingProxyType({})
 ) -> SourceError:
-    """Return the error of a source of which no row has a text; reasons: why rows have none, each with its number of rows."""
+    """Return the error for a source without any text. `reasons` has the number of rows for each reason."""
     top_reasons = collections.Counter(reasons).most_common(3)
     reason_note = f": {', '.join(f'{reason} ({number:,})' for reason, number in top_reasons)}" if top_reasons else ""
     column_note = f" in {', '.join(columns)}" if columns else ""
@@ -265,9 +270,9 @@ def without_texts(
 
 
 def check(source: Resolved, *, columns: Sequence[str], options: FileOptions) -> None:
-    """Check that a source has these columns, before any work: in its first files. Raises SourceError.
+    """Check that the first files of a source have these columns. Raises SourceError.
 
-    options: those of the user, with what the card says (`formats.with_card`)
+    options: the user's, completed by the card (`formats.with_card`)
     """
     if not source.files:
         raise SourceError(f"{source.uri} has no files.")

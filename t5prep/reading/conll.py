@@ -1,6 +1,6 @@
-"""Read CoNLL's files as rows: a word with its tags in each line, and a blank line after each sentence.
+"""Read CoNLL files as rows: each line has a word with its tags, and a blank line ends a sentence.
 
-A sentence becomes one line of JSON with a list for each column, so that all that follows reads it as JSON lines.
+A sentence becomes one line of JSON with a list for each column, so that later code reads it like JSON lines.
 """
 
 import codecs
@@ -15,10 +15,10 @@ Words = list[list[str]]  # the fields of each word
 
 
 def lines(reader: Readable, *, encoding: str, columns: Sequence[str] = ()) -> Iterator[bytes]:
-    """Yield each sentence as one line of JSON: an object, or as a text the reason why it is none.
+    """Yield each sentence as one line of JSON: an object, or a string with the reason why the sentence is invalid.
 
-    Without names of columns the first is `tokens` and the last `tags`. A line of `# words` before a sentence is a comment
-    unless it has as many fields as a word, and one of `# name = value` always.
+    Without `columns`, the first is named `tokens` and the last `tags`. A line `# words` before a sentence is a
+    comment, unless it has as many fields as a word. A line `# name = value` always is.
     """
     words: Words = []
     width = len(columns)
@@ -36,7 +36,7 @@ def lines(reader: Readable, *, encoding: str, columns: Sequence[str] = ()) -> It
 
 
 def _sentence(words: Words, columns: Sequence[str]) -> Iterator[bytes]:
-    """Yield the row of a sentence, nothing where there are no words, or only the mark of a new document."""
+    """Yield the row of a sentence; nothing for no words, or for a line that only marks a new document."""
     if not words or words[0][0] == _DOCUMENT:
         return
     width = len(columns) or len(words[0])
@@ -50,6 +50,7 @@ def _sentence(words: Words, columns: Sequence[str]) -> Iterator[bytes]:
 
 
 def _lines(reader: Readable, encoding: str) -> Iterator[str]:
+    """Yield the lines of a stream, decoded. Undecodable bytes become surrogates, so that only their rows are rejected."""
     decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
     partial_line, is_end = "", False
     while not is_end:

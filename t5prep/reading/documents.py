@@ -1,4 +1,4 @@
-"""Read a file as one row: its text, the folder that it lies in (often its class), and its name."""
+"""Read a file as one row: its text, its folder (often its class), and its name."""
 
 import codecs
 import json
@@ -13,7 +13,7 @@ _CHUNK = 1 << 20
 
 
 def lines(reader: Readable, *, encoding: str, name: str) -> Iterator[bytes]:
-    """Yield the row as a line of JSON, so that all that follows reads it as JSON lines. Raises SourceError for a huge file."""
+    """Yield the row as one line of JSON, so that later code reads it like JSON lines. Raises SourceError for a huge file."""
     decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
     parts: list[str] = []
     size = 0

@@ -1,4 +1,4 @@
-"""Detect and check the encodings of text files, and recode them to UTF-8."""
+"""Detect and check the encodings of text files, and recode text to UTF-8."""
 
 import codecs
 import io
@@ -10,33 +10,33 @@ from t5prep.reading.formats import Format
 
 BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32-le",  # before UTF-16, because this mark begins with UTF-16's
+    codecs.BOM_UTF32_LE: "utf-32-le",  # before UTF-16, whose mark is a prefix of this one
     codecs.BOM_UTF32_BE: "utf-32-be",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-# The longest character in bytes, in any encoding that Python knows.
+# Bytes of the longest character in any encoding of Python.
 _LONGEST_CHARACTER = 8
-# Bytes that end rows and fields, and some others: an encoding in which they mean something else is recoded.
+# Bytes that delimit rows and fields, and some others. An encoding that gives them another meaning is recoded.
 _STRUCTURE = b'\t\n\r ",:[]{}\\n0123456789abcxyzABCXYZ'
-# Encodings that keep these bytes, but also use them inside other characters.
+# Encodings that keep the meaning of these bytes, but use them also inside of other characters.
 _STATEFUL = ("iso2022", "hz", "utf-7")
-# The replacement of bytes that are not characters: UTF-8 cannot encode it either, so its row is rejected.
+# Replaces invalid bytes. UTF-8 cannot encode it, so the row is rejected later.
 _NO_CHARACTER = "\ud800"
 
 codecs.register_error("t5prep.no_character", lambda error: (_NO_CHARACTER, error.end))  # type: ignore[attr-defined]
 
 
 class Readable(Protocol):
-    """Describe an object that returns bytes, b"" at its end."""
+    """A stream that returns bytes, and b"" at its end."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes."""
 
 
 class Prepended:
-    """Read a stream whose first bytes were read before; `whole`: they are all."""
+    """A stream whose first bytes (`head`) were read before. `is_complete`: the head is the whole stream."""
 
     def __init__(self, stream: BinaryIO, head: bytes, *, is_complete: bool = False) -> None:
         self._stream, self._head, self._buffer = stream, head, bytearray()
@@ -44,7 +44,7 @@ class Prepended:
 
     @property
     def ended(self) -> bool:
-        """Check whether all was read, as far as it is known without reading on."""
+        """Whether all bytes were read, as far as it is known without reading. False may also mean "unknown"."""
         return self._whole and not self._head
 
     def read(self, size: int, /) -> bytes:
@@ -55,7 +55,7 @@ class Prepended:
         return self._stream.read(size)
 
     def again(self, offset: int, size: int) -> bytes | bytearray:
-        """Return at most `size` bytes from a place in the stream on, in memory that the next call fills again."""
+        """Return at most `size` bytes from `offset` in the stream on, in memory that the next call overwrites."""
         self._head, self._whole = b"", False
         self._stream.seek(offset)
         if len(self._buffer) != size:
@@ -65,21 +65,21 @@ class Prepended:
 
 
 class Recoded:
-    """Read a stream of any encoding as UTF-8, in which a newline is one byte."""
+    """A stream of any encoding, read as UTF-8, in which a newline is one byte."""
 
     def __init__(self, stream: Readable, encoding: str) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder(encoding)("t5prep.no_character")
 
     def read(self, size: int, /) -> bytes:
-        """Return about `size` bytes of UTF-8; bytes that are not characters become invalid UTF-8."""
+        """Return about `size` bytes of UTF-8. Invalid bytes become invalid UTF-8."""
         while data := self._stream.read(size):
             if text := self._decoder.decode(data):
                 return text.encode("utf-8", "surrogatepass")
         return self._decoder.decode(b"", True).encode("utf-8", "surrogatepass")
 
 
-# The first bytes of files that are not text, and what to do with such files.
+# Magic numbers of files that are not text, and how to read such files.
 _NO_TEXT = {
     b"\x28\xb5\x2f\xfd": "packed by zstd: let its name end in .zst",
     b"\x1f\x8b": "packed by gzip: let its name end in .gz",
@@ -93,11 +93,11 @@ _NO_TEXT = {
 
 
 def byte_order_mark(head: bytes) -> bytes:
-    """Return the byte order mark that a file begins with, or b""."""
+    """Return the byte order mark at the beginning of a file, or b""."""
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
             aligned_head = head[: len(head) // 4 * 4]
-            # UTF-16 with a NUL as its first character begins with the mark of UTF-32.
+            # UTF-16 text whose first character is NUL begins with the mark of UTF-32.
             if encoding.startswith("utf-32") and "\ufffd" in aligned_head.decode(encoding, "replace"):
                 continue
             return mark
@@ -105,7 +105,7 @@ def byte_order_mark(head: bytes) -> bytes:
 
 
 def keeps_structure(encoding: str) -> bool:
-    r"""Check whether rows and fields of this encoding are separated by the same single bytes as in ASCII.
+    r"""Check whether an encoding separates rows and fields by the same single bytes as ASCII.
 
     >>> keeps_structure("cp1252"), keeps_structure("shift_jis"), keeps_structure("utf-16"), keeps_structure("cp500")
     (True, True, False, False)
@@ -119,10 +119,10 @@ def keeps_structure(encoding: str) -> bool:
 
 
 def check_name(encoding: str) -> None:
-    """Raise UsageError if an encoding is none, or one that decodes no text in a time that grows with the text."""
+    """Raise UsageError for an unknown encoding, and for one that is not for text."""
     try:
         " ".encode(encoding)
-    except (LookupError, ValueError):  # ValueError: of codecs that know no space, or of a NUL in the name
+    except (LookupError, ValueError):  # ValueError: a codec without a space, or NUL in the name
         if "\0" not in encoding and _is_codec(encoding):
             raise UsageError(f'--encoding "{encoding}" decodes no text. Try utf-8.') from None
         raise UsageError(f'--encoding "{encoding}" is not an encoding that Python knows. Try utf-8.') from None
@@ -131,6 +131,7 @@ def check_name(encoding: str) -> None:
 
 
 def _is_codec(encoding: str) -> bool:
+    """Check whether Python knows a codec of that name."""
     try:
         codecs.lookup(encoding)
     except LookupError:
@@ -139,9 +140,9 @@ def _is_codec(encoding: str) -> bool:
 
 
 def check(head: bytes, format: Format, *, name: str) -> None:
-    """Raise SourceError if the beginning of a file is not in the encoding it should be in, and name a likely one.
+    """Raise SourceError if the beginning of a file (`head`) is not in the expected encoding, and name a likely one.
 
-    Damage after the beginning only rejects the rows it is in. Raises UsageError for an unknown encoding (`check_name`).
+    Later invalid bytes only reject their rows. Raises UsageError for an unknown encoding (`check_name`).
     """
     check_name(format.encoding)
     try:
@@ -165,7 +166,7 @@ def check(head: bytes, format: Format, *, name: str) -> None:
 
 
 def is_utf8(head: bytes) -> bool:
-    """Check whether the beginning of a file can be UTF-8; texts in UTF-16 or ISO-2022 of ASCII letters alone are no such text.
+    """Check whether the beginning of a file can be UTF-8. ASCII text in UTF-16 or ISO-2022 is not accepted, although it decodes.
 
     >>> is_utf8("naïve".encode()), is_utf8("naïve".encode("cp1252")), is_utf8("a".encode("utf-16-le"))
     (True, False, False)
@@ -178,13 +179,13 @@ def is_utf8(head: bytes) -> bool:
 
 
 def reads_as_utf8_too(head: bytes, encoding: str) -> bool:
-    """Check whether the beginning of a file is UTF-8 as well as `encoding`, and gives another text.
+    """Check whether the beginning of a file is valid both as UTF-8 and in `encoding`, with different texts.
 
     >>> reads_as_utf8_too("naïve".encode(), "cp1252"), reads_as_utf8_too("naïve".encode("cp1252"), "cp1252")
     (True, False)
     """
     if byte_order_mark(head):
-        return False  # it tells the encoding
+        return False  # the mark determines the encoding
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(head)
         return text != codecs.getincrementaldecoder(encoding)("replace").decode(head)[: len(text)]
@@ -193,17 +194,17 @@ def reads_as_utf8_too(head: bytes, encoding: str) -> bool:
 
 
 def likely(data: bytes) -> str:
-    """Return the encoding that some bytes are probably in, by the name that `--encoding` takes."""
+    """Return the probable encoding of some bytes, as a value of `--encoding`."""
     import charset_normalizer
 
     matches = charset_normalizer.from_bytes(data[: 1 << 16])
     fitting = [encoding for match in matches for encoding in match.could_be_from_charset]
-    # Most such files are in cp1252, Windows' Western encoding; similar encodings fit the same few bytes as well.
+    # cp1252 (Windows, Western Europe) is the most frequent of such encodings. Similar ones fit the same few bytes.
     return "cp1252" if "cp1252" in fitting or not fitting else fitting[0].replace("_", "-")
 
 
 def _goes_on(head: bytes, encoding: str) -> bool:
-    """Check whether only the last character is incomplete: an incremental decoder waits for its rest."""
+    """Check whether only the last character is incomplete: an incremental decoder then waits for its rest."""
     try:
         codecs.getincrementaldecoder(encoding)().decode(head)
     except (UnicodeError, LookupError):

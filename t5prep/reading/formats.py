@@ -1,4 +1,4 @@
-"""List the file formats; tell by a name its format, by a card how files are read, by metadata the names of classes."""
+"""Define file formats: detect them by name, read their options from a dataset card, and read class names from metadata."""
 
 import dataclasses
 import json
@@ -35,16 +35,14 @@ PACKED = (".gz", ".bz2", ".xz", ".zst")
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """Describe how the bytes of a file become rows.
+    """How the bytes of a file become rows.
 
-    TSV that the user names has no quoting (GLUE's files and IANA's registration have none).
-
-    `delimiter` divides the columns of CSV and TSV; "" if the beginning of the file tells it, and whether a TSV has quotes.
-    `escape` is the character that takes the meaning from the next one in CSV, "" for none. `columns` are the names of columns
-    that the first line does not give.
-
-    `written` is the encoding of the file itself, where its blocks have been recoded to `encoding`. `records` is the path
-    to the rows of a JSON document, "" for JSON lines and for an array.
+    * `kind`: one of KINDS. TSV has no quotes, unless its beginning shows quotes as in CSV and the user did not choose the format.
+    * `encoding`: that of the blocks; `written`: that of the file, if blocks were recoded.
+    * `records`: the path to the rows in a JSON document, "" for JSON lines or an array.
+    * `delimiter`: between columns of CSV and TSV; "" to detect it at the beginning of the file.
+    * `escape`: the character in CSV after which the next one is literal, "" for none.
+    * `columns`: the names of columns, if the first line does not name them.
     """
 
     kind: str
@@ -57,16 +55,16 @@ class Format:
 
     @property
     def quoted(self) -> bool:
-        """Check whether a newline may occur inside a row."""
+        """Whether a newline may occur inside a row."""
         return self.kind == "csv"
 
     @property
     def headed(self) -> bool:
-        """Check whether the first row names the columns."""
+        """Whether the first row names the columns."""
         return self.kind in ("csv", "tsv") and not self.columns
 
 
-# What a card may say of reading its files, as `datasets` takes it, and the field of FileOptions for it.
+# Reading options in a dataset card, named as in `datasets`, and the field of FileOptions for each.
 _CARD_FIELDS = {
     "sep": "delimiter",
     "delimiter": "delimiter",
@@ -76,7 +74,7 @@ _CARD_FIELDS = {
     "column_names": "columns",
     "field": "records",
 }
-# What describes how tables are read here anyway.
+# Options of a card that t5prep fulfills anyway, with this value.
 _AS_HERE = {
     "quotechar": '"',
     "quoting": 0,
@@ -88,7 +86,7 @@ _AS_HERE = {
 
 
 def options_of_card(source: Resolved) -> dict[str, str]:
-    """Return the fields of FileOptions that the card of a source gives. Raises SourceError for what no field can say."""
+    """Return the fields of FileOptions in the card of a source. Raises SourceError for an option that no field expresses."""
     parameters, card_options = dict(source.parameters), dict[str, str]()
     has_names = any(parameters.get(name) for name in ("names", "column_names"))
     if "header" in parameters and parameters["header"] in ((None, "infer") if has_names else (0, "infer")):
@@ -109,7 +107,7 @@ def options_of_card(source: Resolved) -> dict[str, str]:
 
 
 def with_card(options: FileOptions, source: Resolved) -> FileOptions:
-    """Return the options, those that are left to their defaults as the card of a source gives them (`options_of_card`)."""
+    """Return the options, with those that have their defaults taken from the card of a source (`options_of_card`)."""
     default, card_options = FileOptions(), options_of_card(source)
     overrides = {
         name: value for name, value in card_options.items() if getattr(options, name) in ("", getattr(default, name))
@@ -123,9 +121,9 @@ def detect(
     *,
     otherwise: str = "",
 ) -> Format:
-    """Return the format of a file: that of the options where they name one, else what its name tells, or `otherwise`.
+    """Return the format of a file: of the options if they name one, otherwise of its name, otherwise `otherwise`.
 
-    Raises UsageError, and SourceError for `records` of a file that is no JSON.
+    Raises UsageError, and SourceError for `records` of a file that is not JSON.
     """
     if options.format and options.format not in KINDS:
         raise UsageError(f'--format "{options.format}": it is one of {", ".join(KINDS)}')
@@ -152,7 +150,7 @@ def detect(
 
 
 def _refuse_unreadable(name: str) -> None:
-    """Raise UsageError for a file whose name tells a format that cannot be read, with what makes rows of it."""
+    """Raise UsageError, with a way to convert the file, if its name shows an unsupported format."""
     if unpacked(name).endswith(_SPREADSHEETS):
         raise UsageError(
             f"{name} is a spreadsheet: save its sheet as CSV, in its program or by "
@@ -166,7 +164,7 @@ def _refuse_unreadable(name: str) -> None:
 
 
 def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str], list[str]]:
-    """Return the names of files with rows, and those of documents about them; `kind` is the format that the user names.
+    """Return the names of files with rows, and those of files about the data. `kind` is the user's format, or "".
 
     >>> without_documents(["LICENSE", "a.csv", "README.txt", "notes", "b.md"])
     (['a.csv', 'notes'], ['LICENSE', 'README.txt', 'b.md'])
@@ -180,7 +178,7 @@ def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str
 
 
 def check_names(names: Sequence[str], *, uri: str) -> None:
-    """Raise UsageError if the names of some files of a source tell their format and others, a LICENSE, do not."""
+    """Raise UsageError if some file names of a source show their format, and others (such as LICENSE) do not."""
     strangers = [name for name in names if not _kind(name)]
     if not strangers:
         return
@@ -194,7 +192,7 @@ def check_names(names: Sequence[str], *, uri: str) -> None:
 
 
 def unpacked(name: str) -> str:
-    """Return a name in lower case, without the suffix of a compressed file."""
+    """Return a name in lower case without the suffix of a compressed file."""
     stem = name.lower()
     for suffix in PACKED:
         stem = stem.removesuffix(suffix)
@@ -202,7 +200,7 @@ def unpacked(name: str) -> str:
 
 
 def family(name: str) -> str:
-    """Return the kind of format that a name tells, CSV for TSV, or "".
+    """Return the kind of format that a name shows, with "csv" for TSV, or "".
 
     >>> family("a.tsv.gz"), family("LICENSE")
     ('csv', '')
@@ -211,19 +209,19 @@ def family(name: str) -> str:
 
 
 def _kind(name: str) -> str:
-    """Return the kind of format that a name tells, or ""."""
+    """Return the kind of format that a name shows, or ""."""
     base_name = unpacked(name)
     return SUFFIXES.get(base_name[base_name.rfind(".") :], "")
 
 
-# Find the names of numbered classes: in the metadata of Parquet files, else as the source's card gives them.
+# Names of numbered classes: in the metadata of Parquet files, otherwise in the card of the source.
 
-# The key under which Hugging Face's `datasets` describes the columns of a Parquet file.
+# Key of the metadata in which Hugging Face's `datasets` describes the columns of a Parquet file.
 _KEY = b"huggingface"
 
 
 def of_source(source: Resolved, column: str) -> list[str]:
-    """Return the names of a column's classes, the name of 0 first; [] if the source gives none.
+    """Return the class names of a column, that of number 0 first, or [] if the source has none.
 
     Raises SourceError for a file that cannot be opened.
     """
@@ -235,7 +233,7 @@ def of_source(source: Resolved, column: str) -> list[str]:
             try:
                 schema = pyarrow.parquet.read_schema(file)
             except (pa.ArrowException, OSError, UnicodeDecodeError):
-                return []  # what is wrong with it is said where it is read
+                return []  # the error is reported when the rows are read
         if not pa.types.is_integer(_type_at(schema, path)):
             return []
         if names := of_schema(schema, path):
@@ -244,7 +242,7 @@ def of_source(source: Resolved, column: str) -> list[str]:
 
 
 def of_schema(schema: pa.Schema, column: str) -> list[str]:
-    """Return the names of a column's classes that the schema's metadata has; [] if it has none."""
+    """Return the class names of a column in the metadata of a schema, or []."""
     try:
         return list(card.classes_of(json.loads((schema.metadata or {})[_KEY])["info"]["features"]).get(column, ()))
     except (KeyError, TypeError, ValueError, RecursionError):
@@ -252,7 +250,7 @@ def of_schema(schema: pa.Schema, column: str) -> list[str]:
 
 
 def _type_at(schema: pa.Schema, path: str) -> pa.DataType:
-    """Return the type of the values that a path leads to, of those in lists; pa.null() where it leads nowhere."""
+    """Return the type of the values at a path, inside of any lists; pa.null() if the path leads nowhere."""
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     data_type: pa.DataType = pa.struct(list(schema))
     for step in [path] if path in schema.names else path.split("."):
@@ -264,9 +262,9 @@ def _type_at(schema: pa.Schema, path: str) -> pa.DataType:
 
 
 def label_map(names: Sequence[str], *, are_named: bool = False) -> str:
-    """Return `0=World,1=Sports`, as the option --label-map takes it; "" if a name cannot be written so.
+    """Return `0=World,1=Sports`, as a value of --label-map, or "" if a name cannot be written so.
 
-    are_named: the values are not the numbers of classes, but their names
+    are_named: the values are not class numbers but class names
 
     >>> label_map(["World", "Sports"])
     '0=World,1=Sports'

@@ -1,6 +1,6 @@
-"""Read one JSON document as rows: an array of objects, or arrays inside of objects, named by a path.
+"""Read a JSON document as rows: an array of objects, or nested arrays that a path names.
 
-The rows become JSON lines, so that all that follows reads them as such.
+The rows become JSON lines, so that later code reads them like JSON lines.
 """
 
 import codecs
@@ -13,10 +13,11 @@ from t5prep.json_values import JSON, JSONObject
 from t5prep.reading.encodings import Readable
 from t5prep.reading.rows import Record
 
-# A document that is read by a path is held in memory whole.
+# Maximum size of a document that is read by a path, because it is parsed as a whole.
 LARGEST_BYTES = 512 << 20
 _CHUNK = 1 << 20
-# How a table in one object begins: its first column is a list, or an object by the numbers of rows; or its first row is.
+# The beginning of a table in one object: its first column is a list or an object keyed by row numbers, or its first
+# key is a row number, or a schema.
 _TABLE = re.compile(rb'\s*\{\s*"([^"]*"\s*:\s*(\[|\{\s*"\d+"\s*:)|\d+"\s*:\s*\{|schema"\s*:\s*\{\s*"fields")')
 _ARRAY_OF_OBJECTS = re.compile(rb"\s*\[\s*\{")
 _STEP = re.compile(r"[^.\[\]]+(\[\])?|\[\]")
@@ -25,7 +26,7 @@ _ARRAY = "[]"
 
 
 def is_array(head: bytes) -> bool:
-    """Check whether the beginning of a file is that of one array of objects, and not of JSON lines.
+    """Check whether a file begins with one array of objects, instead of JSON lines.
 
     >>> is_array(b'[{"a": 1},'), is_array(b'[{"a": 1}]'), is_array(b'[{"a": 1}]\\n[{"a": 2}]'), is_array(b"[1]")
     (True, True, False, False)
@@ -37,7 +38,7 @@ def is_array(head: bytes) -> bool:
 
 
 def is_document(head: bytes, name: str) -> bool:
-    """Check whether the beginning of a file is that of objects in several lines each, or of a table in one object.
+    """Check whether a file begins with an object that spans several lines, or with a table in one object.
 
     >>> is_document(b'{"text": {"0": "a"}}', "a.json"), is_document(b'{"text": "a"}\\n{"text": "b"}', "a.json")
     (True, False)
@@ -49,9 +50,9 @@ def is_document(head: bytes, name: str) -> bool:
 
 
 def lines_of_document(reader: Readable, *, encoding: str, name: str) -> Iterator[bytes]:
-    """Yield each row of a document (`is_document`) as one line of JSON: objects one after the other, or a table as pandas writes it.
+    """Yield each row of a document (`is_document`) as one line of JSON: consecutive objects, or the rows of a table.
 
-    Raises SourceError for a document that is one object, with the path to its rows where it has some.
+    Raises SourceError for a document that is one object and no table, with the path to its rows if there is one.
     """
     values: Sequence[JSON] = _values(reader, encoding=encoding, name=name)
     if len(values) == 1 and isinstance(values[0], dict):
@@ -66,7 +67,7 @@ def lines_of_document(reader: Readable, *, encoding: str, name: str) -> Iterator
 
 
 def rows_of_table(document: JSONObject) -> Sequence[JSON] | None:
-    """Return the rows of a table that is one object, as DataFrame.to_json and Dataset.to_dict have it; None for another object.
+    """Return the rows of a table in one object, as DataFrame.to_json and Dataset.to_dict write it; None for any other object.
 
     >>> rows_of_table({"text": {"0": "a", "1": "b"}}), rows_of_table({"text": ["a", "b"]})
     ([{'text': 'a'}, {'text': 'b'}], [{'text': 'a'}, {'text': 'b'}])
@@ -96,11 +97,12 @@ def rows_of_table(document: JSONObject) -> Sequence[JSON] | None:
 
 
 def _are_numbers(names: Iterable[str]) -> bool:
+    """Check whether all names are decimal numbers, as row numbers of pandas are."""
     return all(name.isdecimal() for name in names)
 
 
 def check_path(path: str) -> None:
-    """Raise UsageError for what is not a path to rows."""
+    """Raise UsageError if `path` is not a path to rows."""
     steps = path.split(".")
     if not all(_STEP.fullmatch(step) for step in steps) or not steps[-1].endswith(_ARRAY) or _ARRAY in steps[1:]:
         raise UsageError(
@@ -109,10 +111,10 @@ def check_path(path: str) -> None:
 
 
 def lines(reader: Readable, path: str, *, encoding: str, name: str) -> Iterator[bytes]:
-    """Yield each row of a document as one line of JSON, in its encoding. Raises SourceError for what is no such document.
+    """Yield each row of a document as one line of JSON, in its encoding. Raises SourceError for another kind of document.
 
-    A row is an object of the last array of the path; it also has the texts and numbers of the objects around it. Where
-    two have a field of one name, the inner one has it, and the outer one's is named after its array: `data.id`.
+    A row is an object in the last array of the path, with the texts and numbers of the objects around it. If an outer
+    field has the name of an inner one, it is prefixed by its array: `data.id`.
     """
     if path in ("", _ARRAY):
         for element in _elements(reader, encoding=encoding, name=name):
@@ -127,7 +129,7 @@ def lines(reader: Readable, path: str, *, encoding: str, name: str) -> Iterator[
 
 
 def suggest(record: Record) -> str:
-    """Return the longest path to an array of objects inside of an object, as `data[].paragraphs[].qas[]`, or "".
+    """Return the longest path to an array of objects inside of an object, such as `data[].paragraphs[].qas[]`, or "".
 
     >>> suggest({"version": "1", "data": [{"title": "a", "paragraphs": [{"qas": [{"question": "b"}], "context": "c"}]}]})
     'data[].paragraphs[].qas[]'
@@ -137,14 +139,14 @@ def suggest(record: Record) -> str:
         if isinstance(value, list) and value and isinstance(value[0], Mapping) and _STEP.fullmatch(key):
             deeper = suggest(value[0])
             path = f"{key}[].{deeper}" if deeper else f"{key}[]"
-            # Small objects inside of a row (the text and the place of an answer) are rather a column of it.
+            # Objects in a question (the text and the position of an answer) are columns of the row, not rows.
             if deeper or "question" not in record:
                 best = max(best, path, key=lambda text: text.count(_ARRAY))
     return best
 
 
 def _walk(value: JSON, steps: list[str], parents: list[tuple[str, JSONObject]], *, name: str = "") -> Iterator[JSON]:
-    """Yield the rows that the steps lead to. `parents` are the objects around `value`, each with the name of its array."""
+    """Yield the rows at the end of `steps`. `parents` are the objects around `value`, each with the name of its array."""
     if not steps:
         yield _merged(value, parents) if isinstance(value, Mapping) else value
         return
@@ -161,7 +163,7 @@ def _walk(value: JSON, steps: list[str], parents: list[tuple[str, JSONObject]], 
 
 
 def _merged(row: JSONObject, parents: list[tuple[str, JSONObject]]) -> JSONObject:
-    """Return a row with the fields of the objects around it, the outermost last."""
+    """Return a row with the fields of the objects around it, innermost first."""
     record = dict(row)
     for name, fields in reversed(parents):
         for field, field_value in fields.items():
@@ -171,7 +173,7 @@ def _merged(row: JSONObject, parents: list[tuple[str, JSONObject]]) -> JSONObjec
 
 
 def _is_whole(line: bytes) -> bool:
-    """Check whether a line is JSON by itself."""
+    """Check whether a line is a complete JSON value."""
     try:
         json.loads(line)
     except (ValueError, RecursionError):
@@ -187,7 +189,7 @@ def _is_plain(field: JSON) -> bool:
 
 
 def _parse_document(reader: Readable, *, encoding: str, name: str) -> JSON:
-    """Return the value of a whole document. Raises SourceError."""
+    """Return the single value of a document. Raises SourceError."""
     values = _values(reader, encoding=encoding, name=name)
     if len(values) != 1:
         raise SourceError(f"{name} is not one JSON document: {len(values):,} stand in it.")
@@ -195,7 +197,7 @@ def _parse_document(reader: Readable, *, encoding: str, name: str) -> JSON:
 
 
 def _values(reader: Readable, *, encoding: str, name: str) -> list[JSON]:
-    """Return all values of a file, one after the other; they are held in memory. Raises SourceError."""
+    """Return all consecutive values in a file, held in memory. Raises SourceError."""
     data = bytearray()
     while chunk := reader.read(_CHUNK):
         data += chunk
@@ -215,7 +217,7 @@ def _values(reader: Readable, *, encoding: str, name: str) -> list[JSON]:
 
 
 def _elements(reader: Readable, *, encoding: str, name: str) -> Iterator[str]:
-    """Yield each value of one array as it is written, in one line. Only so much of the document is held as one value needs."""
+    """Yield each value of an array as its source text, in one line. Memory holds only about one value."""
     decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
     decode = json.JSONDecoder().raw_decode
     text, offset, count, read_size, is_end = "", 0, 0, _CHUNK, False
@@ -254,6 +256,6 @@ def _elements(reader: Readable, *, encoding: str, name: str) -> Iterator[str]:
 
 
 def _after_space(text: str, offset: int) -> int:
-    """Return where the space that begins at a place ends."""
+    """Return the offset after the white space that begins at `offset`."""
     space = _SPACE.match(text, offset)
     return space.end() if space else offset

@@ -1,4 +1,4 @@
-"""Read the rows of Parquet files by row groups. Bytes that are UTF-8 become text."""
+"""Read the rows of Parquet files by row groups. Binary values that are UTF-8 become text."""
 
 import contextlib
 import dataclasses
@@ -17,18 +17,19 @@ from t5prep.reading.rows import Record, Row, Value
 from t5prep.sources import RawFile
 from t5prep.sources.arrow_floats import with_shortest_floats
 
-# The size of a part of a row group, by the mean of the group: where its long rows come first, their texts have several times
-# as many bytes. Only the beginning of a group can be looked up, so a part decodes what stands before it unless this process
-# has just read that.
+# Size of a part of a row group, by the mean of the group; a part with long rows has several times as many bytes. A
+# group can only be decoded from its beginning. So a part decodes all rows before it, unless this process has just
+# read these. See docs/decisions/024-decode-a-row-group-once.md
 PART_BYTES = 4 << 20
 _READ_BYTES = 1 << 20
-_BATCH_ROWS = 2048  # rows read at once, so that a large group is never all in memory as Python objects
+_BATCH_ROWS = 2048  # rows converted at once, to bound the memory of Python objects
 
 
 class Part(NamedTuple):
-    """Some rows of a row group: the group, its rows to skip, the first row's number, how many rows and bytes.
+    """Some rows of a row group.
 
-    The file stores `packing` bytes for each of these.
+    `group` is its number, `skip` the rows of it before the part, and `first` the number of the first row in the file.
+    `bytes` is the size of the rows, and the file stores `packing` bytes for each of these.
     """
 
     group: int
@@ -69,9 +70,13 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
 
 @dataclasses.dataclass
 class _Group:
-    """A row group of a file that is open: which one, its columns that are read, and how many of their rows are, `at`.
+    """An open row group.
 
-    `rest` are rows after these that are decoded already; `digests` those of stored bytes, by columns.
+    * `of`: its file and number.
+    * `columns`: the columns that `batches` decodes.
+    * `at`: the number of rows that were taken.
+    * `rest`: rows after these that are decoded already.
+    * `digests`: digests of stored bytes, by column names.
     """
 
     of: tuple[RawFile, int]
@@ -84,7 +89,7 @@ class _Group:
     digests: dict[tuple[str, ...], bytes] = dataclasses.field(default_factory=dict)
 
     def go_to(self, row: int, columns: tuple[str, ...]) -> None:
-        """Let `take` return these columns from a row on, which is decoded from the beginning where it lies before. Raises EOFError."""
+        """Move to a row, so that `take` returns `columns` from there. Earlier rows are decoded again. Raises EOFError."""
         if self.columns != columns or self.at > row:
             self.columns, self.at, self.rest = columns, 0, None
             self.batches = self.reader.iter_batches(_BATCH_ROWS, [self.of[1]], list(columns))
@@ -92,7 +97,7 @@ class _Group:
             self.take(row - self.at)
 
     def take(self, rows: int) -> pa.RecordBatch:
-        """Return the next rows, at most so many. Raises EOFError where there are no more."""
+        """Return the next rows, at most `rows`. Raises EOFError if there are no more."""
         batch = next(self.batches, None) if self.rest is None else self.rest
         if batch is None:
             raise EOFError
@@ -101,13 +106,13 @@ class _Group:
         return batch.slice(0, rows)
 
 
-# `group` is the row group that a thread looked at last: the next part of it goes on where that one ended.
+# `group` is the last row group of this thread, because the next part usually continues it.
 _LAST = threading.local()
 
 
 @contextlib.contextmanager
 def _group(file: RawFile, number: int) -> Iterator[_Group]:
-    """Yield a row group. It stays open for the next call, which is likely to want the same one. Raises SourceError."""
+    """Yield a row group. It stays open, because the next call probably needs the same one. Raises SourceError."""
     import pyarrow.parquet
 
     group = _LAST.__dict__.pop("group", None)
@@ -116,7 +121,8 @@ def _group(file: RawFile, number: int) -> Iterator[_Group]:
             if group is not None:
                 group.opened.close()
             opened = sources.open_random(file)
-            # By default Arrow reads all stored bytes of a row group ahead: right for a remote file, a waste of memory here.
+            # By default Arrow prefetches all stored bytes of a row group. That is right for a remote file, and wastes
+            # memory for a local one.
             open_options = {} if "://" in file.path else {"pre_buffer": False, "buffer_size": _READ_BYTES}
             group = _Group((file, number), opened, pyarrow.parquet.ParquetFile(opened, **open_options))
         yield group
@@ -126,7 +132,7 @@ def _group(file: RawFile, number: int) -> Iterator[_Group]:
 
 
 def batches(file: RawFile, part: Part, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part as Arrow columns, some thousand at a time.
+    """Yield the rows of a part as Arrow columns, up to 2,048 rows at a time.
 
     Raises SourceError if the file is damaged.
     """
@@ -137,13 +143,14 @@ def batches(file: RawFile, part: Part, *, columns: Sequence[str]) -> Iterator[pa
 
 
 def digest(file: RawFile, number: int, *, columns: Sequence[str]) -> bytes:
-    """Return the digest of the stored bytes of some columns of a row group (of all, where none is named). Raises SourceError."""
+    """Return the digest of the stored bytes of a row group's columns (none named: all). Raises SourceError."""
     with _group(file, number) as group:
         if (column_names := tuple(columns)) not in group.digests:
             hasher, metadata = hashlib.blake2b(digest_size=20), group.reader.metadata
-            needed = tuple(f"{name}." for name in rows.roots(columns))  # a name may have dots of its own
+            needed = tuple(f"{name}." for name in rows.roots(columns))  # a name may contain dots
             for index in range(metadata.num_columns):
-                # Arrow finds the chunk of a column by its place; the name that the chunk itself repeats may be any bytes.
+                # The name comes from the schema. Arrow finds a column's chunk by index, and the chunk's own copy of
+                # the name may be any bytes.
                 name, chunk = metadata.schema.column(index).path, metadata.row_group(number).column(index)
                 if columns and not f"{name}.".startswith(needed):
                     continue
@@ -158,9 +165,9 @@ def digest(file: RawFile, number: int, *, columns: Sequence[str]) -> bytes:
 
 
 def rows_of(batches: Iterable[pa.RecordBatch], *, first: int, checked: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows of batches, numbered from `first` on; in columns that are `checked`, a value that is not text is a reason.
+    """Yield the rows of batches, numbered from `first` on. A value in `checked` columns that is not text rejects its row.
 
-    Columns that lead into others (`answers.text`) are added to the rows.
+    Values at paths in `checked` (`answers.text`) are added to the rows as columns.
     """
     records = (record for batch in batches for record in _records(batch))
     for number, record in enumerate(records, first):
@@ -175,9 +182,9 @@ def rows_of(batches: Iterable[pa.RecordBatch], *, first: int, checked: Sequence[
 
 
 def _records(batch: pa.RecordBatch) -> Iterator[Record | str]:
-    """Yield the rows of a batch, or the reason where a row cannot be read.
+    """Yield the rows of a batch, or for an unreadable row the reason.
 
-    Arrow does not check that text is UTF-8, and has times that Python has not.
+    Arrow does not check that text is UTF-8, and its times have a wider range than Python's.
     """
     if not batch.num_columns:
         yield from ({} for _ in range(batch.num_rows))

@@ -1,4 +1,4 @@
-"""Define a row of a source file, and check its values: what is no text is the reason why a row has no record."""
+"""Define a row of a source file, and check its values: a value that is not text rejects its row."""
 
 import datetime
 import math
@@ -11,26 +11,26 @@ from t5prep.errors import Reject, did_you_mean
 if TYPE_CHECKING:  # formats load pyarrow, and every command loads this module
     from t5prep.reading.formats import Format
 
-# A value of a row, as JSON or Arrow gives it.
+# A value of a row, as JSON or Arrow returns it.
 Value: TypeAlias = (
     "Mapping[str, Value] | Sequence[Value] | str | int | float | bool | Decimal | datetime.date | datetime.time"
     " | datetime.timedelta | bytes | None"
 )
-# One row as in its source: column name → value.
+# A row as in its source: column name → value.
 Record = Mapping[str, Value]
-# A column: its name, or its names in different editions of a corpus, of which the first present one is read; "" at the
-# end means that the column may be missing.
+# A column: its name, or alternative names in editions of a corpus, of which the first present one is read. A last
+# name "" means that the column is optional.
 Column = str | tuple[str, ...]
 
 
-# The first line of a table without names is a row, which may be long.
+# Longest column name in messages: in a table without a header, the "names" are a row, which may be long.
 _MAX_NAME_LENGTH = 80
 
 
 class Row(NamedTuple):
-    """One row: its number in its file (from 1, without the header), and its record or the reason why it has none.
+    """A row: its number in its file (from 1, without the header), and its record, or the reason for rejecting it.
 
-    A blank row has neither a record nor a reason.
+    A blank row has neither.
     """
 
     number: int
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
     @property
     def blank(self) -> bool:
-        """Check whether this row is blank."""
+        """Whether the row is blank."""
         return self.record is None and not self.reason
 
 
@@ -58,9 +58,9 @@ def names_of(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 def missing(columns: Sequence[Column], present_columns: Sequence[str], *, advice: str = "") -> str:
-    """Return the first column that is missing under all its names, and the present columns, as the end of a sentence.
+    """Return the first column of which no name is present, and the present columns, as the end of a sentence; "" for none.
 
-    Returns "" when none is missing. A sentence of `advice` stands in the place of a name that may be meant.
+    `advice` is a sentence that replaces the suggestion of a similar name.
 
     >>> missing([("sentence", "text"), "label", ("idx", "")], ["id", "label"])
     '"sentence" or "text"; it has id, label.'
@@ -77,7 +77,7 @@ def missing(columns: Sequence[Column], present_columns: Sequence[str], *, advice
 
 
 def root(name: str) -> str:
-    """Return the column that a name begins in.
+    """Return the column in which a path begins.
 
     >>> root("answers[].text"), root("question")
     ('answers', 'question')
@@ -86,17 +86,17 @@ def root(name: str) -> str:
 
 
 def is_path(name: str) -> bool:
-    """Check whether a name leads into a column."""
+    """Check whether a name is a path into a column."""
     return "." in name or name.endswith("[]")
 
 
 def roots(columns: Sequence[str]) -> set[str]:
-    """Return the columns that all these names begin in, and the names themselves."""
+    """Return the columns in which these names begin, and the names themselves."""
     return {*columns, *map(root, columns)}
 
 
 def with_paths(record: Record, columns: Sequence[str]) -> Record:
-    """Return a record with the values that some of the names lead to, as columns of their own; lists become one list.
+    """Return a record with the values at the given paths as additional columns. Nested lists become one list.
 
     >>> with_paths({"answers": [{"text": "a"}, {"text": "b"}]}, ["answers.text"])["answers.text"]
     ['a', 'b']
@@ -114,12 +114,12 @@ def with_paths(record: Record, columns: Sequence[str]) -> Record:
         try:
             extended_record[name] = _value(record, steps)
         except KeyError:
-            continue  # the task says that the field is missing
+            continue  # the task reports the missing field
     return extended_record
 
 
 def _value(value: Value, steps: Sequence[str]) -> Value:
-    """Return what steps lead to; of a list, a list of what they lead to in each of its values. Raises KeyError."""
+    """Return the value at the end of `steps`; in a list, the list of the values in each element. Raises KeyError."""
     for index, step in enumerate(steps):
         if isinstance(value, list | tuple):
             inner = [_value(element, steps[index:]) for element in value]
@@ -131,7 +131,7 @@ def _value(value: Value, steps: Sequence[str]) -> Value:
 
 
 def lacks(record: Record, name: str) -> bool:
-    """Check whether a record shows that a name leads nowhere: what is empty on the way shows nothing.
+    """Check whether a record shows that a path leads nowhere. Empty values on the way show nothing.
 
     >>> record = {"answers": {"text": ["a"]}, "context": None}
     >>> lacks(record, "answers.start"), lacks(record, "answers.text"), lacks(record, "context.text"), lacks(record, "id")
@@ -148,9 +148,9 @@ def lacks(record: Record, name: str) -> bool:
 
 
 def damage(record: Record, format: "Format", *, broken: bool) -> str:
-    """Return why a row's values are not valid text, or "".
+    """Return the reason why a row's values are not valid text, or "".
 
-    Undecodable bytes of a `broken` block are the surrogates from U+DC80 on.
+    In a `broken` block, undecodable bytes are the surrogates from U+DC80 on.
     """
     for column, value in record.items():
         text = column + (value if isinstance(value, str) else "".join(strings(value)))
@@ -170,7 +170,7 @@ def damage(record: Record, format: "Format", *, broken: bool) -> str:
 
 
 def nul(record: Record) -> str:
-    """Return why a row is rejected, whose strings are known to be UTF-8, or ""."""
+    """Return the reason for rejecting a row with a NUL, or "". Its strings are known to be UTF-8."""
     for column, value in record.items():
         if "\0" in (value if isinstance(value, str) else "".join(strings(value))):
             return f"NUL byte: in {column}"
@@ -178,10 +178,10 @@ def nul(record: Record) -> str:
 
 
 def not_text(record: Record, columns: Collection[str]) -> str:
-    """Return why a value cannot be used in an example, with its column and type, or "".
+    """Return the reason why a value cannot be used in an example, with its column and type, or "".
 
-    Usable are a text, a number, a truth value, a date, None, a list of these, and an object of them (the languages of a
-    translation).
+    Usable values are texts, numbers, booleans, dates, None, lists of these, and objects of these (such as the
+    languages of a translation).
 
     >>> not_text({"a": "x", "b": True, "c": ["y", 1], "d": {"en": "z"}, "e": None}, "abcde")
     ''
@@ -198,10 +198,10 @@ def not_text(record: Record, columns: Collection[str]) -> str:
 
 
 def text(record: Record, *names: str) -> str:
-    """Return the text of the first of some columns that has one (`as_text`), "" if none has.
+    """Return the text of the first of these columns that has one (`as_text`), or "" if none has.
 
-    "" as the last name means that all of them may be missing. Raises KeyError if they are missing and may not be,
-    and Reject for a list or an object, because their notation in Python is not text.
+    A last name "" means that all of them may be missing. Otherwise raises KeyError if all are missing. Raises Reject
+    for a list or an object, because its Python notation is not text.
 
     >>> text({"a": None, "b": 7}, "a", "b"), text({}, "a", "")
     ('7', '')
@@ -218,7 +218,7 @@ def text(record: Record, *names: str) -> str:
 
 
 def as_text(value: Value) -> str:
-    """Return the text of a value that is no list and no object: None has none, truth values are written as JSON writes them.
+    """Return the text of a value that is not a list or object. None has no text; booleans are written as in JSON.
 
     >>> as_text(None), as_text(0.5), as_text(True)
     ('', '0.5', 'true')
@@ -229,7 +229,7 @@ def as_text(value: Value) -> str:
 
 
 def _unusable(value: Value) -> str:
-    """Describe a value that has no text (`as_text`) and is no list or object of values that have one; return "" for others."""
+    """Describe a value that cannot be used in an example, or return "" (see `not_text`)."""
     if not isinstance(value, list | tuple | Mapping):
         return _without_text(value)
     kind, values = ("an object", value.values()) if isinstance(value, Mapping) else ("a list", value)
@@ -238,19 +238,19 @@ def _unusable(value: Value) -> str:
 
 
 def _without_text(value: Value) -> str:
-    """Describe a value that has no text; return "" for one that has."""
+    """Describe a value that has no text, or return ""."""
     if value is None or isinstance(value, str | bool):
         return ""
     if isinstance(value, int | float | Decimal):
         return "" if math.isfinite(value) else f"{value}, which is not a number"
     if isinstance(value, datetime.date | datetime.time):
-        # Arrow gives such a time only where pandas is installed, and the same rows must come of every installation.
+        # Arrow returns such a time only if pandas is installed, but each installation must read the same rows.
         return "a time with nanoseconds" if getattr(value, "nanosecond", 0) else ""
     return _describe_type(value)
 
 
 def _describe_type(value: Value) -> str:
-    """Return the name of a value's type, for use in a sentence."""
+    """Return the name of a value's type for a sentence."""
     for types, name in ((Mapping, "an object"), ((list, tuple), "a list"), (bytes, "bytes")):
         if isinstance(value, types):
             return name
@@ -258,9 +258,9 @@ def _describe_type(value: Value) -> str:
 
 
 def strings(value: Value) -> Iterator[str]:
-    """Yield every string of a JSON value, keys included, in no particular order.
+    """Yield each string in a JSON value, including keys, in any order.
 
-    There is no recursion, because a row may be nested to any depth.
+    It is not recursive, because a row may be nested to any depth.
     """
     stack = [value]
     while stack:

@@ -1,7 +1,7 @@
-"""Choose the files of a source that are read, and the split of each; what is not understood is said, never guessed.
+"""Choose the files of a source to read, and the split of each. Unclear cases are reported, never guessed.
 
-The order is that of `datasets` 5: what the user says (`--skip-files`, `--split-files`), what a card says, what names tell; then,
-of each split, the files of its most common format.
+The order of the rules is that of `datasets` 5: the user's options (`--skip-files`, `--split-files`), the card, the
+names of files. Then, for each split, files of its most frequent format are read.
 """
 
 import collections
@@ -16,31 +16,31 @@ from t5prep.sources import RawFile, Resolved, split_names
 from t5prep.sources.raw import glob_pattern
 from t5prep.sources.split_names import is_split_name
 
-# In a draw of two formats, `datasets` takes the first of these, and else the last in the alphabet.
+# If two formats are equally frequent, `datasets` takes the first of these, otherwise the alphabetically last.
 _PREFERRED = (".parquet", ".jsonl", ".json", ".csv")
 _EXAMPLE = "Write it like this: --split-files train=data/part-*.csv,test=data/held_out.csv"
 MAX_LISTED_NAMES = 5
 
 
 def splits_of(files: Iterable[RawFile]) -> dict[str, str]:
-    """Return the splits of the files that have one."""
+    """Return the split of each file that has one."""
     return {file.name: file.split for file in files if file.split}
 
 
 class Selection(NamedTuple):
-    """A source with the files that are read, each with its split, and sentences about all that is not."""
+    """A source with the files to read, each with its split, and messages about all other files."""
 
     source: Resolved
     messages: list[str]
 
     @property
     def splits(self) -> set[str]:
-        """Return the names of its splits."""
+        """The names of the splits."""
         return {file.split for file in self.source.files} - {""}
 
 
 def parse_split_files(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Return the patterns of each split. Raises UsageError.
+    """Return the file patterns of each split. Raises UsageError.
 
     >>> parse_split_files(["train=a-*.csv,train=b.csv,test=c.csv"])
     {'train': ['a-*.csv', 'b.csv'], 'test': ['c.csv']}
@@ -65,15 +65,14 @@ def select(
     any_format: bool = False,
     keep_others: bool = False,
 ) -> Selection:
-    """Return the files of a source that are read, and their splits. Nothing is opened.
+    """Return the files of a source to read, and their splits. No file is opened.
 
-    kind: the format of every file, "" where names tell it
-    split_files, skip_files: as the options --split-files and --skip-files give them
-    draw_splits: rows of all files are drawn into splits, so that names of files tell none
-    any_format: files of every format are read
-    keep_others: files whose names tell no split are read too, beside those whose names do
+    kind: the format of all files, "" to detect it by name split_files, skip_files: values of the options
+    --split-files and --skip-files draw_splits: rows of all files are drawn into splits, so names of files have no
+    influence any_format: files of all formats are read keep_others: files whose names show no split are read, too,
+    although others show one
 
-    Raises UsageError for a pattern that matches no file, SourceError for files whose splits cannot be told.
+    Raises UsageError for a pattern that matches no file, SourceError for files whose splits are unclear.
     """
     messages: list[str] = []
     files = _without_skipped(source, skip_files)
@@ -100,14 +99,12 @@ TRAINING, EVALUATION, ALL = "train", "evaluation", "all"
 def select_split(
     source: Resolved, split: str = "", *, kind: str = "", otherwise: str = TRAINING, any_format: bool = False
 ) -> Selection:
-    """Return the files that a command reads which makes no dataset: those of one split, chosen as `select` does.
+    """Return the files that a command reads that makes no dataset: those of one split, chosen as `select` does.
 
-    split: a split, or "all" for every file
-    kind: the format of every file, "" where names tell it
-    otherwise: what is read if no split is named and files are of several: those of TRAINING alone, of EVALUATION (any other),
-    or of ALL
+    split: a split, or "all" for all files kind: the format of all files, "" to detect it by name otherwise: the files
+    to read if no split is named and there are several: TRAINING, EVALUATION (all other splits) or ALL
 
-    Raises UsageError for a split that is not there, SourceError for files whose splits cannot be told.
+    Raises UsageError for a missing split, SourceError for files whose splits are unclear.
     """
     reads_all = (split or otherwise) == ALL
     try:
@@ -141,7 +138,7 @@ def select_split(
 
 
 def _without_skipped(source: Resolved, patterns: Sequence[str]) -> list[RawFile]:
-    """Return the files that match none of the patterns. Raises UsageError for a pattern that matches no file."""
+    """Return the files that match none of the patterns. Raises UsageError for a pattern without a match."""
     remaining_files = list(source.files)
     for pattern in patterns:
         matches = _matcher(pattern)
@@ -155,7 +152,7 @@ def _without_skipped(source: Resolved, patterns: Sequence[str]) -> list[RawFile]
 
 
 def _without_documents(files: Sequence[RawFile], messages: list[str], *, kind: str) -> list[RawFile]:
-    """Return the files that are not about the data; kind: the format of every file, "" where names tell it."""
+    """Return the files without those about the data (README, LICENSE). `kind` is the format of all files, or ""."""
     names, documents = formats.without_documents([file.name for file in files], kind=kind)
     if documents:
         messages.append(f"not read, because they are about the data: {format_names(documents)}")
@@ -166,7 +163,7 @@ def _without_documents(files: Sequence[RawFile], messages: list[str], *, kind: s
 def _as_given(
     files: Sequence[RawFile], patterns: Mapping[str, Sequence[str]], messages: list[str], *, source: Resolved
 ) -> list[RawFile]:
-    """Return the files that the user names for splits. Raises UsageError."""
+    """Return the files that the user assigned to splits. Raises UsageError."""
     splits: dict[str, str] = {}
     for split, globs in patterns.items():
         for pattern in globs:
@@ -188,7 +185,7 @@ def _as_given(
 def _by_name(
     files: Sequence[RawFile], messages: list[str], *, source: Resolved, keep_others: bool = False
 ) -> list[RawFile]:
-    """Return the files with the splits that a card or their names tell; without any where none tells one."""
+    """Return the files with the splits of the card or of their names; without splits if none is shown."""
     if any(file.split for file in files):
         return list(files)
     if source.is_named and len(files) == 1:
@@ -214,7 +211,7 @@ def _by_name(
 
 
 def _paths(files: Sequence[RawFile], *, base: str) -> dict[str, str]:
-    """Return for each file the path that tells its split: an archive's own, or that inside of it where its own tells none."""
+    """Return for each file the path that shows its split: its archive's path, or its path inside if the former shows none."""
     prefix = f"{base}/" if base else ""
     outside = {file.archive.removeprefix(prefix): "" for file in files if file.archive}
     telling = split_names.find({name: name for name in outside}).of
@@ -232,9 +229,9 @@ def _paths(files: Sequence[RawFile], *, base: str) -> dict[str, str]:
 
 
 def _of_one_format(files: Sequence[RawFile], messages: list[str], *, origins: Mapping[str, int]) -> list[RawFile]:
-    """Return the files of each split that have its most common format; files whose name tells no format stay.
+    """Return the files of each split in its most frequent format. Files whose names show no format stay.
 
-    origins: of several sources, the number of each file's, because each source has a format of its own
+    origins: if several sources are joined, the number of each file's source, because each source has its own format
     """
     selected_files: list[RawFile] = []
     groups: dict[tuple[int, str], list[RawFile]] = {}
@@ -260,7 +257,7 @@ def _of_one_format(files: Sequence[RawFile], messages: list[str], *, origins: Ma
 
 
 def _most_common(names: Sequence[str]) -> str:
-    """Return the family of formats of the most common suffix, as `datasets` counts all suffixes of names."""
+    """Return the family of the most frequent suffix. All suffixes of a name count, as in `datasets`."""
     suffix_counts = collections.Counter(
         "." + suffix.lower() for name in names for suffix in name.rpartition("/")[2].split(".")[1:]
     )
@@ -277,7 +274,7 @@ def _most_common(names: Sequence[str]) -> str:
 
 
 def _reason(families: Sequence[str], main_family: str) -> str:
-    """Return why a format is read and not the others, as the end of a sentence.
+    """Return why a format is read instead of others, as the end of a sentence.
 
     >>> _reason(["csv", "jsonl", "jsonl"], "jsonl"), _reason(["csv", "jsonl"], "jsonl")
     ('most of its files are jsonl', 'jsonl comes before csv where as many files have it')
@@ -294,13 +291,13 @@ def _reason(families: Sequence[str], main_family: str) -> str:
 
 
 def _example(names: Sequence[str], skipped_names: Sequence[str]) -> str:
-    """Return a glob that leaves out what is read now."""
+    """Return a glob that skips the files that are read now, so that the others are read."""
     name = next(name for name in names if name not in set(skipped_names) and formats.family(name))
     return f"*.{name.rpartition('/')[2].partition('.')[2]}"
 
 
 def _matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
-    """Return what checks a name: by its whole, or by the last parts of it."""
+    """Return a function that matches a name, either all of it or its last parts, with a glob."""
     try:
         return glob_pattern(pattern if pattern.startswith("**/") else f"**/{pattern.removeprefix('./')}").fullmatch
     except SourceError as error:

@@ -1,8 +1,8 @@
 """Read the rows of text files: CSV, TSV, JSON lines, plain lines.
 
-CSV and JSON lines are read by Arrow where it gives the same rows as Python's own reader, in a sixth of the time. The two
-must give the same rows, so Arrow reads only data that cannot be read in two ways. Where Arrow fails (a row of another
-length, bytes that are not UTF-8), Python's reader is used, which says what is wrong with which row.
+Arrow reads CSV and JSON lines in a sixth of the time of Python's reader. Both must return the same rows, so Arrow
+reads only unambiguous data. If Arrow fails (a row of another length, invalid UTF-8), Python's reader finds the reason
+for each row.
 """
 
 import codecs
@@ -29,9 +29,9 @@ from t5prep.reading.formats import Format
 from t5prep.reading.rows import Record, Row, is_path
 
 NEVER_CLOSED = "broken quoting: a quote opens in this row and does not close"
-# The end of the reason of a row that an escape character may explain.
+# Hint at the end of a reason, if an escape character may explain the row.
 ESCAPED = r" (a backslash may stand for an escape: --escape '\')"
-# The line that Excel reads and writes before the one with the columns' names.
+# The line with the delimiter that Excel writes and reads before the header.
 SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?(?:\r\n|\r|\n)')
 _QUOTED = re.compile(rb'"[^"]*"')
 _EMPTY_LINE = re.compile(rb"\A[\r\n]|\n[\r\n]|\r\r")
@@ -39,9 +39,9 @@ csv.field_size_limit(sys.maxsize)  # the default of 128 kB refuses real document
 
 
 class Parsed(NamedTuple):
-    """One row: its fields or why it cannot be read, and the number of characters up to its end.
+    """A row: its fields, or the reason why it cannot be read, and the offset of its end in characters.
 
-    `open` is true if the text ended before the row was known to be whole.
+    `open` is true if the text ended before the row was certainly complete.
     """
 
     fields: list[str] | str
@@ -50,9 +50,9 @@ class Parsed(NamedTuple):
 
 
 def delimiter_of(line: bytes, *, columns: int = 0) -> str:
-    """Return what divides the columns of a first line: a comma, or the semicolon of Excel in most of Europe.
+    """Return the delimiter in the first line of a table: a comma, or the semicolon that Excel writes in most of Europe.
 
-    Where the line is a row already, the number of columns decides; "" if it does not tell the two apart.
+    If the line is a row, the number of `columns` decides; "" if it fits both delimiters.
 
     >>> delimiter_of(b'id,text'), delimiter_of(b'id;"a, b"'), delimiter_of(b"a;b,c"), delimiter_of(b"text")
     (',', ';', ',', ',')
@@ -67,7 +67,7 @@ def delimiter_of(line: bytes, *, columns: int = 0) -> str:
 
 
 def is_quoted(beginning: bytes, *, final: bool) -> bool:
-    r"""Check whether the beginning of a TSV in UTF-8 has quotes as CSV has them: all are regular, and all rows equally long.
+    r"""Check whether the beginning of a TSV in UTF-8 has quotes as in CSV: all are regular, and all rows have the same length.
 
     >>> is_quoted(b'text\tlabel\n"a ""b""\tc"\tgood\n', final=True), is_quoted(b'text\tlabel\n"a" b\tgood\n', final=True)
     (True, False)
@@ -81,13 +81,15 @@ def is_quoted(beginning: bytes, *, final: bool) -> bool:
 def split(text: str, delimiter: str = ",", escape: str = "") -> Iterator[Parsed]:
     """Yield the rows of CSV text.
 
-    A quote that never closes costs the line in which it opens, not the rest of the file.
+    An unclosed quote rejects only the line in which it opens, not the rest of the file.
     """
-    # Lines are read one after the other, and not listed: in a field of 100 MB each may be one character.
+    # Lines are read one by one instead of into a list: a field of 100 MB may have lines of one character.
     source = io.StringIO(text, newline="")
     begin = 0
-    # An earlier row that came to nothing was in quotes at the beginning of each line up to this one, and open at its end or not.
-    # So a row that goes on in one of these lines comes to nothing too: this needs no look at them.
+    # `hopeless` is the last line of an earlier row with an unclosed quote: each line up to it began inside of quotes.
+    # A row that begins before it and continues over a line end cannot be closed either, so only its first line is
+    # parsed. Otherwise many unclosed quotes would take quadratic time. `unfinished`: the text ended inside of that
+    # earlier row.
     hopeless, unfinished = 0, False
     while begin < len(text):
         source.seek(begin)
@@ -116,12 +118,12 @@ def split(text: str, delimiter: str = ",", escape: str = "") -> Iterator[Parsed]
 
 
 def _if_escaped(row: str, escape: str) -> str:
-    """Return ESCAPED for a row with a backslash before a quote and no escape character, "" for others."""
+    """Return ESCAPED for a row with a backslash before a quote, if no escape character is set; otherwise ""."""
     return ESCAPED if not escape and '\\"' in row else ""
 
 
 def _line_start(text: str, end: int) -> int:
-    r"""Return where the line begins that ends at a place.
+    r"""Return the begin of the line that ends at `end`.
 
     >>> _line_start("a\nb\r\n", 5), _line_start("a\nb", 3), _line_start("a\n", 2)
     (2, 2, 0)
@@ -131,7 +133,7 @@ def _line_start(text: str, end: int) -> int:
 
 
 def csv_rows(text: str, columns: Sequence[str], delimiter: str = ",", escape: str = "") -> Iterator[Record | str]:
-    """Yield each row of CSV text as its record, {} if it is blank, or as the reason why it cannot be read."""
+    """Yield each row of CSV text as a record ({} if it is blank), or as the reason why it cannot be read."""
     try:
         lines = io.StringIO(text, newline="")
         reader = csv.reader(lines, delimiter=delimiter, escapechar=escape or None, strict=True)
@@ -148,7 +150,7 @@ def csv_rows(text: str, columns: Sequence[str], delimiter: str = ",", escape: st
 
 
 def build_record(fields: list[str], columns: Sequence[str]) -> Record | str:
-    """Return the record of some fields, {} if there are none, or the reason why they make none."""
+    """Return the record of some fields, {} for no fields, or the reason why they are invalid."""
     if fields and len(fields) != len(columns):
         return f"wrong number of fields: {len(fields)} where there are {len(columns)} columns"
     return dict(zip(columns, fields, strict=False))
@@ -157,15 +159,15 @@ def build_record(fields: list[str], columns: Sequence[str]) -> Record | str:
 def ends(
     buffer: bytes | bytearray, *, final: bool, max_rows: int = 0, delimiter: str = ",", escape: str = ""
 ) -> tuple[int, int]:
-    """Return where the last whole row of a buffer ends, and the number of rows; only the first `max_rows`, if it is not 0.
+    """Return the end of the last complete row in a buffer, and the number of rows, at most `max_rows` unless it is 0.
 
-    Every encoding that is read so writes quotes, commas and newlines as ASCII does, and uses their bytes for nothing
-    else. So Latin-1 finds them, one character for each byte.
+    All encodings that are read so write quotes, delimiters and newlines as ASCII does, and use these bytes for
+    nothing else. So decoding as Latin-1 finds them, with one character for each byte.
     """
     end = rows = 0
     for row in split(buffer.decode("latin-1"), delimiter, escape):
         if row.open and not final:
-            break  # the row may continue in bytes that are not read yet
+            break  # the row may continue in bytes not read yet
         end, rows = row.end, rows + 1
         if rows == max_rows:
             break
@@ -175,7 +177,7 @@ def ends(
 def csv_table(
     data: bytes, encoding: str, *, columns: Sequence[str], needed_columns: Sequence[str], delimiter: str = ","
 ) -> pa.Table | None:
-    """Return whole rows whose quotes are regular as columns of large_string; None if Python's reader must be used.
+    """Return complete rows with regular quotes as columns of large_string, or None if Python's reader is needed.
 
     >>> csv_table(b'1,"a, ""b"" c"', "utf-8", columns=("id", "text"), needed_columns=["text"]).to_pydict()
     {'text': ['a, "b" c']}
@@ -185,7 +187,8 @@ def csv_table(
             data = data.decode(encoding).encode()
     except UnicodeError:
         return None
-    # Readers differ about a lone carriage return; an empty line is ambiguous with one column; Arrow drops a BOM.
+    # Arrow and Python differ about a lone carriage return. With one column, an empty line is ambiguous. Arrow drops a
+    # byte order mark.
     if len(columns) < 2 or b"\0" in data or data.startswith(codecs.BOM_UTF8) or _ends_a_row_alone(data):
         return None
     if len(set(columns)) != len(columns):
@@ -205,7 +208,7 @@ def csv_table(
         )
     except pa.ArrowInvalid:
         return None
-    # Arrow reads an empty line as a row of empty fields, which look like a row of nothing but delimiters.
+    # Arrow reads an empty line as a row of empty fields, which cannot be told from a row of only delimiters.
     if not _EMPTY_LINE.search(data):
         return parsed.combine_chunks()
     lengths = [pc.binary_length(column) for column in parsed.columns]
@@ -226,21 +229,20 @@ def _ends_a_row_alone(data: bytes) -> bool:
     return bool((np.searchsorted(quotes, alone) % 2 == 0).any())
 
 
-# Find where rows end in bytes, by one definition for cutting, Python's parsers and Arrow.
-#
-# A row ends at `\n`, `\r\n` or a single `\r`, as in Python's universal newlines; in CSV only outside of quotes. `\r\r\n`
-# ends a row and a blank row after it.
+# Row ends in bytes: one definition for cutting files, for Python's parsers, and for Arrow.
+# A row ends at `\n`, `\r\n` or a single `\r`, as in Python's universal newlines; in CSV only outside of quotes.
+# `\r\r\n` ends a row and a blank row after it.
 
 _END = re.compile(rb"\r\n|\r|\n")
 
 
 def row_ends(data: bytes) -> Iterator[int]:
-    """Yield where each row of bytes without quotes ends."""
+    """Yield the end of each row in bytes without quotes."""
     return (match.end() for match in _END.finditer(data))
 
 
 class Ends(NamedTuple):
-    """The end of the last whole row in a buffer, the number of rows, and whether they are regular (RFC 4180)."""
+    """The end of the last complete row in a buffer, the number of rows, and whether the quotes are regular (RFC 4180)."""
 
     end: int
     rows: int
@@ -250,14 +252,14 @@ class Ends(NamedTuple):
 def lines(text: str) -> Iterator[str]:
     r"""Yield the lines of a text without their ends: `\n`, `\r\n` or `\r`.
 
-    str.splitlines is not used, because it also splits at U+2028 and other characters that are text.
+    str.splitlines would also split at U+2028 and other characters that may occur in texts.
     """
     for line in io.StringIO(text, newline=None):
         yield line.removesuffix("\n")
 
 
 def of_buffer(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter: str = ",", escape: str = "") -> Ends:
-    """Return the whole rows at the beginning of a buffer. `final`: nothing follows, so the last row is whole."""
+    """Return the complete rows at the beginning of a buffer. `final`: nothing follows, so the last row is complete."""
     if quoted and escape and escape.encode() in buffer:
         return Ends(*ends(buffer, final=final, delimiter=delimiter, escape=escape), False)
     if quoted and b'"' in buffer:
@@ -272,15 +274,15 @@ def of_buffer(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter
 
 
 def _ends_of_regular(buffer: bytes | bytearray, *, final: bool, delimiter: str) -> Ends | None:
-    """Return the whole rows at the beginning of a buffer, None if some quotes in it are not regular."""
-    # What is in C knows commas alone.
+    """Return the complete rows at the beginning of a buffer, or None if some quotes are not regular."""
+    # The function in C only knows commas as delimiters, so the two characters are swapped.
     swapped = bytes.maketrans(f"{delimiter},".encode(), f",{delimiter}".encode())
     match = _native.csv_rows(buffer if delimiter == "," else buffer.translate(swapped), final)
     return Ends(*match, True) if match is not None else None
 
 
 def of_first(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter: str = ",", escape: str = "") -> int:
-    """Return where the first row of a buffer ends; 0 if more bytes are needed to know it."""
+    """Return the end of the first row in a buffer, or 0 if more bytes are needed."""
     match = _END.search(buffer)
     line = buffer[: match.start() if match else None]
     if quoted and (b'"' in line or (escape and escape.encode() in line)):
@@ -291,23 +293,22 @@ def of_first(buffer: bytes | bytearray, *, quoted: bool, final: bool, delimiter:
 
 
 def _last(buffer: bytes | bytearray) -> int:
-    r"""Return where the last row ends for certain: a `\r` at the very end may be half of `\r\n`."""
+    r"""Return the end of the last certainly complete row: a `\r` at the end may be half of `\r\n`."""
     size = len(buffer) - buffer.endswith(b"\r")
     newline = buffer.rfind(b"\n", 0, size)
     return max(newline, buffer.rfind(b"\r", max(newline, 0), size)) + 1
 
 
-# Read JSON lines: by Arrow as columns, where every line is one plain object; else by Python's own reader.
-#
-# The two readers must give the same rows, so Arrow reads only data that cannot be read in two ways; in any doubt Python's
-# reader is used, which says what is wrong with which row.
+# JSON lines: Arrow reads them as columns if each line is one plain object, otherwise Python's reader does.
+# Both must return the same rows, so Arrow reads only unambiguous data. In all other cases Python's reader finds the
+# reason for each row.
 
 
 class Plain(NamedTuple):
-    """Columns of the lines that have a text, a number or a truth value in each of them, and which lines these are: bool[lines].
+    """The columns of lines that have a text, a number or a boolean in each column, and which lines these are, `bool[lines]`.
 
-    Columns that no line has are left out. They are large_string, int64, float64 or bool. `unread` are the names of those that
-    the first line has beside them.
+    Columns that no line has are omitted. The types are large_string, int64, float64 or bool. `unread` has the names
+    of further columns in the first line.
     """
 
     table: pa.Table
@@ -316,7 +317,7 @@ class Plain(NamedTuple):
 
 
 def json_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
-    """Yield the object of each line, {} for a blank one, or the reason why a line holds none."""
+    """Yield the object of each line ({} for a blank one), or the reason why the line has none."""
     for line in lines(text):
         if not line.strip():
             yield {}
@@ -333,10 +334,10 @@ def json_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
 
 
 def json_table(data: bytes, *, needed_columns: Sequence[str]) -> Plain | None:
-    r"""Return the wanted columns of whole lines in UTF-8; None if Python's reader must be used.
+    r"""Return the needed columns of complete lines in UTF-8, or None if Python's reader is needed.
 
-    Numbers are exactly those that Python reads: a column of whole numbers is int64, and in one of float64 each has a
-    fraction, for Arrow does not tell 1 from 1.0.
+    Numbers are exactly those of Python: a column of integers is int64. In a column of float64 only lines whose number
+    has a fraction are included, because Arrow does not distinguish 1 from 1.0.
 
     >>> json_table(b'{"text": "a", "n": 7}\n{"text": null, "n": 8}', needed_columns=["text", "n"]).table.to_pydict()
     {'text': ['a'], 'n': [7]}
@@ -356,7 +357,7 @@ def json_table(data: bytes, *, needed_columns: Sequence[str]) -> Plain | None:
         return None
     kinds = _kinds(first, needed_columns)
     parsed = _parsed(data, kinds) if kinds else None
-    if parsed is None and kinds and pa.int64() in kinds.values():  # some may have fractions
+    if parsed is None and kinds and pa.int64() in kinds.values():  # some numbers may have fractions
         parsed = _parsed(data, {name: pa.float64() if kind == pa.int64() else kind for name, kind in kinds.items()})
     if parsed is None or parsed.num_rows != count:
         return None
@@ -379,7 +380,7 @@ def json_table(data: bytes, *, needed_columns: Sequence[str]) -> Plain | None:
 
 
 def _kinds(first: Record, needed_columns: Sequence[str]) -> dict[str, pa.DataType] | None:
-    """Return the types of the wanted columns as the first row has them; None if one is a list or an object."""
+    """Return the types of the needed columns in the first row, or None if one is a list or an object."""
     types = {
         str: pa.large_string(),
         type(None): pa.large_string(),
@@ -392,9 +393,9 @@ def _kinds(first: Record, needed_columns: Sequence[str]) -> dict[str, pa.DataTyp
 
 
 def _parsed(data: bytes, kinds: Mapping[str, pa.DataType]) -> pa.Table | None:
-    """Return columns of these types; None if a value is of another one."""
+    """Return columns of these types, or None if a value has another type."""
     try:
-        _check_utf8(data)  # the reader of JSON does not
+        _check_utf8(data)  # Arrow's JSON reader does not check it
         return pyarrow.json.read_json(
             pa.BufferReader(data),
             read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
@@ -407,13 +408,13 @@ def _parsed(data: bytes, kinds: Mapping[str, pa.DataType]) -> pa.Table | None:
 
 
 def _check_utf8(data: bytes) -> None:
-    """Raise ArrowInvalid for what Python does not decode either, in a tenth of its time."""
+    """Raise ArrowInvalid for bytes that are not UTF-8, in a tenth of the time of Python's decoder."""
     edges = pa.py_buffer(np.array([0, len(data)], np.int64))
     pa.Array.from_buffers(pa.large_binary(), 1, [None, edges, pa.py_buffer(data)]).cast(pa.large_string())
 
 
 def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    """Return an object of JSON. Raises ValueError if a name occurs twice, because one value would be lost."""
+    """Return a JSON object. Raises ValueError if a name occurs twice, because one value would be lost."""
     fields = dict(pairs)
     if len(fields) != len(pairs):
         names = [name for name, _ in pairs]
@@ -425,26 +426,25 @@ def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
 _decode = json.JSONDecoder(object_pairs_hook=_object).decode
 
 
-# Parse the rows of a block of bytes in any text format: CSV, TSV, JSON lines, plain lines.
-#
-# A row that cannot be read gives a reason, not an exception: it goes to rejected.jsonl, and the other rows continue.
-# Reasons are counted by their text before the first colon.
+# Parsing of a block of any text format: CSV, TSV, JSON lines, plain lines.
+# An unreadable row yields a reason instead of an exception: it goes to rejected.jsonl, and other rows are not
+# affected. The text of a reason before its first colon is its kind, by which reasons are counted.
 
-# Escapes of JSON that may give invalid text: a NUL, half of a surrogate pair.
+# JSON escapes that may produce invalid text: NUL, or half of a surrogate pair.
 _ESCAPED = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 
 def read(
     data: bytes, format: Format, *, columns: Sequence[str], first: int, wanted: Sequence[str] = ()
 ) -> Iterator[Row]:
-    """Yield every row of a block that consists of whole rows; `first` is the number of its first row.
+    """Yield each row of a block of complete rows. `first` is the number of its first row.
 
-    Of JSON lines, the values of the `wanted` columns must be texts or numbers.
+    In JSON formats, values of the `wanted` columns must be texts or numbers.
     """
     try:
         text, broken = data.decode(format.encoding), False
     except UnicodeDecodeError:
-        # Undecodable bytes become lone surrogates, which mark the rows they are in and no others.
+        # Undecodable bytes become lone surrogates, so that only their rows are rejected.
         text, broken = data.decode(format.encoding, "surrogateescape"), True
     as_json = format.kind in ("jsonl", "conll", "document")
     suspicious = broken or b"\0" in data or (as_json and _ESCAPED.search(data) is not None)
@@ -464,19 +464,19 @@ def read(
 
 
 def tsv_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
-    """Yield the record of each line, {} for an empty one, or the reason why a line holds none."""
+    """Yield the record of each line ({} for an empty one), or the reason why the line is invalid."""
     for line in lines(text):
         yield build_record(line.split("\t") if line else [], columns)
 
 
 def text_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
-    """Yield each line as the column `text`, {} for a blank one."""
+    """Yield each line as the column `text`, or {} for a blank one."""
     for line in lines(text):
         yield {"text": line} if line.strip() else {}
 
 
 def made_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
-    """Yield the record or the reason in each line of JSON that `conll` or `documents` made."""
+    """Yield the record or the reason in each line of JSON from `conll` or `documents`."""
     yield from map(json.loads, lines(text))
 
 
