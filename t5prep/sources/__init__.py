@@ -1,6 +1,7 @@
-"""Resolve a source to pinned and checked raw files, and open them (for the grammar see `t5prep.sources.raw`).
+"""Resolve a source to pinned and checked raw files, and open them.
 
-`resolve` finds the raw files of a source and fetches them where needed; `open_stream` and `open_random` read one.
+`resolve` finds the raw files of a source and downloads them where needed. `open_stream` and `open_random` read one
+file. The forms of a source are described in `t5prep.sources.raw`.
 """
 
 import collections
@@ -48,11 +49,11 @@ def resolve(
 ) -> Resolved:
     """Return a source as pinned raw files, in the order of their names.
 
-    include: fnmatch patterns over the files' names, or over the last parts of them; none means every file
-    ignore_card: read every file of a dataset with a card, unless the source names a config of it
-    progress: draw a bar on stderr; None draws it on a terminal only
+    include: fnmatch patterns that match a whole name or its last parts; none means all files ignore_card: read all
+    files of a dataset with a card, unless the source names a config of it progress: draw a bar on stderr; None draws
+    it on a terminal only
 
-    Raises SourceError, one sentence: what is wrong, and what to type next.
+    Raises SourceError: one sentence with the problem and the fix.
     """
     raw.quiet_logs()
     uri = Address(uri)
@@ -60,7 +61,7 @@ def resolve(
     if uri == "sample:":
         return _sample()
     if os.path.isfile(uri) and not is_archive(uri):
-        include = ()  # one file that the user names is read whatever its name
+        include = ()  # a file that the user names is read, whatever its name
     location, include = parse(uri), (include,) if isinstance(include, str) and include else tuple(include)
     match location.scheme:
         case "":
@@ -93,7 +94,7 @@ _JOINED = " + "
 
 
 def uris_of(uri: str) -> list[str]:
-    """Return the sources of which the URI of a Resolved is made.
+    """Return the source URIs in the URI of a Resolved, which joins several by " + ".
 
     >>> uris_of("a.csv + b.csv")
     ['a.csv', 'b.csv']
@@ -104,9 +105,9 @@ def uris_of(uri: str) -> list[str]:
 def resolve_all(
     uris: Sequence[str], *, include: str | Iterable[str] = (), progress: bool | None = None, ignore_card: bool = False
 ) -> Resolved:
-    """Return several sources as one. Where two have files of one name, each name begins with the number of its source.
+    """Return several sources as one. If two have files of the same name, all names are prefixed by the number of their source.
 
-    Raises SourceError, also for a source that is named twice.
+    Raises SourceError, also for a source that is given twice.
     """
     if repeated := [uri for uri, count in collections.Counter(uris).items() if count > 1]:
         raise SourceError(f"--source {addresses.public(repeated[0])} is given twice. Give it once.")
@@ -142,7 +143,7 @@ def resolve_all(
 
 
 def _merge(cards: Iterable[Mapping[str, T]], *, uri: str) -> dict[str, T]:
-    """Return what several cards say together. Raises SourceError if two say different things of one name."""
+    """Return the joined entries of several cards. Raises SourceError if two have different values for one name."""
     merged: dict[str, T] = {}
     for card in cards:
         for name, value in card.items():
@@ -152,7 +153,7 @@ def _merge(cards: Iterable[Mapping[str, T]], *, uri: str) -> dict[str, T]:
 
 
 def _sample() -> Resolved:
-    """Write the built-in sample into the cache and return it as a source."""
+    """Return the built-in sample as a source, after writing it into the cache."""
     from t5prep.io import store
     from t5prep.sources import local, sample
 

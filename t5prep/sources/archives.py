@@ -1,7 +1,10 @@
-"""Read zip and tar archives: list, check and stream their members, within limits; no member becomes a file.
+"""Read zip and tar archives: list, check and stream their members, within limits.
 
-A member whose path leaves the archive, an absolute path, a link or a device refuses the whole archive: it is malicious, or
-made by a tool that cannot be trusted. An encrypted member or a decompression bomb is refused when it is asked for.
+Members are read from the archive. Only archives inside of archives are copied to the cache (local.expand_archive).
+
+A member whose path leaves the archive, an absolute path, a link or a device refuses the whole archive. It is
+malicious, or was made by a tool that cannot be trusted. An encrypted member or a decompression bomb is refused when
+it is requested.
 """
 
 import bz2
@@ -31,10 +34,10 @@ MAX_RATIO = "T5PREP_MAX_UNPACKED_RATIO"
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """`max_bytes` of one unpacked file and `max_ratio` of unpacked to packed bytes.
+    """Limits of unpacking: bytes of one unpacked file, and the ratio of unpacked to packed bytes.
 
-    Files below `any_ratio_below` unpacked bytes may have any ratio. Text packs 3 to 20 times; a ratio above 200 over
-    more than 64 MiB is not text that anyone would train on.
+    Files below `any_ratio_below` unpacked bytes may have any ratio. Text is packed 3 to 20 times. A ratio above 200
+    over more than 64 MiB is not text that anyone would train on.
     """
 
     max_bytes: int = 64 << 30
@@ -42,11 +45,11 @@ class Limits:
     any_ratio_below: int = 64 << 20
 
     def allowed(self, packed: int) -> int:
-        """Return how many bytes `packed` bytes may unpack to at most."""
+        """Return the maximum number of bytes that `packed` bytes may unpack to."""
         return min(self.max_bytes, max(self.any_ratio_below, int(self.max_ratio * packed)))
 
     def check(self, name: str, *, packed: int, unpacked: int) -> None:
-        """Raise SourceError when `unpacked` is more than `packed` bytes may unpack to."""
+        """Raise SourceError if `unpacked` exceeds the limit for `packed` bytes."""
         if unpacked <= self.allowed(packed):
             return
         if unpacked > self.max_bytes:
@@ -62,14 +65,15 @@ class Limits:
 
 
 def limits() -> Limits:
-    """Return the limits: the defaults, or those of the environment.
+    """Return the limits, with those of the environment variables instead of the defaults.
 
-    Raises UsageError if a variable holds no number.
+    Raises UsageError if a variable is not a number.
     """
     return Limits(max_bytes=int(_number(MAX_BYTES, Limits.max_bytes)), max_ratio=_number(MAX_RATIO, Limits.max_ratio))
 
 
 def _number(variable: str, default: float) -> float:
+    """Return the number in an environment variable, or the default. Raises UsageError."""
     value = os.environ.get(variable, "")
     try:
         number = float(value) if value else float(default)
@@ -92,7 +96,7 @@ def is_zip(name: str) -> bool:
 
 
 def is_tar(name: str) -> bool:
-    """Check whether a file of this name is read as a tar archive, packed or not.
+    """Check whether a file of this name is read as a tar archive, compressed or not.
 
     >>> is_tar("a.tar"), is_tar("b.tar.gz"), is_tar("c.tgz"), is_tar("d.gz")
     (True, True, True, False)
@@ -106,7 +110,7 @@ def is_archive(name: str) -> bool:
 
 
 def refuse_others(name: str) -> None:
-    """Raise SourceError for an archive that cannot be read."""
+    """Raise SourceError for an archive of an unsupported format."""
     if re.search(r"\.(tar\.\w+|7z|rar)$", name, re.IGNORECASE) and not is_tar(name):
         raise SourceError(f"{name} is an archive that cannot be read. Unpack it, and name the directory.")
 
@@ -114,11 +118,11 @@ def refuse_others(name: str) -> None:
 def members(
     archive: BinaryIO, *, path: str, name: str, include: Sequence[str] = (), prefix: str = "", checksum: str = ""
 ) -> tuple[list[RawFile], list[str]]:
-    """Return the members asked for, each named `prefix` + its name in the archive, and the names of all members.
+    """Return the requested members, named `prefix` + their name in the archive, and the names of all members.
 
-    Archives among them are returned too, whatever `include` says (see local.expand_archive).
+    Archives among the members are always returned, because requested files may be inside (see local.expand_archive).
 
-    Raises SourceError for a damaged archive, and for one that holds a refused member (see above).
+    Raises SourceError for a damaged archive, and for one with a refused member (see the module).
     """
     files_by_name: dict[str, RawFile] = {}
     for file, packed, is_encrypted in (_in_tar if is_tar(name) else _in_zip)(archive, path, name):
@@ -138,7 +142,7 @@ def members(
 
 
 def _in_zip(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, int, bool]]:
-    """Yield each file in a zip, how many bytes it has packed, and whether it is encrypted."""
+    """Yield each file in a zip, its packed size, and whether it is encrypted."""
     with _translate_errors(name, "zip"), zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             _check_name(info, name)
@@ -149,7 +153,7 @@ def _in_zip(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, 
 
 
 def open_member(archive: BinaryIO, member: str, name: str) -> tuple[BinaryIO, int]:
-    """Return a stream of one member's unpacked bytes, and the number of its packed bytes. Raises SourceError."""
+    """Return a stream of a member's unpacked bytes, and its packed size. Raises SourceError."""
     with _translate_errors(name, "zip"):
         opened = zipfile.ZipFile(archive)
     try:
@@ -164,7 +168,7 @@ def open_member(archive: BinaryIO, member: str, name: str) -> tuple[BinaryIO, in
 
 
 def copy_member(archive: BinaryIO, file: RawFile, copy: BinaryIO) -> None:
-    """Write the bytes of a member, as they are in the archive, within the limits. Raises SourceError."""
+    """Write the bytes of a member into `copy`, within the limits. Raises SourceError."""
     opened, packed = (
         open_member_of_tar(archive, file)
         if file.offset
@@ -180,7 +184,7 @@ def copy_member(archive: BinaryIO, file: RawFile, copy: BinaryIO) -> None:
 
 @contextmanager
 def _translate_errors(name: str, kind: str) -> Iterator[None]:
-    """Raise SourceError for what reading a damaged zip or tar raises."""
+    """Convert the exceptions of reading a damaged zip or tar into SourceError."""
     try:
         yield
     except NotImplementedError as error:
@@ -190,12 +194,14 @@ def _translate_errors(name: str, kind: str) -> Iterator[None]:
 
 
 def _check_name(info: zipfile.ZipInfo, name: str) -> None:
+    """Raise SourceError for a link, or for a name that leaves the archive."""
+    # The original name: zipfile normalizes `filename`, and cuts it at NUL.
     member_name = info.orig_filename.split("\0")[0]
     _refuse(member_name, "is a symbolic link" if stat.S_ISLNK(info.external_attr >> 16) else "", name)
 
 
 def _refuse(member_name: str, wrong: str, name: str) -> None:
-    """Raise SourceError for a member that something is `wrong` with, or whose name leaves the archive."""
+    """Raise SourceError for a member with a problem (`wrong`), or with a name that leaves the archive."""
     if _CLIMBS.search(member_name):
         wrong = "climbs out of the archive"
     elif _ABSOLUTE.match(member_name):
@@ -207,14 +213,14 @@ def _refuse(member_name: str, wrong: str, name: str) -> None:
 
 
 def _check_content(member: str, packed: int, unpacked: int, *, is_encrypted: bool) -> None:
-    """Raise SourceError for a member that is encrypted, or unpacks to more than the limits allow."""
+    """Raise SourceError for an encrypted member, or for one that unpacks to more than the limits allow."""
     if is_encrypted:
         raise SourceError(f"{member} is encrypted. Unpack it with its password, and name the directory.")
     limits().check(member, packed=packed, unpacked=unpacked)
 
 
-# Tar archives. A member begins at an offset and is read from there; a packed archive is first unpacked to an unnamed
-# temporary file, once in each process: its members cannot be reached without everything before them.
+# Tar archives. A member is read from its offset. A compressed archive is first unpacked to an unnamed temporary file,
+# once in each process, because a member cannot be reached without all bytes before it.
 
 _BLOCK = 512
 _UNPACKED: dict[tuple[str | int, ...], BinaryIO] = {}
@@ -222,7 +228,7 @@ _UNPACKING = threading.Lock()
 
 
 def _in_tar(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, int, bool]]:
-    """Yield what `_in_zip` yields, of a tar archive."""
+    """Yield for a tar archive what `_in_zip` yields for a zip."""
     with _translate_errors(name, "tar"):
         content = _content_of_tar(archive, path=path, name=name)
         content.seek(0)
@@ -233,12 +239,12 @@ def _in_tar(archive: BinaryIO, path: str, name: str) -> Iterator[tuple[RawFile, 
                     member_name = info.name.removeprefix("./")
                     yield RawFile(member_name, path, info.size, info.name, offset=info.offset_data), info.size, False
             content.seek(opened.offset)
-            if content.read(_BLOCK) != bytes(_BLOCK):  # tarfile ends without a word where an archive was cut
+            if content.read(_BLOCK) != bytes(_BLOCK):  # tarfile ignores a truncated archive
                 raise tarfile.ReadError("its end is missing")
 
 
 def _no_file(info: tarfile.TarInfo) -> str:
-    """Return what a member is that is neither a file nor a folder, or ""."""
+    """Return the description of a member that is neither a file nor a folder, or ""."""
     if info.issym() or info.islnk():
         return "is a link"
     if info.issparse():
@@ -247,7 +253,7 @@ def _no_file(info: tarfile.TarInfo) -> str:
 
 
 def open_member_of_tar(archive: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
-    """Return a stream of one member's bytes, and their number. Raises SourceError."""
+    """Return a stream of a member's bytes, and their number. Raises SourceError."""
     name = file.archive or file.path
     with _translate_errors(name, "tar"):
         content = _content_of_tar(archive, path=file.path, name=name)
@@ -255,7 +261,7 @@ def open_member_of_tar(archive: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]
 
 
 def _content_of_tar(archive: BinaryIO, *, path: str, name: str) -> BinaryIO:
-    """Return the archive itself, or the file that it was unpacked to. Raises SourceError for a decompression bomb."""
+    """Return the archive, or the temporary file that it was unpacked to. Raises SourceError for a decompression bomb."""
     archive.seek(0)
     head = archive.read(6)
     archive.seek(0)
@@ -287,14 +293,14 @@ _PACKED_TAR: dict[bytes, Callable[[BinaryIO], BinaryIO | io.BufferedIOBase]] = {
 
 
 class _Slice(RangedFile):
-    """Some bytes of a file. Each read says where it begins, so several of them may share an unpacked archive."""
+    """A range of bytes of a file. Each read seeks first, so that several slices can share an unpacked archive."""
 
     def __init__(self, file: BinaryIO, begin: int, size: int) -> None:
         super().__init__(size)
         self._file, self._begin = file, begin
 
     def range(self, begin: int, size: int) -> bytes:
-        """Return some bytes. Raises EOFError where the archive became shorter."""
+        """Return some bytes. Raises EOFError if the archive has become shorter."""
         with _UNPACKING:
             self._file.seek(self._begin + begin)
             data = self._file.read(size)

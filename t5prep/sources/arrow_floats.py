@@ -1,4 +1,4 @@
-"""Read floats of 16 and 32 bits from Arrow as they were written: 4.2, and not 4.199999809265137."""
+"""Convert floats of 16 and 32 bits from Arrow to the shortest digits: 4.2 instead of 4.199999809265137."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,21 +6,22 @@ import pyarrow.compute as pc
 
 
 def with_shortest_floats(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch whose columns of float16 and float32 are float64 of the same shortest digits.
+    """Return a batch with float16 and float32 columns as float64 columns of the same shortest digits.
 
-    So are float32 in lists and structs; float16 there stay.
+    float32 is converted inside of lists and structs, too, but float16 is not.
 
     >>> batch = pa.record_batch({"score": pa.array([4.2], pa.float32())})
     >>> with_shortest_floats(batch).to_pylist()
     [{'score': 4.2}]
     """
     for index, field in enumerate(batch.schema):
-        if pa.types.is_float16(field.type):  # Arrow writes it with the digits of float32
+        if pa.types.is_float16(field.type):  # Arrow formats it with the digits of float32
             values = [
                 None if value is None else float(str(np.float16(value))) for value in batch.column(index).to_pylist()
             ]
             batch = batch.set_column(index, field.with_type(pa.float64()), pa.array(values, pa.float64()))
             continue
+        # A float32 becomes text, which has its shortest digits, and then float64.
         texts, numbers = _replaced(field.type, pa.string()), _replaced(field.type, pa.float64())
         if texts != field.type:
             column = pc.cast(pc.cast(batch.column(index), texts), numbers)
@@ -29,7 +30,7 @@ def with_shortest_floats(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _replaced(type: pa.DataType, number: pa.DataType) -> pa.DataType:
-    """Return a type with another one in place of each float32."""
+    """Return a type with `number` instead of each float32."""
     if pa.types.is_float32(type):
         return number
     if pa.types.is_list(type):

@@ -1,7 +1,7 @@
-"""Read what the card of a dataset says of its files: its configs, the files and splits of each, and the names of classes.
+"""Read from the card of a dataset its configs, with files and splits, and the names of classes.
 
-A card is the YAML at the top of a README.md, on the Hub or in a folder, or a file .huggingface.yaml. It is read as
-`datasets` 5 reads it.
+A card is the YAML header of a README.md (on the Hub or in a folder), or a file .huggingface.yaml. It is interpreted
+as `datasets` 5 does.
 """
 
 import dataclasses
@@ -15,17 +15,16 @@ from t5prep.sources.raw import METADATA, glob_pattern, is_set_aside
 from t5prep.sources.split_names import ADVICE
 
 STANDALONE = ".huggingface.yaml"
-INFOS = "dataset_infos.json"  # of old versions of `datasets`, beside the card
-# Keys of a config that say nothing about how its files are read.
+INFOS = "dataset_infos.json"  # written by old versions of `datasets`, beside the card
+# Keys of a config that have no influence on how its files are read.
 _DESCRIPTIVE = {"config_name", "data_files", "data_dir", "default", "description", "version", "features", "drop_labels"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """One config of a card: the patterns of each split's files, {} for all files below `folder`.
+    """A config of a card: the file patterns of each split, {} for all files below `folder`.
 
-    parameters: what the card says of reading the files, such as `sep`
-    is_default: the card says that this is the config to read when none is named
+    parameters: options for reading the files, such as `sep` is_default: this config is read if none is named
     """
 
     name: str
@@ -35,7 +34,7 @@ class Config:
     is_default: bool = False
 
     def files(self, names: Iterable[str], *, source: str) -> dict[str, str]:
-        """Return each file of the config with its split, "" where its name tells it. Raises SourceError."""
+        """Return each file of the config with its split, or "" if its name shows the split. Raises SourceError."""
         prefix = f"{self.folder}/" if self.folder else ""
         names = [name for name in names if name.startswith(prefix)]
         split_by_name = dict.fromkeys(names, "") if not self.patterns else {}
@@ -61,7 +60,7 @@ class Config:
 
 
 def configs(card: JSONObject, *, source: str) -> dict[str, Config]:
-    """Return the configs of a card by name; none where it has none. Raises SourceError for what `datasets` refuses."""
+    """Return the configs of a card by name. Raises SourceError for a card that `datasets` refuses."""
     configs_by_name = {}
     for entry in _list(card.get("configs") or [], source=source, field="configs"):
         if not isinstance(entry, Mapping) or "config_name" not in entry:
@@ -78,7 +77,7 @@ def configs(card: JSONObject, *, source: str) -> dict[str, Config]:
 
 
 def default_config(configs_by_name: Mapping[str, Config], *, source: str) -> str:
-    """Return the name of the config to read when the user names none; "" when one must be named. Raises SourceError.
+    """Return the name of the config to read if the user names none, "" if one must be named. Raises SourceError.
 
     >>> default_config(configs({"configs": [{"config_name": "a"}, {"config_name": "default"}]}, source="x"), source="x")
     'default'
@@ -90,7 +89,7 @@ def default_config(configs_by_name: Mapping[str, Config], *, source: str) -> str
 
 
 def choose(card: JSONObject, part: str, *, source: str) -> Config | None:
-    """Return the config `part`, or the default; None where the card has no configs. Raises SourceError."""
+    """Return the config named `part`, or the default one; None if the card has no configs. Raises SourceError."""
     configs_by_name = configs(card, source=source)
     if not configs_by_name:
         return None
@@ -101,7 +100,7 @@ def choose(card: JSONObject, part: str, *, source: str) -> Config | None:
 
 
 def several(source: str, part: str, names: Sequence[str]) -> SourceError:
-    """Return the error of a config that is not there, or that must be chosen among these."""
+    """Return the error for a missing config, or for several configs of which one must be chosen."""
     if not names:
         return SourceError(f"{source}: the dataset has no configs. Leave out #{part}.")
     name_list = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
@@ -111,7 +110,7 @@ def several(source: str, part: str, names: Sequence[str]) -> SourceError:
 
 
 def read(readme: Path | None, standalone: Path | None = None) -> JSONObject:
-    """Return the metadata of a README.md and of a .huggingface.yaml, whose keys count more. Raises SourceError for bad YAML."""
+    """Return the metadata of a README.md and of a .huggingface.yaml, which has precedence. Raises SourceError for invalid YAML."""
     facts: dict[str, JSON] = {}
     if readme and (text := _text(readme)).startswith("---") and ("configs" in text or "dataset_info" in text):
         facts |= _parsed(text, readme)
@@ -121,7 +120,7 @@ def read(readme: Path | None, standalone: Path | None = None) -> JSONObject:
 
 
 def with_infos(card: JSONObject, path: Path) -> JSONObject:
-    """Return a card with what a dataset_infos.json says of classes, where it does not say more itself. Raises SourceError.
+    """Return the card with the classes of a dataset_infos.json, for configs that the card does not describe. Raises SourceError.
 
     As in `datasets`, the only config of such a file is the default one, whatever its name.
     """
@@ -142,21 +141,21 @@ def with_infos(card: JSONObject, path: Path) -> JSONObject:
 
 
 def _infos(card: JSONObject) -> dict[str, JSONObject]:
-    """Return what a card describes in `dataset_info`, by the names of configs."""
+    """Return the entries of `dataset_info` in a card, by config name."""
     infos = card.get("dataset_info") or []
     infos = infos if isinstance(infos, list) else [infos]
     return {str(info.get("config_name", "default")): info for info in infos if isinstance(info, Mapping)}
 
 
 def classes_of(features: JSON, name: str = "") -> dict[str, tuple[str, ...]]:
-    """Return the names of the classes in features of `datasets`, as it writes them in JSON, by the path of their column.
+    """Return the class names in features of `datasets` in their JSON form, by the path of the column.
 
-    What stands in a list has the path of the list, and what stands in an object that of the object and its own name.
+    Elements of a list have the path of the list. Fields of an object have the path of the object and their own name.
 
     >>> classes_of({"meta": {"kind": [{"names": ["neg", "pos"], "_type": "ClassLabel"}]}})
     {'meta.kind': ('neg', 'pos')}
     """
-    # A list of something is described as [{…}], or as {"feature": {…}, "_type": "List"}.
+    # A list is described as [{…}], or as {"feature": {…}, "_type": "List"}.
     if isinstance(features, list):
         return classes_of(features[0], name) if features else {}
     if not isinstance(features, Mapping):
@@ -171,7 +170,7 @@ def classes_of(features: JSON, name: str = "") -> dict[str, tuple[str, ...]]:
 
 
 def _as_json(feature: JSON) -> JSON:
-    """Return features, or one of them, of a card as `classes_of` wants them; {} for what is described in another way."""
+    """Return the features in a card in the form for `classes_of`; {} for unknown forms."""
     if isinstance(feature, list):
         return {
             column["name"]: _as_json(column) for column in feature if isinstance(column, Mapping) and "name" in column
@@ -190,22 +189,24 @@ def _as_json(feature: JSON) -> JSON:
 
 
 def _text(path: Path) -> str:
+    """Return the text of a file; invalid bytes are replaced."""
     return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _parsed(text: str, path: Path) -> dict[str, JSON]:
+    """Return the metadata of a card's text. Raises SourceError."""
     from huggingface_hub import DatasetCard
 
     try:
         facts: dict[str, JSON] = DatasetCard(text).data.to_dict()  # type: ignore[no-untyped-call]
         return facts
-    except Exception as error:  # PyYAML's errors, and huggingface_hub's own of several kinds
+    except Exception as error:  # PyYAML and huggingface_hub raise many types
         reason = " ".join(str(error).split())[:120]
         raise SourceError(f"{path}: its metadata cannot be read ({reason}). {ADVICE}") from None
 
 
 def class_names(card: JSONObject, config: str = "") -> dict[str, tuple[str, ...]]:
-    """Return the class names of each column that a card describes, for a config: in `dataset_info`, or in the config itself.
+    """Return the class names of each column that a card describes for a config, in `dataset_info` or in the config.
 
     >>> feature = {"name": "label", "dtype": {"class_label": {"names": {"0": "neg", "1": "pos"}}}}
     >>> class_names({"dataset_info": {"features": [feature]}})
@@ -227,7 +228,7 @@ def class_names(card: JSONObject, config: str = "") -> dict[str, tuple[str, ...]
 
 
 def _patterns(listed: JSON, *, source: str) -> dict[str, list[str]]:
-    """Return the patterns of each split in `data_files`; files without a split are of train."""
+    """Return the file patterns of each split in `data_files`. Files without a split belong to train."""
     if listed is None:
         return {}
     if isinstance(listed, str):
@@ -247,6 +248,7 @@ def _patterns(listed: JSON, *, source: str) -> dict[str, list[str]]:
 
 
 def _list(value: JSON, *, source: str, field: str) -> list[JSON]:
+    """Return a value of a card, after checking that it is a list. Raises SourceError."""
     if not isinstance(value, list):
         raise SourceError(f"{source}: {field} of its card is not a list: {value!r:.60}. {ADVICE}")
     return value

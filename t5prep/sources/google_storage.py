@@ -1,4 +1,4 @@
-"""Read objects of Google Cloud Storage: `gs://bucket/prefix` or a glob, pinned to their generations, read by range."""
+"""Read objects of Google Cloud Storage: `gs://bucket/prefix` or a glob, pinned to their generations, read by ranges."""
 
 import base64
 import contextlib
@@ -15,15 +15,14 @@ from t5prep.sources.raw import RawFile, Resolved, SourceLocation, checked, glob_
 if TYPE_CHECKING:
     from google.cloud.storage import Blob
 
-_READ_AHEAD_BYTES = 4 << 20  # one request
+_READ_AHEAD_BYTES = 4 << 20  # bytes of one request
 
 
 def resolve(location: SourceLocation, *, include: Sequence[str]) -> Resolved:
-    """Return the object of this name, or every object below it, or every object that matches the glob.
+    """Return the object with this name, all objects below it, or all objects that match the glob.
 
+    Nothing is downloaded: workers read the current generation of each object. Names are formed as for local files.
     Raises SourceError.
-
-    Nothing is downloaded: workers read the objects, each at its present generation. Names are as for local files.
     """
     bucket, _, path = location.name.partition("/")
     glob = re.search(r"[*?\[]", path)
@@ -70,16 +69,16 @@ def resolve(location: SourceLocation, *, include: Sequence[str]) -> Resolved:
 
 
 def open_blob(path: str) -> BinaryIO:
-    """Return the object `gs://bucket/name#generation`, seekable.
+    """Return the object `gs://bucket/name#generation` as a seekable file.
 
-    Raises SourceError when it is gone or may not be read.
+    Raises SourceError if it is gone or not readable for this user.
     """
     uri, _, generation = path.rpartition("#")
     return cast(BinaryIO, io.BufferedReader(_Object(uri, int(generation)), _READ_AHEAD_BYTES))
 
 
 class _Object(gcs.Reader):
-    """Read one generation of an object, and report every failure as SourceError."""
+    """One generation of an object, whose errors are SourceErrors."""
 
     def __init__(self, uri: str, generation: int) -> None:
         with _sentences(uri):
@@ -92,14 +91,14 @@ class _Object(gcs.Reader):
 
 
 def _checksum(blob: "Blob") -> str:
-    """Return the checksum that the bucket gives, as hex: MD5, or CRC32C for composed objects, which have no MD5."""
+    """Return the bucket's checksum as hex: MD5, or CRC32C for composed objects, which have no MD5."""
     name, expected = ("md5", blob.md5_hash) if blob.md5_hash else ("crc32c", blob.crc32c)
     return f"{name}:{base64.b64decode(expected).hex()}" if expected else ""
 
 
 @contextlib.contextmanager
 def _sentences(uri: str) -> Iterator[None]:
-    """Turn exceptions of the client into SourceError. The client has already retried 429 and 5xx."""
+    """Convert exceptions of the client into SourceError. The client has already retried 429 and 5xx."""
     try:
         yield
     except FileNotFoundError:

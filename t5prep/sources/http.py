@@ -1,8 +1,8 @@
-"""Send requests and download files once.
+"""Send requests, and download files into the cache once.
 
-Requests are retried after pauses, failures become errors without addresses, and checksums are verified. A `Retry-After`
-of a host is obeyed up to PATIENCE; without one, the pause doubles with each try. urllib3's own Retry is not used: it does
-not resume a body, and it logs addresses unchanged, also signed ones.
+Requests are retried after pauses, errors contain no addresses, and checksums are verified. A host's `Retry-After` is
+obeyed up to PATIENCE. Without one, the pause doubles with each try. urllib3's Retry is not used, because it does not
+resume a body, and it logs complete addresses, even signed ones.
 """
 
 import dataclasses
@@ -30,17 +30,17 @@ from t5prep.io.progress import Progress
 from t5prep.version import __version__
 
 TRIES = 6
-BACKOFF = 1.0  # seconds before the second try; doubled each time, up to a minute
-_NOTABLE = 3.0  # seconds: for a pause of this length or more the reason is printed
-PATIENCE = 900.0  # the longest Retry-After that is waited for, in seconds
-# Statuses of temporary failures; 520 to 524 are Cloudflare's for a host behind it that does not answer.
+BACKOFF = 1.0  # seconds before the second try; doubled each time, at most a minute
+_NOTABLE = 3.0  # seconds: the reason for a longer pause is printed
+PATIENCE = 900.0  # maximum Retry-After that is waited for, in seconds
+# Statuses of temporary failures. Cloudflare sends 520 to 524 if the host behind it does not answer.
 STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, *range(520, 525)})
 
 _sleep = time.sleep
 
 
 class Retries:
-    """Count the failed tries of one request, `failed` since the host sent something. `what` is named in errors."""
+    """The failed tries of a request. `failed` counts those since the last progress; `display_name` is used in errors."""
 
     def __init__(self, display_name: str):
         self._what, self.failed = display_name, 0
@@ -48,7 +48,7 @@ class Retries:
     def wait(self, reason: str, *, headers: Mapping[str, str] | None = None) -> None:
         """Sleep before the next try.
 
-        Raises SourceError after TRIES failures, or when the host asks for too long a wait.
+        Raises SourceError after TRIES failures, or if the host requests a wait above PATIENCE.
         """
         self.failed += 1
         requested_pause = retry_after(headers or {})
@@ -66,10 +66,10 @@ class Retries:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a host asks to wait, or None if it asks for none.
+    """Return the seconds that a host asks to wait, or None.
 
-    It asks by `Retry-After`, a number or a date (RFC 9110, 10.2.3), or by the end of its rate limit: Zenodo gives a
-    time, others the seconds until then, the Hub `"api";r=0;t=55` (draft-ietf-httpapi-ratelimit-headers).
+    A host sends `Retry-After`, a number or a date (RFC 9110, 10.2.3), or the end of its rate limit. Zenodo sends a
+    time, others the seconds until then, and the Hub `"api";r=0;t=55` (draft-ietf-httpapi-ratelimit-headers).
 
     >>> retry_after({"Retry-After": "3"}), retry_after({"RateLimit": '"api";r=0;t=55'}), retry_after({})
     (3.0, 55.0, None)
@@ -87,7 +87,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _seconds_until(moment: float, headers: Mapping[str, str]) -> float:
-    """Return the seconds until a time that a host tells, by the host's own clock where it tells that: this one may be wrong."""
+    """Return the seconds until a time that a host sent, by the host's clock if it sends one, because this clock may be wrong."""
     try:
         now = _seconds_of(headers["Date"])
     except (KeyError, ValueError):
@@ -96,33 +96,33 @@ def _seconds_until(moment: float, headers: Mapping[str, str]) -> float:
 
 
 def _seconds_of(date: str) -> float:
-    """Return the seconds since 1970 of a date of HTTP. Raises ValueError."""
+    """Return the seconds since 1970 of an HTTP date. Raises ValueError."""
     return email.utils.parsedate_to_datetime(date).timestamp()
 
 
-_LONG_AGO = 1e9  # seconds since 1970: September 2001; a smaller number is a wait, a larger one a time
+_LONG_AGO = 1e9  # seconds since 1970 (September 2001): smaller numbers are durations
 
 
 TIMEOUT = (10, 60)  # seconds to connect, and between two reads
 CHUNK = 1 << 20
-MOST_JSON_BYTES = 64 << 20  # of an answer of an API
+MOST_JSON_BYTES = 64 << 20  # maximum answer of an API
 
 
 class Refused(SourceError):  # noqa: N818 - named after the host's answer
-    """Report that the host answered with a refusal; `status` lets a caller say what to do about it."""
+    """A host refused the request. The `status` lets the caller advise the user."""
 
-    def __init__(self, message: str, status: int = 0):  # the default is needed to pickle it in a worker
+    def __init__(self, message: str, status: int = 0):  # the default allows unpickling in a worker
         super().__init__(message)
         self.status = status
 
 
 class Broken(Exception):  # noqa: N818 - not an error yet: the request is tried again
-    """Report that the connection failed for a reason that may pass; str() holds no address."""
+    """The connection failed, perhaps temporarily. The message contains no address."""
 
 
 @contextmanager
 def connection_errors() -> Iterator[None]:
-    """Turn exceptions of the HTTP libraries into Broken, whose message holds no address and so no credential."""
+    """Convert exceptions of the HTTP libraries into Broken, whose message contains no address, and so no credentials."""
     try:
         yield
     except (requests.exceptions.SSLError, urllib3.exceptions.SSLError):
@@ -150,11 +150,12 @@ def get(
     retries: Retries | None = None,
     session: requests.Session | None = None,
 ) -> requests.Response:
-    """Return the response to a GET, with status 200, 206 or 416. `display_name` replaces the address in errors.
+    """Return the response to a GET with status 200, 206 or 416. `display_name` replaces the address in errors.
 
-    Raises Refused for any other status, and SourceError when the host stays unreachable.
+    Raises Refused for any other status, and SourceError if the host stays unreachable.
     """
     retries = retries or Retries(display_name)
+    # "identity": a compressed answer could not be resumed, or compared with its checksum.
     request_headers = {"Accept-Encoding": "identity", "User-Agent": f"t5prep/{__version__}", **(headers or {})}
     while True:
         try:
@@ -183,9 +184,9 @@ def get(
 
 
 def get_json(url: str, *, display_name: str, headers: Mapping[str, str] | None = None) -> Any:
-    """Return the JSON object of an API.
+    """Return the JSON object that an API answers.
 
-    Raises Refused, and SourceError when it is no JSON object (a sign-in page, say), or has no end.
+    Raises Refused, and SourceError if the answer is too large or not a JSON object (a sign-in page, for example).
     """
     retries, content = Retries(display_name), None
     while content is None:
@@ -213,7 +214,7 @@ def get_json(url: str, *, display_name: str, headers: Mapping[str, str] | None =
 
 
 def looks_like_a_page(response: requests.Response, start: bytes, name: str) -> bool:
-    """Check whether a web page came instead of data: a sign-in, a consent form, an error with status 200."""
+    """Check whether a response is a web page instead of data: a sign-in, a consent form, or an error with status 200."""
     if name.lower().endswith((".html", ".htm")):
         return False
     head = start[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
@@ -222,10 +223,10 @@ def looks_like_a_page(response: requests.Response, start: bytes, name: str) -> b
 
 
 def digests(path: Path, checksum: str) -> tuple[str, str]:
-    """Return the SHA-256 (hex) of a file, and its checksum if that is not the publisher's: `md5:<hex>`, or "" if it is.
+    """Return the SHA-256 (hex) of a file, and its actual checksum (`md5:<hex>`) if it differs from the publisher's, else "".
 
-    `checksum` is the publisher's: `md5:<hex>`, `sha256:<hex>`, `git:<hex>` or "". `git:` is the name of a git blob: SHA-1
-    over `blob SIZE\\0` and the bytes.
+    `checksum` is the publisher's: `md5:<hex>`, `sha256:<hex>`, `git:<hex>` or "". `git:` is the name of a git blob:
+    SHA-1 over `blob SIZE\\0` and the bytes.
     """
     algorithm, _, expected = checksum.partition(":")
     sha256 = hashlib.sha256()
@@ -243,23 +244,22 @@ def digests(path: Path, checksum: str) -> tuple[str, str]:
     return sha256.hexdigest(), f"{algorithm}:{published.hexdigest()}" if wrong else ""
 
 
-# Download files once: each complete, with the right length and checksum, into a cache that several processes share.
-#
-# Files of the cache are named by content, written once, and never seen half full:
-#
-# ROOT/blobs/<sha256>       the bytes, read-only
-# ROOT/refs/<key>.json      the blob of a published name (the key is a hash and shows no address)
-# ROOT/parts/<key>.part     a download in progress, or one that a later run will continue
-# ROOT/locks/<key>.lock     held while downloading; the system releases it when a process dies
+# Downloads into a cache that several processes share. A file is downloaded once and verified by its length and
+# checksum.
+# Files in the cache are named by their content, and written once:
+#     ROOT/blobs/<sha256>       the bytes, read-only
+#     ROOT/refs/<key>.json      the blob of a published name (the key is a hash and reveals no address)
+#     ROOT/parts/<key>.part     an unfinished download, which a later run resumes
+#     ROOT/parts/<key>.version  the ETag or date of that download
+#     ROOT/locks/<key>.lock     locked while downloading; the system releases it when a process dies
 
 
 @dataclasses.dataclass
 class Download:
-    """Download one file.
+    """The download of one file.
 
-    address: called before every try, because signed addresses expire
-    name: shown to the user; its suffix says whether a web page may be the wanted content
-    checksum, size: as the publisher gives them; "" and None if it gives none
+    address: called before each try, because signed addresses expire name: shown to the user; its suffix shows whether
+    a web page may be the requested content checksum, size: the publisher's; "" and None if it publishes none
     """
 
     address: Callable[[], str]
@@ -270,9 +270,9 @@ class Download:
     progress: bool | None = None
 
     def run(self, part: Path) -> str:
-        """Fetch the file to `part`, continuing an earlier run, and return its SHA-256 (hex). Raises SourceError.
+        """Download the file to `part`, resuming an earlier run, and return its SHA-256 (hex). Raises SourceError.
 
-        After an error, any part that is left can be continued by a later run.
+        After an error, a later run may resume the remaining part.
         """
         self._part, self._furthest, retries = part, 0, Retries(self.name)
         resumed = clean = False
@@ -299,7 +299,7 @@ class Download:
                     self._validator.unlink(missing_ok=True)
                     return sha256
                 self._discard()
-                if resumed and not clean:  # the first half may be of another version: try once from the start
+                if resumed and not clean:  # the first half may be of another version: restart once
                     clean = True
                     continue
                 raise SourceError(
@@ -308,12 +308,12 @@ class Download:
                 )
 
     def _discard(self) -> None:
-        """Delete the downloaded part."""
+        """Delete the partial download."""
         self._part.unlink(missing_ok=True)
         self._validator.unlink(missing_ok=True)
 
     def _receive(self, start: int, retries: Retries, bar: Progress) -> int | None:
-        """Append the bytes that the host sends, and return the length of the whole file, None if unknown.
+        """Append the bytes that the host sends, and return the length of the complete file, None if it is unknown.
 
         Raises Broken.
         """
@@ -324,7 +324,7 @@ class Download:
                 headers["If-Range"] = self._validator.read_text()
         response = get(self.address(), display_name=self.name, headers=headers, stream=True, retries=retries)
         with response:
-            if response.status_code == 416:  # the part is as long as the whole file, or longer
+            if response.status_code == 416:  # the part is at least as long as the file
                 total_bytes = _parse_total_bytes(response)
                 if total_bytes != start:
                     self._discard()
@@ -354,9 +354,9 @@ class Download:
     def _copy(
         self, response: requests.Response, out: IO[bytes], retries: Retries, bar: Progress, *, first: bool
     ) -> None:
-        """Write the bytes of a response; `first` means that the file begins here.
+        """Write the bytes of a response. `first`: they are the begin of the file.
 
-        Raises Broken, and SourceError if a web page came instead of the file.
+        Raises Broken, and SourceError for a web page instead of the file.
         """
         chunks = response.raw.stream(CHUNK, decode_content=False)
         while True:
@@ -373,19 +373,19 @@ class Download:
                 )
             first = False
             out.write(chunk)
-            if out.tell() > self._furthest:  # a host that restarts from zero and breaks each time makes no progress
+            if out.tell() > self._furthest:  # a host that always restarts from zero makes no progress
                 self._furthest = out.tell()
                 retries.failed = 0
             bar.add(bytes=len(chunk))
 
     def _start(self) -> int:
-        """Return how many downloaded bytes can be continued: only bytes that are known to be of the same version."""
+        """Return the number of bytes that can be resumed: 0 unless they certainly belong to the same version."""
         if not self._part.exists():
             return 0
         return self._part.stat().st_size if self.checksum or self._validator.exists() else 0
 
     def _remember(self, response: requests.Response) -> None:
-        """Save the name of this version (RFC 9110, 13.1.5: a strong ETag, or a date): no other version is continued."""
+        """Store the version (RFC 9110, 13.1.5: a strong ETag, or a date), because only the same version can be resumed."""
         etag = response.headers.get("ETag", "")
         version = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
         if version:
@@ -394,7 +394,7 @@ class Download:
             self._validator.unlink(missing_ok=True)
 
     def _wrong(self, have: int, expected: int | None) -> tuple[str, str]:
-        """Return what is wrong with the bytes ("" for nothing), and their SHA-256."""
+        """Return the problem of the downloaded bytes ("" for none), and their SHA-256."""
         published = self.size if self.size is not None else expected
         if published is not None and have != published:
             return f"{have:,} bytes arrived where its publisher says {published:,}", ""
@@ -405,16 +405,18 @@ class Download:
 
     @property
     def _validator(self) -> Path:
+        """The file with the version of the part."""
         return self._part.with_suffix(".version")
 
 
 def _first(response: requests.Response) -> int | None:
+    """Return the first byte of a response's range, or None."""
     match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     return int(match.group(1)) if match else None
 
 
 def _parse_total_bytes(response: requests.Response) -> int | None:
-    """Return the length of the whole file from Content-Range or Content-Length, None if neither gives it."""
+    """Return the length of the complete file from Content-Range or Content-Length, or None."""
     match = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
     if match:
         return int(match.group(1))
@@ -422,12 +424,12 @@ def _parse_total_bytes(response: requests.Response) -> int | None:
     return int(length) if length.isdigit() and response.status_code == 200 else None
 
 
-_PATIENCE = 5.0  # seconds of waiting for the lock before a line says why
+_PATIENCE = 5.0  # seconds of waiting for the lock before a message explains it
 
 
 @dataclasses.dataclass(frozen=True)
 class Blob:
-    """Describe a cached file."""
+    """A cached file."""
 
     path: Path
     bytes: int
@@ -435,10 +437,10 @@ class Blob:
 
 
 def fetch(key: str, download: Download) -> Blob:
-    """Return the bytes of `key` from the cache; if they are not there, `download` them.
+    """Return the file with this `key` from the cache, after running `download` if it is missing.
 
-    `key` must name a version ("zenodo:1/a.zip md5:..."), so that a cached file never becomes outdated.
-    Raises SourceError when the cache cannot be written, and what `download` raises.
+    `key` must name a version ("zenodo:1/a.zip md5:..."), so that a cached file never becomes outdated. Raises
+    SourceError if the cache cannot be written, and the errors of `download`.
     """
     cache_folder, name = store.root() / "sources", hashlib.sha256(key.encode()).hexdigest()[:40]
     try:
@@ -457,6 +459,7 @@ def fetch(key: str, download: Download) -> Blob:
 
 
 def _locked(path: Path, cache_folder: Path) -> AcquireReturnProxy:
+    """Return the acquired lock of a download. A message is printed if another process holds it."""
     lock = FileLock(path)
     try:
         return lock.acquire(timeout=_PATIENCE)
@@ -466,6 +469,7 @@ def _locked(path: Path, cache_folder: Path) -> AcquireReturnProxy:
 
 
 def _find_cached(cache_folder: Path, name: str) -> Blob | None:
+    """Return the cached file, or None if it is missing or has another size."""
     try:
         entry = json.loads((cache_folder / "refs" / f"{name}.json").read_text())
         blob = Blob(cache_folder / "blobs" / entry["sha256"], entry["bytes"], entry["sha256"])
@@ -475,9 +479,10 @@ def _find_cached(cache_folder: Path, name: str) -> Blob | None:
 
 
 def _keep(cache_folder: Path, name: str, part: Path, sha256: str) -> Blob:
-    """Move a complete part to its place, then write its ref: a reader sees the ref only when the bytes are there."""
+    """Move a complete part into the cache, and then write its ref, so that a ref never precedes its bytes."""
     blob = Blob(cache_folder / "blobs" / sha256, part.stat().st_size, sha256)
     with part.open("rb") as arrived:
+        # Otherwise a power failure could leave a ref to an empty blob.
         os.fsync(arrived.fileno())
     part.chmod(0o444)
     part.replace(blob.path)

@@ -1,7 +1,8 @@
-"""Read datasets of the Hugging Face Hub through huggingface_hub: pinned to a commit, large ones streamed by range.
+"""Read datasets of the Hugging Face Hub through huggingface_hub, pinned to a commit; large ones are streamed by ranges.
 
-huggingface_hub lists files, builds addresses and finds the user's token. Bytes come by `t5prep.sources.http`,
-because `hf_hub_download` restarts from zero when a process dies and does not check the SHA-256 that the Hub publishes.
+huggingface_hub lists files, forms addresses and finds the user's token. `t5prep.sources.http` transfers the bytes.
+`hf_hub_download` would restart from zero when a process dies, and it does not verify the SHA-256 that the Hub
+publishes.
 """
 
 import dataclasses
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from huggingface_hub.hf_api import DatasetInfo, RepoSibling
 
 T = TypeVar("T")
-PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps its Parquet conversions, mainly of script datasets
-STREAM_BYTES = 256 << 20  # a corpus larger than this, or of more files than STREAM_FILES, is streamed
+PARQUET = "refs/convert/parquet"  # branch of the Hub's Parquet conversions, mainly of script datasets
+STREAM_BYTES = 256 << 20  # larger corpora, or those with more files, are streamed
 STREAM_FILES = 64
 _TOKEN_ADVICE = (
     "Make a token at https://huggingface.co/settings/tokens, then `hf auth login`, "
@@ -42,9 +43,9 @@ _DATA = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Listed:
-    """Describe a file as the Hub lists it.
+    """A file in the Hub's listing.
 
-    `checksum` is `sha256:` for large files, `git:` (a blob's SHA-1) for small ones.
+    `checksum` is `sha256:` for large files, and `git:` (the SHA-1 of a git blob) for small ones.
     """
 
     name: str
@@ -54,13 +55,13 @@ class Listed:
 
     @classmethod
     def of(cls, sibling: "RepoSibling") -> "Listed":
-        """Return the file of huggingface_hub's RepoSibling, requested with files_metadata."""
+        """Return the file of a RepoSibling of huggingface_hub, which was requested with files_metadata."""
         sha256 = sibling.lfs.sha256 if sibling.lfs else ""
         checksum = f"sha256:{sha256}" if sha256 else f"git:{sibling.blob_id}" if sibling.blob_id else ""
         return cls(sibling.rfilename, int(sibling.size or 0), sha256, checksum)
 
     def sound(self, path: Path) -> str:
-        """Return the SHA-256 (hex) of a local copy, or "" when its bytes are not those that the Hub lists."""
+        """Return the SHA-256 (hex) of a local copy, or "" if its bytes differ from the Hub's listing."""
         if path.stat().st_size != self.bytes:
             return ""
         sha256, wrong_checksum = digests(path, self.checksum)
@@ -72,7 +73,7 @@ def resolve(
 ) -> Resolved:
     """Return the data files of a dataset (of its `#config`) at one commit. Raises SourceError.
 
-    ignore_card: read no configs of the card, unless the place names one: the user says what is which split
+    ignore_card: read no configs of the card, unless the source names one, because the user assigns files to splits
     """
     commit = _commit(location, location.revision or None)
     facts = commit.card
@@ -80,7 +81,7 @@ def resolve(
     licence = ", ".join(map(str, names)) if isinstance(names, list) else str(names)
     citation = _citation(commit.info)
     converted = location.revision == PARQUET
-    script_name = f"{location.name.partition('/')[2]}.py"  # at its top, as `datasets` before 4.0 ran it
+    script_name = f"{location.name.partition('/')[2]}.py"  # at the top, where `datasets` before 4.0 ran it
     if not location.revision and any(file.name == script_name for file in commit.files):
         script, commit = commit, _commit(location, PARQUET, absent=commit)
         converted = commit is not script
@@ -90,7 +91,7 @@ def resolve(
         facts = {**facts, **card.read(None, standalone)}
     if card.INFOS in about:
         facts = card.with_infos(facts, _fetch(location, about[card.INFOS], commit.sha, progress=progress)[0])
-    of_main = {} if converted or (ignore_card and not location.part) else facts  # the parquet branch has other files
+    of_main = {} if converted or (ignore_card and not location.part) else facts  # the Parquet branch has other files
     chosen = choose(
         commit.files, of_main, location=location, converted=converted, has_name_filter=bool(include) or ignore_card
     )
@@ -126,7 +127,7 @@ def resolve(
 
 
 class _Commit(NamedTuple):
-    """Describe a dataset at one commit, as the Hub does."""
+    """The Hub's description of a dataset at one commit."""
 
     info: "DatasetInfo"
     sha: str
@@ -135,7 +136,7 @@ class _Commit(NamedTuple):
 
 
 def _commit(place: SourceLocation, revision: str | None, *, absent: _Commit | None = None) -> _Commit:
-    """Return the Hub's entry of a dataset at a revision, with sizes and checksums of its files; `absent` if none."""
+    """Return the description of a dataset at a revision. `absent` is returned if there is no such revision."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RevisionNotFoundError
 
@@ -148,14 +149,14 @@ def _commit(place: SourceLocation, revision: str | None, *, absent: _Commit | No
         raise SourceError(f"{place.uri}: there is no revision {revision}. Take a branch, a tag or a commit.") from None
     if not info.sha or info.siblings is None:
         raise SourceError(f"{place.uri}: the Hub does not list its files. Is HF_ENDPOINT a Hub?")
-    if info.gated:  # everyone may list the files: check now, not in a worker, whether this user may read them
+    if info.gated:  # everyone may list the files, but this user may not read them
         _call(lambda: api.auth_check(place.name, repo_type="dataset"), place)
     facts = info.card_data.to_dict() if info.card_data else {}  # type: ignore[no-untyped-call]
     return _Commit(info, info.sha, [Listed.of(file) for file in info.siblings], facts)
 
 
 def _fetch(location: SourceLocation, file: Listed, revision: str, *, progress: bool | None) -> tuple[Path, str]:
-    """Return one file and its SHA-256: from the Hub's own cache if it is sound there, else downloaded."""
+    """Return the path of a file and its SHA-256, from the Hub's own cache if the copy there is intact, otherwise downloaded."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
@@ -172,7 +173,7 @@ def _fetch(location: SourceLocation, file: Listed, revision: str, *, progress: b
 
 
 def _call(ask: Callable[[], T], location: SourceLocation) -> T:
-    """Call the Hub's API, with retries. Raises SourceError, or RevisionNotFoundError."""
+    """Return the result of `ask`, a call of the Hub's API, with retries. Raises SourceError, or RevisionNotFoundError."""
     from huggingface_hub import errors
 
     retries = Retries(location.uri)
@@ -203,6 +204,7 @@ def _call(ask: Callable[[], T], location: SourceLocation) -> T:
 
 
 def _advice(status: int) -> str:
+    """Return the explanation of a status, with the fix."""
     from huggingface_hub import get_token
 
     if status in (401, 403):
@@ -215,7 +217,7 @@ def _advice(status: int) -> str:
 
 
 def _citation(info: "DatasetInfo") -> str:
-    """Return the card's citation, else the dataset's address and the papers that its tags name."""
+    """Return the card's citation, or the dataset's address and the papers in its tags."""
     address = f"https://huggingface.co/datasets/{info.id}"
     cited = [
         f"https://{kind.replace('arxiv', 'arxiv.org/abs').replace('doi', 'doi.org')}/{name}"
@@ -226,9 +228,9 @@ def _citation(info: "DatasetInfo") -> str:
 
 
 class Chosen(NamedTuple):
-    """The files of a config, the split of each that the card says, and the config (None: the card has none).
+    """The files of a config, their splits in the card, and the config (None: the card has none).
 
-    `base` is the folder from which on names tell splits.
+    `base` is the folder below which names show splits.
     """
 
     files: list[Listed]
@@ -245,13 +247,12 @@ def choose(
     converted: bool = False,
     has_name_filter: bool = False,
 ) -> Chosen:
-    """Return the files of the `#config` of a place, or of the only or default config.
+    """Return the files of the `#config` in a source, or of the only or default config.
 
-    facts: the card's metadata
-    converted: this is the Hub's parquet branch, where each folder is a config
-    named: files will be chosen by their names, so keep those that do not look like data, and ask for no folder
+    facts: the card's metadata converted: these are files of the Hub's Parquet branch, where each folder is a config
+    has_name_filter: files are chosen by name later, so all are returned, and no config must be named
 
-    Raises SourceError, with the names of the configs, when the config does not exist or one must be chosen.
+    Raises SourceError, with the names of the configs, if the config does not exist or if one must be chosen.
     """
     visible = [file for file in files if not (is_set_aside(file.name) or METADATA.search(file.name))]
     data = [file for file in visible if has_name_filter or _is_data(file.name)]
@@ -280,30 +281,30 @@ def choose(
 
 
 def _is_data(name: str) -> bool:
+    """Check whether a name looks like a file with rows."""
     return bool(_DATA.search(name)) or archives.is_archive(name)
 
 
 def _tell_splits(folders: Sequence[str]) -> bool:
-    """Check whether the name of a folder tells a split."""
+    """Check whether the name of any folder shows a split."""
     return bool(split_names.find({folder: f"{folder}/0" for folder in folders}).of)
 
 
-# Read a file of the Hub by ranges, seekable.
-#
-# HfFileSystem is not used: in every thread it first asks the Hub's API for the repository and for the listing of each folder,
-# then for the address of every range again, and it accepts a range of any length as the one asked for. Here the Hub is asked
-# once per file, and the storage host after that, so hundreds of workers do not reach the Hub's rate limits.
+# Seekable reading of a file of the Hub by ranges.
+# HfFileSystem is not used. In each thread it asks the Hub's API for the repository, for the listing of each folder,
+# and for the address of each range. It also accepts a range of another length. Here the Hub is asked once for each
+# file, and then only the storage host. So hundreds of workers do not reach the Hub's rate limits.
 
-_SMALL = 32 << 20  # bytes: the largest file that is read whole from a host that does not serve ranges
+_SMALL = 32 << 20  # maximum size of a file read as a whole, if its host has no ranges
 _FILE = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<revision>[^/]+)/(?P<file>.+)")
 _ADVICE = "Set HF_TOKEN in the environment of every worker to a token that may read it."
 
 
 def open_range(path: str, *, size: int, ahead: int) -> BinaryIO:
-    """Return a seekable file of `size` bytes, `hf://datasets/OWNER/NAME@COMMIT/FILE`.
+    """Return a seekable file of `size` bytes: `hf://datasets/OWNER/NAME@COMMIT/FILE`.
 
-    A request costs a round trip, so each asks for at least `ahead` bytes. Raises SourceError here and while reading; broken
-    connections, 429 and 5xx are retried without an error.
+    Each request costs a round trip, so it asks for at least `ahead` bytes. Raises SourceError here and while reading.
+    Broken connections, 429 and 5xx are retried.
     """
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
@@ -314,25 +315,25 @@ def open_range(path: str, *, size: int, ahead: int) -> BinaryIO:
 
 
 def _url(repo: str, file: str, revision: str) -> str:
-    """Return the address of a file of a dataset."""
+    """Return the address of a file in a dataset."""
     from huggingface_hub import hf_hub_url
 
     return hf_hub_url(repo, file, repo_type="dataset", revision=revision, endpoint=_endpoint())
 
 
 def _endpoint() -> str | None:
-    """Return the Hub's address in HF_ENDPOINT, or None for the usual one."""
+    """Return the Hub's address in HF_ENDPOINT, or None for the default."""
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
 
 
 class _Ranges(RangedFile):
-    """Read by one request each, sent to the last redirect as long as that signed address works."""
+    """A file that is read by one request for each range, sent to the storage host while its signed address is valid."""
 
     def __init__(self, url: str, headers: dict[str, str], *, display_name: str, size: int):
         self._url, self._headers, self._what = url, headers, display_name
         self._session = requests.Session()  # one connection for all reads
         self._redirected = ""
-        self._whole = b""  # the content of a small file whose host does not serve ranges
+        self._whole = b""  # the content of a small file whose host has no ranges
         super().__init__(size)
 
     def range(self, start: int, length: int) -> bytes:
@@ -362,7 +363,7 @@ class _Ranges(RangedFile):
                 return data
 
     def _content(self, response: requests.Response, length: int, retries: Retries) -> bytes:
-        """Return a body of this length, or wait and return b"" when fewer bytes came."""
+        """Return a body of this length. If fewer bytes arrive, wait for the next try and return b""."""
         try:
             with connection_errors(), response:
                 data = response.raw.read(length, decode_content=False)
@@ -379,11 +380,12 @@ class _Ranges(RangedFile):
         super().close()
 
     def _get(self, byte_range: str, retries: Retries) -> requests.Response:
+        """Return the response to a range request, from the last redirect if its signed address is still valid."""
         if self._redirected:
             try:
                 return self._ask(self._redirected, {"Range": byte_range}, retries)
             except Refused:
-                self._redirected = ""  # signed addresses expire: ask for a new one
+                self._redirected = ""  # signed addresses expire: request a new one
         try:
             response = self._ask(self._url, {**self._headers, "Range": byte_range}, retries)
         except Refused as refused:
@@ -392,4 +394,5 @@ class _Ranges(RangedFile):
         return response
 
     def _ask(self, url: str, headers: dict[str, str], retries: Retries) -> requests.Response:
+        """Return the response to one request."""
         return get(url, display_name=self._what, headers=headers, stream=True, retries=retries, session=self._session)

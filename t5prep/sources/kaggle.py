@@ -1,7 +1,7 @@
 """Read Kaggle datasets through kagglehub's client, which finds the user's credentials and calls the API.
 
-Only the client is used, not `kagglehub.dataset_download`: that unpacks archives of any size to disk, gives up at the
-first 429, and lets two processes write the same file.
+`kagglehub.dataset_download` is not used. It unpacks archives of any size to disk, fails at the first 429, and lets
+two processes write the same file.
 """
 
 import base64
@@ -31,7 +31,7 @@ _TOKEN_ADVICE = (
 
 
 def resolve(location: SourceLocation, *, include: Sequence[str], progress: bool | None) -> Resolved:
-    """Fetch a dataset (or with `#file` one file of it) at its latest or the given version. Raises SourceError."""
+    """Return a dataset (with `#file`, one file of it) at its latest or the given version. Raises SourceError."""
     with _client() as client:
         from kagglesdk.datasets.types.dataset_api_service import ApiGetDatasetRequest
 
@@ -44,7 +44,8 @@ def resolve(location: SourceLocation, *, include: Sequence[str], progress: bool 
         blob, arrived, checksum = _fetch(client, location, version, progress=progress)
     files: list[RawFile] = []
     if archives.is_zip(arrived):
-        # A dataset comes as one zip, and a large file may. The zip is only for transport, so names do not contain it.
+        # A dataset arrives as one zip, and a large file may, too. That zip is only for transport, so names do not
+        # contain it.
         with blob.path.open("rb") as archive:
             files, offered = local.expand_archive(
                 archive, path=str(blob.path), name=arrived, include=() if location.part else include, checksum=checksum
@@ -66,14 +67,14 @@ def resolve(location: SourceLocation, *, include: Sequence[str], progress: bool 
 
 
 def _with_version(dataset: "ApiDataset") -> tuple["ApiDataset", int]:
-    """Return the facts of a dataset and its latest version, 0 if it has none. Raises ValueError or TypeError for another kind."""
+    """Return the dataset and its latest version, 0 for none. Raises ValueError or TypeError for an answer of another kind."""
     return dataset, int(dataset.current_version_number or 0)
 
 
 def _fetch(
     client: "DatasetApiClient", location: SourceLocation, version: int, *, progress: bool | None
 ) -> tuple[Blob, str, str]:
-    """Return the cached bytes, the name they came under (`data.csv` or `data.csv.zip`), and the published MD5."""
+    """Return the cached bytes, the name of what arrived (`data.csv` or `data.csv.zip`), and the published MD5."""
     from kagglesdk.datasets.types.dataset_api_service import ApiDownloadDatasetRequest
 
     request = ApiDownloadDatasetRequest()
@@ -83,7 +84,7 @@ def _fetch(
         request.file_name = location.part
 
     def request_redirect() -> requests.Response:
-        """Return Kaggle's redirect to a signed address. It expires, so this is called again before each try."""
+        """Return Kaggle's redirect to a signed address. It expires, so it is requested before each try."""
         response = _call(lambda: client.download_dataset(request), location)
         response.close()
         return response
@@ -106,20 +107,20 @@ def _fetch(
 
 @contextlib.contextmanager
 def _client() -> Iterator["DatasetApiClient"]:
-    """Yield Kaggle's dataset API, with stdout discarded: the client prints to it, in test environments even headers."""
+    """Yield Kaggle's dataset API. stdout is discarded, because the client prints to it, in test environments even headers."""
     with contextlib.redirect_stdout(io.StringIO()):
         from kagglehub.clients import build_kaggle_client
 
         try:
             client = build_kaggle_client()
-        except (ValueError, OSError) as error:  # its message names the file, never its content
+        except (ValueError, OSError) as error:  # its message has the name of the file, never its content
             raise SourceError(f"{error}. {_TOKEN_ADVICE}") from None
         with client:
             yield client.datasets.dataset_api_client
 
 
 def _call(ask: Callable[[], T], location: SourceLocation) -> T:
-    """Call the API, with retries. Raises SourceError that says what to do."""
+    """Return the result of `ask`, a call of the API, with retries. Raises SourceError with the fix."""
     retries = Retries(location.uri)
     while True:
         try:
@@ -146,6 +147,7 @@ def _call(ask: Callable[[], T], location: SourceLocation) -> T:
 
 
 def _advice(status: int, location: SourceLocation) -> str:
+    """Return the explanation of a status, with the fix."""
     from kagglehub.config import get_kaggle_credentials
 
     has_credentials = get_kaggle_credentials() is not None

@@ -17,12 +17,14 @@ from t5prep.sources.raw import RawFile, Resolved, SourceLocation, checked, glob_
 
 
 def resolve(location: SourceLocation, *, include: Sequence[str], ignore_card: bool = False) -> Resolved:
-    """Return every file below the place. A file is named by its path from the directory, or from the glob's fixed part.
+    """Return all files of a path, directory or glob. Their names are relative to the directory, or to the glob's fixed part.
 
-    Of a directory whose README.md is a dataset's card with configs, those of the `#config` or of the default one.
-    ignore_card: read no configs of a card, unless the place names one
+    For a directory with a dataset card (README.md) that has configs, only files of the `#config` or of the default
+    one.
 
-    Raises SourceError when there is no file, or one that may not be read.
+    ignore_card: read no configs of a card, unless the source names one
+
+    Raises SourceError if there is no file, or if one is not readable.
     """
     folder, part = _folder_and_config(location.name)
     files: list[RawFile] = []
@@ -42,7 +44,7 @@ def resolve(location: SourceLocation, *, include: Sequence[str], ignore_card: bo
                 [dataclasses.replace(file, split=splits[name]) for file in expanded_files] if config else expanded_files
             )
             offered += names
-    except (OSError, RuntimeError) as error:  # a name that is too long, `~nobody`
+    except (OSError, RuntimeError) as error:  # a name that is too long, or an unknown `~user`
         raise SourceError(f"{location.uri} cannot be read ({getattr(error, 'strerror', '') or error}).") from error
     return Resolved(
         location.uri,
@@ -65,7 +67,7 @@ def _card(folder: Path) -> JSONObject:
 
 
 def _folder_and_config(name: str) -> tuple[Path | None, str]:
-    """Return the directory that a source names, None if it names none, and the config after a `#`."""
+    """Return the directory that a source names (None for anything else), and the config after a `#`."""
     try:
         if (path := Path(name).expanduser()).is_dir():
             return path, ""
@@ -73,7 +75,7 @@ def _folder_and_config(name: str) -> tuple[Path | None, str]:
         if mark and part and not path.exists() and (path := Path(folder).expanduser()).is_dir():
             return path, part
     except (OSError, RuntimeError, ValueError):
-        pass  # what is wrong with the name is said where it is read
+        pass  # the error is reported when the source is read
     return None, ""
 
 
@@ -104,7 +106,7 @@ def expand(
     return ([file] if is_requested(name, include) else []), [name]
 
 
-# So many archives may be inside of each other: one that holds itself has no end.
+# Maximum depth of archives in archives, because an archive may contain itself.
 _MOST_NESTED = 3
 
 
@@ -118,9 +120,10 @@ def expand_archive(
     checksum: str = "",
     modified: int = 0,
 ) -> tuple[list[RawFile], list[str]]:
-    """Return the members of an archive (archives.members), with those of archives among them as `archive/member`; and all names.
+    """Return the requested members of an archive (archives.members), and the names of all.
 
-    An archive that lies in another one is unpacked into the cache folder. Raises SourceError.
+    Members of an archive in it are named `archive/member`. Such an inner archive is copied to the cache folder.
+    Raises SourceError.
     """
     members, names = archives.members(archive, path=path, name=name, include=include, prefix=prefix, checksum=checksum)
     files: list[RawFile] = []
@@ -160,6 +163,7 @@ def _unpacked(archive: BinaryIO, member: RawFile) -> Path:
 
 
 def _list_files(source: str) -> Iterator[tuple[Path | str, str]]:
+    """Yield the path and the name of each file that a source names. Raises SourceError."""
     path = Path(source).expanduser()
     if path.is_file():
         yield path, path.name
@@ -180,9 +184,10 @@ def _list_files(source: str) -> Iterator[tuple[Path | str, str]]:
 
 
 def _below(root: Path, pattern: str) -> Iterator[tuple[str, str]]:
-    """Yield files below a directory that match, and are not set aside (`.git`, `.DS_Store`, `__pycache__`).
+    """Yield the path and relative name of files below a directory that match, without hidden ones (`.git`, `__pycache__`).
 
-    Raises SourceError for a folder that cannot be read and for a broken link: their content would silently be missing.
+    Raises SourceError for an unreadable folder and for a broken link, because their content would be missing
+    silently.
     """
     shape, depth = glob_pattern(pattern), pattern.count("/")
     anywhere = "**" in pattern

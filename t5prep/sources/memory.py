@@ -1,4 +1,4 @@
-"""Make a source of rows that a program has in memory (DataFrames, Arrow tables, datasets, dicts, texts), or of a stream."""
+"""Make a source of rows in memory (DataFrames, Arrow tables, datasets, dicts, texts), or of a stream."""
 
 import contextlib
 import json
@@ -24,9 +24,9 @@ _KINDS = "a DataFrame, an Arrow table, a dataset of the Hub's datasets, dicts wi
 
 @contextlib.contextmanager
 def written(rows: object, *, name: str, text_column: str) -> Iterator[tuple[Resolved, bool]]:
-    """Yield rows as a source, a JSON lines file of this `name` that is removed afterwards; and whether all are texts.
+    """Yield rows as a source of one temporary JSON lines file with this `name`, and whether all rows are texts.
 
-    A text is a row with one column, `text_column`. Raises UsageError for what is no rows, or none.
+    A text is a row with one column, `text_column`. Raises UsageError for no rows, or for values that are not rows.
     """
     with atomic_files.temporary_folder() as folder:
         path, count, texts = Path(folder) / "rows.jsonl", 0, 0
@@ -55,7 +55,7 @@ def table(rows: object) -> Iterator[Resolved]:
 
 @contextlib.contextmanager
 def piped(stream: BinaryIO, *, name: str) -> Iterator[Resolved]:
-    """Yield a stream as a source of this `name`, copied to a temporary file: it may be compressed, or Parquet."""
+    """Yield a stream as a source with this `name`. It is copied to a temporary file, because it may be compressed, or Parquet."""
     with atomic_files.temporary_folder() as folder:
         path = Path(folder) / "stdin"
         with open(path, "wb") as file:
@@ -68,16 +68,16 @@ def piped(stream: BinaryIO, *, name: str) -> Iterator[Resolved]:
 
 
 def _class_names(rows: object) -> dict[str, tuple[str, ...]]:
-    """Return the names of the numbered classes in a dataset of the library `datasets`, also of those in lists."""
+    """Return the class names of numbered classes in a dataset of the library `datasets`, also those in lists."""
     features = getattr(rows, "features", None)
     return card.classes_of(features.to_dict()) if features is not None and hasattr(features, "to_dict") else {}
 
 
 def as_json(value: object) -> JSON:
-    """Return a value as JSON has it: bytes as the text that they encode, arrays as lists, sets in order.
+    """Return a value in its JSON form: bytes as the text that they encode, arrays as lists, sets sorted.
 
-    Bytes that are not UTF-8 become half surrogate pairs, and what has no text an object with the name of its type: a reader
-    rejects both with a reason.
+    Invalid UTF-8 becomes lone surrogates. A value without a text becomes an object with the name of its type. A
+    reader rejects both with a reason.
 
     >>> as_json({"q": b"caf\\xc3\\xa9", "labels": {"b", "a"}, "at": object()})
     {'q': 'café', 'labels': ['a', 'b'], 'at': {'type': 'object'}}
@@ -93,30 +93,30 @@ def as_json(value: object) -> JSON:
         return list(map(as_json, value))
     if isinstance(value, set | frozenset):
         return sorted(map(as_json, value), key=lambda inner: (str(type(inner)), str(inner)))
-    if type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which need not be installed
+    if type(value).__name__ in ("NAType", "NaTType"):  # pandas' types, by name: pandas need not be installed
         return None
     return str(value) if isinstance(value, Decimal | UUID | PurePath | date | time) else {"type": type(value).__name__}
 
 
 def _without_numpy(value: object) -> object:
-    """Return an array as a list, and a number or a time of numpy as Python's where it has an equal one."""
+    """Return an array as a list, and a number or time of numpy as Python's, if there is an equal one."""
     if isinstance(value, np.floating):
-        return float(str(value))  # with the digits of its own size: 0.1, and not 0.10000000149011612
+        return float(str(value))  # with the digits of its own type: 0.1 instead of 0.10000000149011612
     if isinstance(value, np.datetime64):
         exact = value.astype("M8[us]") if np.datetime_data(value.dtype)[0] == "ns" else value
         time_of_python = exact.item() if exact == value or np.isnat(value) else value
         return value if isinstance(time_of_python, int) else time_of_python
     if isinstance(value, np.generic) and not isinstance(value, np.timedelta64):
         return value.item()
-    if hasattr(value, "__array__") and not isinstance(value, np.generic):  # also a tensor, or a column of pandas
+    if hasattr(value, "__array__") and not isinstance(value, np.generic):  # also a tensor, or a pandas column
         array = np.asarray(value)
         return [*array] if array.ndim else _without_numpy(array[()])
     return value
 
 
 def _rows(rows: object) -> Iterator[object]:
-    """Yield the rows of a table, or the items of something else. Raises UsageError."""
-    if hasattr(rows, "__arrow_c_stream__"):  # Arrow, Polars, pandas from 2.2
+    """Yield the rows of a table, or the items of another iterable. Raises UsageError."""
+    if hasattr(rows, "__arrow_c_stream__"):  # Arrow, Polars, pandas from 2.2 on
         import pyarrow as pa
 
         try:
@@ -128,7 +128,7 @@ def _rows(rows: object) -> Iterator[object]:
                 f"These rows are no table of Arrow ({error}). Give each column values of one type, or rows as dicts: "
                 'rows.to_dict("records")'
             ) from error
-    elif hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # pandas before
+    elif hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # older pandas
         yield from rows.to_dict("records")
     elif isinstance(rows, Mapping):
         raise UsageError(f"A dict is one row: put it into a list. Rows are {_KINDS}.")

@@ -1,4 +1,4 @@
-"""Open a raw file: as a stream of unpacked bytes, or seekable, also where it is remote."""
+"""Open a raw file, local or remote, as a stream of unpacked bytes or as a seekable file."""
 
 import bz2
 import gzip
@@ -25,13 +25,13 @@ _UNPACK: dict[str, Callable[[BinaryIO], BinaryIO]] = {
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
 _BUFFER = 1 << 20
 _PACKED_BYTES = 2048
-_SMALL = 64 << 10  # a file of this machine with fewer bytes is read at once: room for a read of _BUFFER takes longer
-_AHEAD = 8 << 20  # bytes requested at once from a remote file that is read from its start to its end
-_SPOOL = 64 << 20  # an unpacked member stays in memory up to this size, then it goes to an unnamed file
+_SMALL = 64 << 10  # smaller local files are read in one call, because allocating _BUFFER bytes takes longer
+_AHEAD = 8 << 20  # bytes of one request for a remote file that is read from begin to end
+_SPOOL = 64 << 20  # an unpacked member stays in memory up to this size, then moves to an unnamed file
 
 
 def unpacked_name(name: str) -> str:
-    """Return the name without the suffix that `open_stream` unpacks.
+    """Return the name without the suffix of a compression that `open_stream` unpacks.
 
     >>> unpacked_name("a/train.jsonl.gz")
     'a/train.jsonl'
@@ -40,17 +40,16 @@ def unpacked_name(name: str) -> str:
 
 
 def _packing(name: str) -> str:
-    """Return the suffix of _UNPACK that a name ends with, or ""."""
+    """Return the suffix of _UNPACK at the end of a name, or ""."""
     suffix = name[name.rfind(".") :].lower()
     return suffix if suffix in _UNPACK else ""
 
 
 def open_stream(file: RawFile, *, content: bytes | None = None) -> BinaryIO:
-    """Return the bytes of a file or a zip member from its start, unpacked where its name ends in .gz, .bz2, .xz or .zst.
+    """Return the bytes of a file or archive member from the begin, unpacked if its name ends in .gz, .bz2, .xz or .zst.
 
-    `content` is what `content_of_small` returned, if that was called.
-
-    Raises SourceError, here or while reading, when the file is damaged or unpacks to more than the limits allow.
+    `content` is the result of `content_of_small`, if that was called. Raises SourceError, here or while reading, if
+    the file is damaged or unpacks to more than the limits allow.
     """
     container = _open_path(file, ahead=_AHEAD) if content is None else io.BytesIO(content)
     unpack = _UNPACK.get(_packing(file.name))
@@ -62,9 +61,10 @@ def open_stream(file: RawFile, *, content: bytes | None = None) -> BinaryIO:
 
 
 def open_random(file: RawFile) -> BinaryIO:
-    """Return the same bytes, seekable, as Parquet needs. Remote files are read by range; nothing is downloaded whole.
+    """Return the same bytes as a seekable file, as Parquet needs. Remote files are read by ranges and never completely.
 
-    A packed file or a zip member is unpacked first, to memory or, when large, to an unnamed temporary file.
+    A compressed file or an archive member is unpacked first, to memory or, if it is large, to an unnamed temporary
+    file.
     """
     if not file.member and unpacked_name(file.name) == file.name:
         return _open_path(file)
@@ -77,7 +77,7 @@ def open_random(file: RawFile) -> BinaryIO:
 
 
 def sha256(file: RawFile) -> str:
-    """Return the SHA-256 (hex) of the file's own bytes (packed, for a .gz); for a remote file the known one or ""."""
+    """Return the SHA-256 (hex) of a file's own bytes (packed, for a .gz). For a remote file, return the known one or ""."""
     if file.sha256 or "://" in file.path:
         return file.sha256
     whole = _open_path(file)
@@ -93,15 +93,15 @@ def sha256(file: RawFile) -> str:
 
 
 def checksum(file: RawFile) -> str:
-    """Return the SHA-256 (hex) of a source file's bytes (of a zip's member, not of the zip for each of its members).
+    """Return the SHA-256 (hex) of a source file's bytes; of an archive's member, not of the archive.
 
-    For a file that is not on this machine, return what its publisher says of it.
+    For a remote file without a known SHA-256, return the publisher's checksum.
     """
     return file.checksum if "://" in file.path and not file.sha256 else sha256(file)
 
 
 def _stored(container: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
-    """Return the file's own bytes as a stream, and how many bytes are stored, given the file or archive at its path."""
+    """Return the file's own bytes as a stream, and their stored size. `container` is the opened file or archive at its path."""
     if not file.member:
         return container, file.bytes
     try:
@@ -112,16 +112,16 @@ def _stored(container: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
 
 
 def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
-    """Return the file or archive at `path`, seekable, local or remote; a remote one is read `ahead` bytes at a time."""
+    """Return the file or archive at `path` as a seekable file. A remote one is read `ahead` bytes at a time."""
     scheme = file.path.partition("://")[0] if "://" in file.path else ""
     if scheme == "gs":
         from t5prep.sources.google_storage import open_blob
 
         return open_blob(file.path)
     if scheme == "hf":
-        from t5prep.sources.hub import open_range  # loads requests, which a file of this machine does not need
+        from t5prep.sources.hub import open_range  # imports requests, which local files do not need
 
-        quiet_logs()  # a worker reads without calling resolve, which does this elsewhere
+        quiet_logs()  # a worker may not have called `resolve`, which also does this
         return open_range(file.path, size=file.bytes, ahead=ahead)
     if (content := content_of_small(file)) is not None:
         return io.BytesIO(content)
@@ -134,9 +134,9 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
 
 
 def content_of_small(file: RawFile) -> bytes | None:
-    """Return the bytes of a small file of this machine, packed ones for a .gz; None for any other. Raises SourceError.
+    """Return the bytes of a small local file (packed, for a .gz), None for any other file. Raises SourceError.
 
-    A corpus may have very many of them: as few calls of the system are made as can be.
+    A corpus may have very many small files, so this makes as few system calls as possible.
     """
     if not 0 < file.bytes < _SMALL or file.member or "://" in file.path:
         return None
@@ -145,7 +145,8 @@ def content_of_small(file: RawFile) -> bytes | None:
         try:
             _check_status(file, os.fstat(opened))
             content = os.read(opened, file.bytes)
-            while len(content) < file.bytes and (chunk := os.read(opened, _SMALL)):  # a file system may give a part
+            # A file system may return only a part of the bytes.
+            while len(content) < file.bytes and (chunk := os.read(opened, _SMALL)):
                 content += chunk
             return content
         finally:
@@ -155,7 +156,7 @@ def content_of_small(file: RawFile) -> bytes | None:
 
 
 def check_unchanged(file: RawFile) -> None:
-    """Raise SourceError if a local file was changed since it was listed: its checksum must be of the bytes read."""
+    """Raise SourceError if a local file has changed since it was listed, because its checksum would be of other bytes."""
     if "://" in file.path:
         return
     try:
@@ -165,6 +166,7 @@ def check_unchanged(file: RawFile) -> None:
 
 
 def _check_status(file: RawFile, status: os.stat_result) -> None:
+    """Raise SourceError if the size or the modification time of a file or archive has changed."""
     size = status.st_size if file.member else file.bytes
     if file.modified and (status.st_size, status.st_mtime_ns) != (size, file.modified):
         raise SourceError(
@@ -174,7 +176,7 @@ def _check_status(file: RawFile, status: os.stat_result) -> None:
 
 
 class _Zstandard(io.RawIOBase):
-    """Unpack a stream that Zstandard packed, also with a window of 2 GiB (`zstd --long=31`), which Arrow refuses."""
+    """A stream that unpacks Zstandard, with windows up to 2 GiB (`zstd --long=31`), which Arrow refuses."""
 
     def __init__(self, raw: BinaryIO) -> None:
         import zstandard
@@ -185,9 +187,9 @@ class _Zstandard(io.RawIOBase):
         self._packed = self._unpacked = b""
 
     def read(self, size: int = -1) -> bytes:
-        """Return some bytes, b"" at the end. Raises EOFError where the stream ends inside of a frame."""
+        """Return some bytes, b"" at the end. Raises EOFError if the stream ends inside of a frame."""
         while not self._unpacked:
-            # So few at a time, because each may stand for thirty thousand.
+            # Few bytes at a time, because each may unpack to thirty thousand.
             self._packed = self._packed or self._raw.read(_PACKED_BYTES)
             if not self._packed:
                 if self._frame is not None:
@@ -205,7 +207,7 @@ class _Zstandard(io.RawIOBase):
 
 
 class _Bounded(io.RawIOBase):
-    """Count the bytes of a stream that unpacks the file `whole`, and raise SourceError above the limits."""
+    """A stream that unpacks the file `container`, counts its bytes, and raises SourceError above the limits."""
 
     def __init__(self, stream: BinaryIO, container: BinaryIO, *, name: str, packed: int):
         self._stream, self._whole, self._name, self._packed, self._bounds = stream, container, name, packed, limits()
@@ -220,7 +222,7 @@ class _Bounded(io.RawIOBase):
         except _DAMAGE as error:
             raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.") from error
         except OSError as error:
-            if error.errno is None:  # bz2 says so what is wrong with the bytes
+            if error.errno is None:  # bz2 reports damaged bytes so
                 raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.") from error
             raise SourceError(f"{self._name} cannot be read ({error.strerror}).") from error
         self._count += len(data)
@@ -231,5 +233,5 @@ class _Bounded(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self._stream.close()
-            self._whole.close()  # the streams of Python's unpackers do not close what they are given
+            self._whole.close()  # Python's unpackers do not close the stream that they read
         super().close()

@@ -1,6 +1,6 @@
-"""Name a source as the user writes it, and describe what it resolves to: raw files with stable names, revision, licence.
+"""Parse a source as the user writes it, and define the result of resolving it: raw files with stable names.
 
-The log lines of the HTTP libraries are shown without credentials; what a user gives is an `Address` (t5prep.io.addresses).
+Log lines of the HTTP libraries are shown without credentials. The user's input is an `Address` (t5prep.io.addresses).
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ _USERINFO = re.compile(r"(?<=://)[^/\s@\"']+@")
 _QUERY = re.compile(r"(?<=\?)[^\s\"'<>)\]]+")
 _AUTHORIZATION = re.compile(r"\b(Bearer|Basic)\s+[^\s\"',]+", re.IGNORECASE)
 
-# The loggers that log addresses with their queries: urllib3 at DEBUG, httpx at INFO, httpcore (redirects) at DEBUG.
+# Loggers that print addresses with their queries: urllib3 at DEBUG, httpx at INFO, httpcore (redirects) at DEBUG.
 _TALKERS = (
     "urllib3.connectionpool",
     "urllib3.util.retry",
@@ -31,12 +31,12 @@ _TALKERS = (
 
 
 def text(message: str) -> str:
-    """Return a line of a log without the credentials of every address, path and header in it."""
+    """Return a log line without the credentials in addresses, queries and headers."""
     return _AUTHORIZATION.sub(r"\1 …", _QUERY.sub("…", _USERINFO.sub("", message)))
 
 
 class _Redacted(logging.Filter):
-    """Rewrite a log record in place; never drop one."""
+    """A log filter that removes credentials from records, and keeps all records."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = text(record.getMessage()), ()
@@ -47,18 +47,17 @@ _FILTER = _Redacted()
 
 
 def quiet_logs() -> None:
-    """Make the loggers of the HTTP libraries leave credentials out. Calling it again does no harm."""
+    """Make the loggers of the HTTP libraries omit credentials. Repeated calls have no further effect."""
     for name in _TALKERS:
         logging.getLogger(name).addFilter(_FILTER)
     for handler in logging.getLogger("huggingface_hub").handlers:
         handler.addFilter(_FILTER)
 
 
-# Name a source as the user writes it, and describe what it resolves to: raw files with stable names, revision, licence.
-#
-# kaggle:owner/slug[@version][#file]      zenodo:RECORD[#file]   zenodo:10.5281/zenodo.RECORD[#file]
-# hf:owner/name[@revision][#config]       https://host/file      gs://bucket/prefix or glob
-# a file, a directory or a glob
+# The forms of a source:
+#     kaggle:owner/slug[@version][#file]      zenodo:RECORD[#file]   zenodo:10.5281/zenodo.RECORD[#file]
+#     hf:owner/name[@revision][#config]       https://host/file      gs://bucket/prefix or glob
+#     a file, a directory or a glob
 
 EXAMPLES = {
     "kaggle": "kaggle:imoore/60k-stack-overflow-questions-with-quality-rate",
@@ -81,7 +80,7 @@ _SHAPES = {
 
 @dataclasses.dataclass(frozen=True)
 class SourceLocation:
-    """A source as the user wrote it: `scheme` "" is a path. `revision` and `part` are "" if none is given."""
+    """A parsed source. `scheme` is "" for a path; `revision` and `part` are "" if they are not given."""
 
     scheme: str
     name: str
@@ -91,7 +90,7 @@ class SourceLocation:
 
 
 def parse(uri: str) -> SourceLocation:
-    """Parse the name of a source. Raises SourceError, with an example, for an unknown scheme or a malformed address.
+    """Return a parsed source. Raises SourceError, with an example, for an unknown scheme or a malformed source.
 
     >>> parse("hf:wmt/wmt16@main#ro-en")
     SourceLocation(scheme='hf', name='wmt/wmt16', revision='main', part='ro-en', uri='hf:wmt/wmt16@main#ro-en')
@@ -117,23 +116,21 @@ def parse(uri: str) -> SourceLocation:
         raise SourceError(f"{uri} is not a whole {scheme}: source. Write it like {EXAMPLES[scheme]}")
     groups = {key: value or "" for key, value in shape.groupdict().items()}
     if scheme in ("http", "https"):
-        groups["name"] = uri[scheme_match.end() :]  # what is sent to the host is the address's request
+        groups["name"] = uri[scheme_match.end() :]  # the public form; the request is sent to the host
     return SourceLocation(scheme, uri=uri, **groups)
 
 
 @dataclasses.dataclass(frozen=True)
 class RawFile:
-    """Describe one file, or one member of an archive, from which rows are read.
+    """A file, or a member of an archive, from which rows are read.
 
-    name: its name inside the source: unique, `/`-separated, stable across machines (row ids and the manifest hold it)
-    path: the place of the bytes: a local path, or what is read by range (`hf://`, `gs://`)
-    bytes: its size; for a member the unpacked size
-    member: the member inside the archive at `path`; "" means the file itself
-    sha256: hex, where it is already known
-    checksum: as the publisher gives it ("md5:..." or "sha256:..."; of the archive, for a member)
-    offset: where the bytes of a tar's member begin in the archive, unpacked if it is packed; 0 for any other file
-    modified: when the local file at `path` was last written, in nanoseconds since 1970; 0 for any other
-    split: its split, where a card or the user says it; "" where it is not known yet, or where rows are drawn
+    name: its name in the source: unique, `/`-separated, equal on all machines (row ids and the manifest contain it)
+    path: the location of the bytes: a local path, or a URI that is read by ranges (`hf://`, `gs://`) bytes: its size;
+    for a member, the unpacked size member: the member's name in the archive at `path`; "" for the file itself sha256:
+    hex, if it is known already checksum: the publisher's ("md5:..." or "sha256:..."; for a member, that of the
+    archive) offset: the first byte of a tar's member in the (unpacked) archive; 0 for all other files modified: the
+    modification time of the local file at `path`, in nanoseconds since 1970; 0 for all other files split: its split
+    in a card or in the user's options; "" if it is unknown, or if rows are drawn
     """
 
     name: str
@@ -148,7 +145,7 @@ class RawFile:
 
     @property
     def archive(self) -> str:
-        """Return the name of the archive that this is a member of, "" where it is none or where its name is not kept.
+        """The name of the archive of this member; "" for other files, and if the name does not contain that of the archive.
 
         >>> RawFile("a/b.zip/c.csv", "/tmp/b.zip", 3, member="c.csv").archive
         'a/b.zip'
@@ -159,13 +156,12 @@ class RawFile:
 
 @dataclasses.dataclass(frozen=True)
 class Resolved:
-    """A pinned source: the URI asked for (without credentials), revision, files, licence, citation, and what its card says.
+    """A pinned source: its URI (without credentials), revision, files, licence, citation, and facts from its card.
 
-    class_names: the names of classes of columns that hold numbers
-    parameters: what its card says of reading its files, such as `sep`
-    base: the folder of its config, "" for the top: names tell splits from there on
-    is_named: the user named one file or a glob, so one file's name alone tells no split
-    origins: of several sources, the number of the one that each file is of, by its name
+    class_names: the class names of columns with numbers parameters: options of its card for reading files, such as
+    `sep` base: the folder of its config, "" for the top: names show splits below it is_named: the user named one file
+    or a glob, so the name of a single file shows no split origins: if several sources are joined, the number of each
+    file's source, by file name
     """
 
     uri: str
@@ -181,7 +177,7 @@ class Resolved:
 
 
 def is_requested(name: str, include: Sequence[str]) -> bool:
-    """Check whether a file of this name was asked for: by its whole name or by the last parts of it.
+    """Check whether a file is requested: a pattern matches its whole name or its last parts.
 
     >>> is_requested("a.zip/input/squad2_train.csv", ["squad2_*.csv"])
     True
@@ -191,7 +187,7 @@ def is_requested(name: str, include: Sequence[str]) -> bool:
     return not include or any(fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}") for pattern in include)
 
 
-# Files that lie beside data and hold no rows, whatever their format.
+# Files beside data that have no rows, whatever their format.
 METADATA = re.compile(
     r"(^|/)(licen[cs]e|copying|notice|readme|citation|changelog|authors|contributing|requirements|(sha\d+|md5)sums?)(\.(txt|md|rst))?$"
     r"|(^|/)(readme\.md|config\.json|state\.json|dataset_dict\.json|dataset_infos?\.json|dummy_data\.zip)$",
@@ -200,9 +196,9 @@ METADATA = re.compile(
 
 
 def is_set_aside(name: str, pattern: str = "") -> bool:
-    """Check whether a file is hidden, or lies in a folder as `.git` or `__pycache__`, and its pattern does not say so.
+    """Check whether a file is hidden, or is in a folder such as `.git` or `__pycache__`, unless `pattern` names such ones.
 
-    `datasets` passes over the same files.
+    `datasets` skips the same files.
 
     >>> is_set_aside(".cache/a.csv"), is_set_aside("__MACOSX/a.csv"), is_set_aside("__a.csv"), is_set_aside(".a.csv", ".*.csv")
     (True, True, False, False)
@@ -215,9 +211,9 @@ def is_set_aside(name: str, pattern: str = "") -> bool:
 
 
 def glob_pattern(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a glob over whole names: `*` stays inside a folder, `**` does not.
+    """Return the regular expression of a glob for whole names: `*` matches inside of a folder, `**` across folders.
 
-    Raises SourceError for a range that cannot be, as in `[z-a]`. A `[` that is not closed stands for itself.
+    Raises SourceError for an impossible range, such as `[z-a]`. An unclosed `[` stands for itself.
 
     >>> bool(glob_pattern("data/train-*").fullmatch("data/train-0.parquet"))
     True
@@ -239,9 +235,9 @@ def glob_pattern(pattern: str) -> re.Pattern[str]:
 def checked(
     files: Iterable[RawFile], uri: str, *, include: Sequence[str], offered: Sequence[str]
 ) -> tuple[RawFile, ...]:
-    """Return the files in the order of their names.
+    """Return the files, ordered by name.
 
-    Raises SourceError when there is none, when two share a name, and for a name that is not UTF-8.
+    Raises SourceError if there is none, if two have the same name, and for a name that is not UTF-8.
     """
     ordered = tuple(sorted(files, key=lambda file: file.name))
     for name in (uri, *(file.name for file in ordered)):

@@ -1,14 +1,14 @@
-"""Find the splits that the names of files tell, by the patterns of Hugging Face's `datasets`.
+"""Find the splits that file names show, by the patterns of Hugging Face's `datasets`.
 
-In this order, as `datasets` 5 tests them; the first that matches a file decides for all files:
+They are tested in the order of `datasets` 5; the first pattern that matches a file decides for all files:
 
-1. shards in the folder `data`: `data/NAME-00000-of-00002.parquet` is of the split NAME, whatever it is;
-2. folders: a part of the path is a keyword, or begins or ends with one: `train/0.csv`, `my_test/0.csv`;
-3. files: the same of their names: `train.csv`, `corpus-dev-1.csv`.
+1. Shards in the folder `data`: `data/NAME-00000-of-00002.parquet` belongs to the split NAME, whatever it is. 2.
+Folders: a part of the path is a keyword, or begins or ends with one: `train/0.csv`, `my_test/0.csv`. 3. Files: the
+same for their names: `train.csv`, `corpus-dev-1.csv`.
 
-A separator (`-._`, a space or a digit) stands on both sides of a keyword. Other than `datasets`, capitals are as good as small
-letters, and shards elsewhere than in `data` keep their names where none is a keyword and some would be merged (`train_sft-…`,
-`train_gen-…`).
+A separator (`-._`, a space or a digit) must be on both sides of a keyword. Unlike `datasets`, upper case counts as
+lower case. Also unlike `datasets`, shards outside of `data` keep their names if none is a keyword and some would be
+merged (`train_sft-…`, `train_gen-…`).
 """
 
 import re
@@ -28,12 +28,12 @@ _IN_FILE = re.compile(rf"(?<![^-._ 0-9/]){_WORD}[-._ 0-9][^/]*\Z", re.IGNORECASE
 _IN_FOLDER = re.compile(rf"(?<![^-._ 0-9/]){_WORD}(?=[-._ 0-9/])[^/]*/", re.IGNORECASE)
 _SHARD = re.compile(r"(?P<split>[^/]*)-\d{5}-of-\d{5}[^/]*\.[^/]*")
 _NAME = re.compile(r"\w+(\.\w+)*")
-# A name with one of these hints at a split, even if no pattern matches it.
+# Parts of names that hint at a split, even if no pattern matches.
 _HINT = re.compile(r"train|valid|dev|test|eval|hold.?out|held.?out|unsupervised|split", re.IGNORECASE)
 
 
 def is_split_name(name: str) -> bool:
-    """Check whether a text can name a split, which is part of the names of files.
+    """Check whether a text can name a split, which becomes a part of file names.
 
     >>> is_split_name("validation_2"), is_split_name("../train"), is_split_name("")
     (True, False, False)
@@ -42,16 +42,16 @@ def is_split_name(name: str) -> bool:
 
 
 class Splits(NamedTuple):
-    """The split of each file that has one, and the names of the other files."""
+    """The split of each file that has one (`of`), and the names of all other files."""
 
     of: dict[str, str]
     others: list[str]
 
 
 def find(names: Mapping[str, str]) -> Splits:
-    """Return the splits of files, given for each file the path that tells its split.
+    """Return the splits of files. `names` maps each file's name to the path that shows its split.
 
-    Raises SourceError where two splits claim a file, and where the names of folders and of files tell splits.
+    Raises SourceError if a path shows two splits, and if some folders and some file names show splits.
 
     >>> find({name: name for name in ("train.csv", "dev.csv", "notes.csv")})
     Splits(of={'train.csv': 'train', 'dev.csv': 'validation'}, others=['notes.csv'])
@@ -61,7 +61,7 @@ def find(names: Mapping[str, str]) -> Splits:
 
 
 def hints(names: Sequence[str]) -> list[str]:
-    """Return the names that seem to tell a split though no pattern matches them.
+    """Return the names that hint at a split although no pattern matches.
 
     >>> hints(["holdout.csv", "traindata.csv", "part-1.csv"])
     ['holdout.csv', 'traindata.csv']
@@ -70,7 +70,7 @@ def hints(names: Sequence[str]) -> list[str]:
 
 
 def split_of_word(word: str) -> str:
-    """Return the split that a keyword names; any other word is the name of a split itself.
+    """Return the split that a keyword means. Any other word is a split's name itself.
 
     >>> split_of_word("Dev"), split_of_word("holdout")
     ('validation', 'holdout')
@@ -79,6 +79,7 @@ def split_of_word(word: str) -> str:
 
 
 def _by_keyword(names: Mapping[str, str]) -> dict[str, str]:
+    """Return the splits that keywords in folders show, or in file names if no folder shows one. Raises SourceError."""
     folders = {name: set(_splits(_IN_FOLDER, path)) for name, path in names.items()}
     files = {name: set(_splits(_IN_FILE, path)) for name, path in names.items()}
     in_folders, in_files = ({name for name, splits in of.items() if splits} for of in (folders, files))
@@ -102,7 +103,7 @@ def _by_keyword(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _splits(pattern: re.Pattern[str], path: str) -> Iterator[str]:
-    """Yield the split of each keyword that a pattern finds in a path, also where one match begins inside of another."""
+    """Yield the split of each keyword that a pattern finds in a path, also in overlapping matches."""
     begin = 0
     while match := pattern.search(path, begin):
         yield KEYWORDS[match["word"].lower()]
@@ -110,9 +111,9 @@ def _splits(pattern: re.Pattern[str], path: str) -> Iterator[str]:
 
 
 def _shards(names: Mapping[str, str], *, folder: str = "") -> dict[str, str]:
-    """Return the splits of files that are named as shards; in this folder, or where none is named, anywhere.
+    """Return the splits of files named like shards, in `folder`, or anywhere if it is "".
 
-    Raises SourceError for shards whose name cannot be that of a split.
+    Raises SourceError for shards whose name cannot be a split's.
     """
     split_by_name = {}
     for name, path in names.items():

@@ -16,7 +16,7 @@ from t5prep.sources import archives, http, local
 from t5prep.sources.http import Blob, Download, fetch
 from t5prep.sources.raw import RawFile, Resolved, SourceLocation, checked, is_requested
 
-# Web pages about a corpus, and the scheme of the corpus on each.
+# Web pages that describe a corpus, and the scheme of the corpus on each.
 _PAGES = {
     re.compile(r"https?://(?:www\.)?kaggle\.com/datasets/([\w-]+/[\w-]+)(?:[/?#].*)?"): "kaggle:",
     re.compile(r"https?://huggingface\.co/datasets/([\w.-]+/[\w.-]+)/?(?:tree/.*|viewer/.*)?(?:[?#].*)?"): "hf:",
@@ -25,9 +25,9 @@ _PAGES = {
 
 
 def resolve(location: SourceLocation, *, url: str, include: Sequence[str], progress: bool | None) -> Resolved:
-    """Download the file, or take it from the cache while its host says (ETag, Last-Modified) that it is unchanged.
+    """Return a downloaded file, from the cache while its host (ETag, Last-Modified) shows no change.
 
-    `url` may hold credentials: it is sent to its host and written nowhere. Raises SourceError.
+    `url` may contain credentials: it is sent to its host and stored nowhere. Raises SourceError.
     """
     for page, scheme in _PAGES.items():
         if match := page.fullmatch(url):
@@ -52,29 +52,30 @@ def resolve(location: SourceLocation, *, url: str, include: Sequence[str], progr
 
 
 def _name(url: str, answer: requests.Response) -> str:
-    """Return the name of the file: from its address, or if that has no file name, from Content-Disposition."""
+    """Return the file name in the address, or in Content-Disposition if the address has none."""
     name = PurePosixPath(unquote(urlsplit(url).path)).name
     if "." not in name:
         header = email.message.Message()
         header["Content-Disposition"] = answer.headers.get("Content-Disposition", "")
         name = PurePosixPath(header.get_filename() or name or "data").name
     packed = answer.headers.get("Content-Encoding", "") == "gzip" and not name.endswith(".gz")
-    return f"{name}.gz" if packed else name  # some hosts send it packed all the same; the suffix unpacks it
+    return f"{name}.gz" if packed else name  # some hosts compress all the same; the suffix unpacks it
 
 
 def _advice(status: int) -> str:
+    """Return the advice for a status."""
     if status in (401, 403, 407):
         return "If the file is yours to read, download it with your browser and name it here."
     return "Check the address in a browser."
 
 
-# Read records of Zenodo by its records API: files with an MD5 each, a licence and a citation.
+# Records of Zenodo, by its records API: files with an MD5 each, a licence and a citation.
 
 API = "https://zenodo.org/api/records"
 
 
 def resolve_zenodo(location: SourceLocation, *, include: Sequence[str], progress: bool | None) -> Resolved:
-    """Fetch the files of a record that are asked for, and every zip that may hold one. Raises SourceError."""
+    """Return the requested files of a record, and of its archives, which are always downloaded to be searched. Raises SourceError."""
     record = _record(location)
     entries = [entry for entry in record.get("files") or [] if not location.part or _key(entry) == location.part]
     offered = [_key(entry) for entry in record.get("files") or []]
@@ -110,6 +111,8 @@ _TOKEN_ADVICE = "For a restricted record put your own token in the environment v
 
 
 class _Metadata(TypedDict, total=False):
+    """Fields of a record's metadata that are used here."""
+
     title: str
     creators: list[dict[str, str]]
     publication_date: str
@@ -118,6 +121,8 @@ class _Metadata(TypedDict, total=False):
 
 
 class _Entry(TypedDict, total=False):
+    """A file of a record; older records have `filename` and `filesize`."""
+
     key: str
     filename: str
     checksum: str
@@ -127,7 +132,7 @@ class _Entry(TypedDict, total=False):
 
 
 class _Record(TypedDict, total=False):
-    """Describe a record as Zenodo's API, and older ones, write it."""
+    """A record in the form of Zenodo's API, and of its older versions."""
 
     id: int
     doi: str
@@ -136,6 +141,7 @@ class _Record(TypedDict, total=False):
 
 
 def _record(location: SourceLocation) -> _Record:
+    """Return the record of a source. Raises SourceError."""
     try:
         record: _Record = http.get_json(
             f"{API}/{location.name}", display_name=f"zenodo:{location.name}", headers=_token()
@@ -154,10 +160,11 @@ def _record(location: SourceLocation) -> _Record:
 
 
 def _fetch(location: SourceLocation, entry: _Entry, *, progress: bool | None) -> tuple[Blob, str]:
+    """Return the cached file of an entry, and its checksum. Raises SourceError."""
     key, checksum = _key(entry), str(entry.get("checksum") or "")
     link = (entry.get("links") or {}).get("self") or f"{API}/{location.name}/files/{quote(key)}/content"
     size = entry.get("size", entry.get("filesize"))
-    # Older records give the bare digest; the records API gives "md5:<digest>".
+    # Older records have a bare digest; the records API returns "md5:<digest>".
     checksum = checksum if ":" in checksum or not checksum else f"md5:{checksum}"
     download = Download(lambda: link, key, checksum, size, headers=_token(), progress=progress)
     try:
@@ -169,16 +176,18 @@ def _fetch(location: SourceLocation, entry: _Entry, *, progress: bool | None) ->
 
 
 def _key(entry: _Entry) -> str:
+    """Return the file name of an entry."""
     return str(entry.get("key") or entry.get("filename"))
 
 
 def _token() -> dict[str, str]:
+    """Return the header with the user's token, {} without one."""
     token = os.environ.get("ZENODO_TOKEN", "")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _citation(metadata: _Metadata, doi: str) -> str:
-    """Return the citation in Zenodo's own form: creators (year). title (version). Zenodo. DOI."""
+    """Return the citation in Zenodo's form: creators (year). title (version). Zenodo. DOI."""
     creators = "; ".join(str(creator.get("name", "")) for creator in metadata.get("creators") or [])
     year = str(metadata.get("publication_date") or "")[:4]
     version = f" ({metadata['version']})" if metadata.get("version") else ""

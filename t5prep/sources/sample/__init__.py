@@ -1,8 +1,8 @@
-"""The built-in sample, to run everything without a network: questions of three qualities, and a small tokenizer.
+"""The built-in sample, which runs everything without a network: questions of three qualities, and a small tokenizer.
 
-The 4,000 questions were written by a program of ours for this purpose, in the columns of the Kaggle set "60k Stack
-Overflow questions with quality rating" (`Id,Title,Body,Tags,CreationDate,Y`). Five rows are bad on purpose, so that
-rejected.jsonl has something to show. `spiece.model` was trained on them and on 12,000 more of their kind.
+A program wrote the 4,000 questions for this purpose, in the columns of the Kaggle dataset "60k Stack Overflow
+questions with quality rating" (`Id,Title,Body,Tags,CreationDate,Y`). Five rows are bad on purpose, so that
+rejected.jsonl shows something. `spiece.model` was trained on them and on 12,000 similar questions.
 """
 
 import bz2
@@ -25,7 +25,7 @@ def rows() -> bytes:
 
 
 def write(path: Path) -> Path:
-    """Write the rows, whole or not at all, and return the path; an equal file is left as it is.
+    """Write the sample to `path` atomically, unless it is there already, and return the path.
 
     Raises OutputError.
     """
