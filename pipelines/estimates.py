@@ -121,6 +121,7 @@ class Forecast:
         }
         if runner == "local":
             scratch_folder = scratch_place(out)
+            # From tokenizing alone to all of the estimated overhead.
             least, max_duration = (
                 progress.duration(3600 * self.hours / part / max(1, workers)) for part in (OVERHEAD, 1)
             )

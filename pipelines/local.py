@@ -76,6 +76,7 @@ class Local:
         """Process an element in a stage."""
         match stage:
             case flow.Map(workers=True):
+                # Before `put`, which may yield the result of this element at once.
                 self._under_way.append((stage, element))
                 self._hand_on(self._window.put(functools.partial(_listed, self._step(stage)), element))
             case flow.Map():

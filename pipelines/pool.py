@@ -114,6 +114,7 @@ class Window:
             while self._pending and self._pending[0].future.done():
                 yield self._next()
             unfinished = [pending.future for pending in self._pending if not pending.future.done()]
+            # Finished elements wait behind the first one. If there are too many, only the first one helps.
             if len(self._pending) > IN_FLIGHT * self._pool.workers + AHEAD:
                 yield self._next()
             elif len(unfinished) > IN_FLIGHT * self._pool.workers:

@@ -72,6 +72,7 @@ def prepare_resolved(request: PrepareRequest) -> Manifest:
     ) as out:
         folder = paths.join(out, output_folder.SPOOL)
         if run.runner == "dataflow":
+            # Dataflow's workers cannot read files of this machine.
             source = steps.shared(source, folder=folder)
         job = _staged(decided._replace(source=source), request.definition, folder=folder)
         finish = Finish(job, dataclasses.replace(source, files=()), out, decided.digests)
@@ -129,6 +130,7 @@ def _decide(request: PrepareRequest) -> _Decided:
         sets = {name: evaluation_sets.texts(name, settings) for name in settings.decontaminate}
         leaks = evaluation_sets.collect(sets, words=settings.decontaminate_words)
     datasets = {data: earlier_datasets.open_dataset(data, settings, loaded) for data in settings.dedup_against}
+    # For near-duplicates, workers sketch the earlier shards instead (`steps.sketch_shard`).
     if datasets and settings.dedup == "exact":
         earlier = earlier_datasets.collect(datasets, loaded)
     digests = {data: dataset.manifest.digest for data, dataset in datasets.items()}

@@ -280,6 +280,7 @@ def repeats_of(sketches: flow.Stage[Sketch], alike: clusters.Search, work: Prepa
     bands = flow.GroupByKey("GroupBands", (cut,), key=int)
     linked = flow.Map("LinkRows", (bands,), step=steps.link_rows, workers=True, remove=steps.remove_pieces)
     join = functools.partial(steps.group_rows, spool=work.spool)
+    # All links have one key: connected components take several rounds, and a Beam graph has no loop.
     links = flow.GroupByKey("GroupLinks", (linked,), key=int)
     groups = flow.ToTable(
         "Groups", (flow.Map("JoinLinks", (links,), {"plan": plan}, step=join, stored=(Piece,)),), key=int
@@ -291,7 +292,7 @@ def repeats_of(sketches: flow.Stage[Sketch], alike: clusters.Search, work: Prepa
 
 
 def _rejected(lines: tuple[flow.Stage[Piece], ...], *, out: str) -> flow.Stage[list[RejectedPart]]:
-    """Return the stage with the files of rejected rows: one file, or several if they are large."""
+    """Return the stage with the files of rejected rows. The bytes of all lines decide the number of files."""
     sizes = flow.Map("MeasureRejected", lines, step=steps.size_of)
     size = {"size": flow.Combine("RejectedBytes", (sizes,), zero=int, add=operator.add)}
     numbers = flow.Create("NumberRejected", values=size, step=steps.number_files)

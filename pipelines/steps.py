@@ -504,6 +504,7 @@ def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketc
     records = earlier_datasets.records(shard.folder, shard.name, staged_of(job).tokenizer)
     while batch := list(itertools.islice(records, ROWS_OF_SKETCH)):
         hashed = shingles([record.text for record in batch], words=job.settings.near_words)
+        # Rows of earlier datasets are never dropped, so no shard looks up their positions: these are 0.
         columns = {
             "row": [record.number for record in batch],
             "id": [record.id for record in batch],

@@ -127,6 +127,7 @@ def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:
     answers, answer = context.Pipe(duplex=False)
     process = context.Process(target=_train_and_send, args=(answer, lines, options), daemon=True)
     process.start()
+    # Otherwise `recv` would wait forever if the child dies, because this process holds the writing end.
     answer.close()
     try:
         model_or_error = answers.recv()

@@ -296,6 +296,8 @@ class BlockTokenizer:
 
     def features(self, examples: pa.Table) -> pa.Table:
         """Return the features (SCHEMA) of a table of examples, in order."""
+        # In `new | reasons` below, earlier reasons have precedence: a row is rejected by the first step that rejects
+        # it.
         examples, reasons, changed = self._filters.of_table(examples, self._trace)
         inputs = example_table.inputs_of(examples)
         if self._leaks is not None:
@@ -308,6 +310,7 @@ class BlockTokenizer:
             and (split := _in_parts(examples, token_features, reasons, self._splitter)) is not None
         ):
             examples, part = split.examples, split.part
+            # `split.of` has the index of each part's example before splitting. The parts are tokenized again below.
             reasons = {new: reasons[old] for new, old in enumerate(split.of) if old in reasons} | split.reasons
             changed = changed and [changed[old] for old in split.of]
             inputs = example_table.inputs_of(examples)
@@ -423,6 +426,7 @@ def _in_parts(
     split_rows = examples.take(pa.array(of[is_split]))
     identity_columns = {name: split_rows[name].to_pylist() for name in ("record_id", "group")}
     pieces = example_table.made_of(split_rows["row"].to_pylist(), split_examples, **identity_columns)
+    # The concatenation has unsplit examples first: this restores the order of the source.
     order = np.argsort(np.concatenate([np.flatnonzero(~is_split), np.flatnonzero(is_split)]), kind="stable")
     table = pa.concat_tables([examples.take(pa.array(of[~is_split])), pieces]).take(pa.array(order)).combine_chunks()
     new_reasons = {

@@ -180,6 +180,7 @@ def _ledger(
             for row in getattr(total, side)
         ]
 
+    # A percentile is the upper bound of its bucket, which may exceed the longest row.
     percentiles = record_counts.percentiles(total.before)
     return {
         "inputs": {

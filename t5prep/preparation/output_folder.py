@@ -134,6 +134,7 @@ def _directory(out: Path, new_identity: Identity, *, goes_on: bool) -> Iterator[
     try:
         busy = f"{out} is being prepared by another t5prep right now. Wait for it, or choose another --out."
         atomic_files.lock(marker, busy=busy)
+        # After locking: another run's files must not be removed.
         _sweep(out, goes_on=goes_on)
         yield
         _sweep_unfinished(out)

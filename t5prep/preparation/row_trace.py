@@ -406,6 +406,7 @@ class _Steps:
             trace.tokens = _count_tokens(table, 0)
             return made_row._replace(left="tokens")
         placed = self._sort.places(accepted_rows, block)
+        # A row may make several examples: trace the one with the requested record.
         index = placed.record_ids.index(record_id) if record_id in placed.record_ids else 0
         inputs, labels = (accepted_rows[name][index].as_py() for name in ("inputs", "labels"))
         sizes = {"inputs": np.array([len(inputs)]), "targets": np.array([len(labels)])}
@@ -540,6 +541,7 @@ def _span(block: Block, row: Row) -> _Span | None:
         begin = next(itertools.islice(text_rows.row_ends(data), rows_before - 1, None), 0)
     row_bytes = data[begin : begin + text_rows.of_first(data[begin:], quoted=quoted, final=True, **dialect)]
     names = tuple(row.record or ())
+    # These are the row's bytes only if they give the same row again.
     reread = next(text_rows.read(row_bytes, block.format, columns=block.columns, first=row.number, wanted=names), None)
     if reread is None or (row.record is not None and reread.record is None) or reread.reason != row.reason:
         return None

@@ -302,6 +302,7 @@ class _LeftOut:
         starts = np.flatnonzero(np.concatenate([[True], ~equal]))
         ends = np.append(starts[1:], len(keep))
         for begin, end in np.stack([starts, ends], axis=1)[ends - starts > 1].tolist():
+            # Too many to build all of their records in memory.
             if end - begin > RIVALS:
                 first_row = self.first_of(
                     rows.take(np.arange(a, min(a + RIVALS, end))) for a in range(begin, end, RIVALS)
@@ -327,6 +328,8 @@ class _LeftOut:
             paths_of = []
             for number, rows in enumerate(map(Rows.alone, parts)):
                 ids, places = rows.columns().ids, ragged.begins(rows.entries["size"].astype(np.int64)).tolist()
+                # Sorted by position and record, so that the smallest record of a position comes first. All rows have
+                # the same `high`.
                 rivals = [
                     (
                         low,

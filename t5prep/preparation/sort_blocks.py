@@ -121,6 +121,7 @@ class BlockSorter:
         self.draw = SplitDraw(settings, own_splits=own_splits)
         self._numbers = {name: number for number, name in enumerate(files)}
         self._unk_id = tokenizer.unk_id
+        # Two bytes for an id if all ids fit. Targets that are signed numbers need four.
         narrow = tokenizer.padded_size <= 1 << 16 and not target_of(settings.target).is_signed
         self._type = TOKENS[2 if narrow else 4]
         self._search = clusters.of_settings(settings)
@@ -157,10 +158,12 @@ class BlockSorter:
         entries["unknown"], entries["target"] = inputs.occurrences(self._unk_id), targets
         for name in ("tokens", "target_tokens", "markup"):
             entries[name] = accepted_rows[name].to_numpy()
+        # Split first, so that the rows of a split, and of each of its shards, are one contiguous run.
         order = np.lexsort((positions["low"], positions["high"], of))
         packed = spills.join(columns, entries, order)
         bounds = np.searchsorted(of[order], np.arange(len(names) + 1)).tolist()
         spans = {name: span for name, span in zip(names, itertools.pairwise(bounds), strict=True) if span[0] < span[1]}
+        # The sizes of records, not of rows in the spill, decide the number of shards.
         sizes, record_sizes = packed.entries["size"], self._frame.sizes(columns)[order]
         spill = Spill(
             len(rows),
@@ -168,6 +171,7 @@ class BlockSorter:
             {name: int(sizes[a:b].sum()) for name, (a, b) in spans.items()},
             data=b"".join((packed.entries.data, packed.data.data)),
         )
+        # A row that was split has parts from 1 on. `<= 1` counts each row of the source once.
         totals = BlockTotals(
             rows=_file_rows(table, block),
             read=block.rows,

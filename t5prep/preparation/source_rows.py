@@ -101,6 +101,7 @@ class SourceRows:
         described = self.dataset.manifest.source
         uri = self._source or pinned(described)
         uris = sources.uris_of(uri)
+        # A stranger's manifest must not make this machine request arbitrary addresses.
         if not self._source and uri != "sample:" and any(raw.parse(address).scheme for address in uris):
             public_uri = addresses.public(uri)
             if not all(map(addresses.is_known, sources.uris_of(described.uri))):

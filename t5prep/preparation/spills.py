@@ -221,6 +221,7 @@ class Spill:
                 first + bisect.bisect_left(high, stop) if stop < END else last,
             )
 
+        # Bisects the file: each step reads 8 bytes, instead of reading the whole index.
         def position(entry: int) -> int:
             return int.from_bytes(os.pread(file, 8, entry * ENTRY.itemsize), "little")
 

@@ -334,6 +334,7 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
     if not source.files or not column:
         return task
     class_values, reason = set[str](), ""
+    # Classes come from examples instead of raw values, so that they equal the targets that preparing makes.
     examples_of, split_names = BlockExamples(settings, task), _head_target(settings.target).split_names
     for file in row_limit.limited_files(source.files, settings, task):
         for block in row_limit.scan(file, settings, task.task.corpus):

@@ -113,6 +113,7 @@ def _by_arrow(block: Block, names: Sequence[str]) -> Columns | None:
     if not present_columns or any(block.columns.count(name) != 1 for name in present_columns):
         return None
     if block.format.kind == "parquet":
+        # A path into a column (`answers.text`) needs Python objects.
         inside = any(name not in present_columns and root(name) in block.columns for name in names)
         return None if inside else _parquet(block, present_columns)
     if not block.regular:

@@ -148,11 +148,13 @@ def check(head: bytes, format: Format, *, name: str) -> None:
     try:
         head.decode(format.encoding)
     except UnicodeDecodeError as error:
+        # The head may end inside of a character.
         if error.start >= len(head) - _LONGEST_CHARACTER and _goes_on(head, format.encoding):
             return
         if packed := next((words for magic, words in _NO_TEXT.items() if head.startswith(magic)), ""):
             raise SourceError(f"{name} is {packed}, and no text.") from None
         line = len(_LINE_END.findall(head, 0, error.start)) + 1
+        # Near the first invalid byte: ASCII text before it fits each encoding.
         guess = likely(head[max(0, error.start - 4096) :])
         tried = codecs.lookup(guess).name == codecs.lookup(format.encoding).name
         raise SourceError(

@@ -89,6 +89,7 @@ def options_of_card(source: Resolved) -> dict[str, str]:
     """Return the fields of FileOptions in the card of a source. Raises SourceError for an option that no field expresses."""
     parameters, card_options = dict(source.parameters), dict[str, str]()
     has_names = any(parameters.get(name) for name in ("names", "column_names"))
+    # Accept the header that t5prep assumes: none if the card names the columns, otherwise the first line.
     if "header" in parameters and parameters["header"] in ((None, "infer") if has_names else (0, "infer")):
         del parameters["header"]
     for name, value in parameters.items():

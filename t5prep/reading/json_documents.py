@@ -77,6 +77,8 @@ def rows_of_table(document: JSONObject) -> Sequence[JSON] | None:
     lists = [value for value in document.values() if isinstance(value, list)]
     objects = [value for value in document.values() if isinstance(value, dict)]
     names, rows = document.get("columns"), document.get("data")
+    # The forms of DataFrame.to_json by its `orient`: "table" here, "split" and columns as lists (Dataset.to_dict)
+    # next, then "columns" (the default), and "index".
     if set(document) == {"schema", "data"} and isinstance(rows, list):
         return rows
     if lists and len(lists) == len(document):

@@ -47,6 +47,7 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
     try:
         opened = pyarrow.parquet.ParquetFile(file)
         names = tuple(opened.schema_arrow.names)
+        # Checked here, because a name that is not UTF-8 would fail later, in a worker.
         for column in range(opened.metadata.num_columns):
             opened.metadata.schema.column(column).path.encode()
     except UnicodeError as error:

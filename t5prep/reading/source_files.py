@@ -188,6 +188,7 @@ def _by_name(
     """Return the files with the splits of the card or of their names; without splits if none is shown."""
     if any(file.split for file in files):
         return list(files)
+    # A single file that the user named is the whole source, even if its name shows a split.
     if source.is_named and len(files) == 1:
         return list(files)
     splits = split_names.find(_paths(files, base=source.base))

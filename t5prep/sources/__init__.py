@@ -115,6 +115,7 @@ def resolve_all(
     if len(parts) == 1:
         return parts[0]
     names = [file.name for part in parts for file in part.files]
+    # Names must be unique, because row ids and the manifest contain them.
     are_unique = len(set(names)) == len(names)
     files: list[RawFile] = []
     origins: dict[str, int] = {}

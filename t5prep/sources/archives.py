@@ -270,6 +270,7 @@ def _content_of_tar(archive: BinaryIO, *, path: str, name: str) -> BinaryIO:
         return archive
     size = archive.seek(0, os.SEEK_END)
     archive.seek(0)
+    # The modification time: a changed archive must not be read from its previous unpacked copy.
     stamp = () if "://" in path else (os.fstat(archive.fileno()).st_mtime_ns,)
     with _UNPACKING:
         if (path, size, *stamp) not in _UNPACKED:
@@ -280,6 +281,7 @@ def _content_of_tar(archive: BinaryIO, *, path: str, name: str) -> BinaryIO:
                 bounds.check(name, packed=size, unpacked=count)
                 unpacked.write(chunk)
             unpacked.flush()
+            # Only the last archive stays unpacked, to bound the disk.
             _UNPACKED.clear()
             _UNPACKED[path, size, *stamp] = cast(BinaryIO, unpacked)
         return _UNPACKED[path, size, *stamp]

@@ -26,6 +26,7 @@ def resolve(location: SourceLocation, *, include: Sequence[str]) -> Resolved:
     """
     bucket, _, path = location.name.partition("/")
     glob = re.search(r"[*?\[]", path)
+    # The service lists by prefix. The glob is applied to the listed names.
     prefix = path[: glob.start()] if glob else path
     with _sentences(location.uri):
         blobs = gcs.listed(f"gs://{bucket}/{prefix}")
@@ -42,6 +43,7 @@ def resolve(location: SourceLocation, *, include: Sequence[str]) -> Resolved:
     offered: list[str] = []
     for blob in blobs:
         name = blob.name.removeprefix(root)
+        # An object whose name ends with "/" represents a folder. Hidden files are skipped as on a disk.
         if blob.name.endswith("/") or re.search(r"(^|/)\.", name):
             continue
         archives.refuse_others(name)

@@ -125,6 +125,7 @@ def connection_errors() -> Iterator[None]:
     """Convert exceptions of the HTTP libraries into Broken, whose message contains no address, and so no credentials."""
     try:
         yield
+    # Subclasses first: SSLError, ConnectTimeout and ProxyError are ConnectionErrors.
     except (requests.exceptions.SSLError, urllib3.exceptions.SSLError):
         raise Broken("the secure connection failed") from None
     except (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError):
@@ -195,6 +196,7 @@ def get_json(url: str, *, display_name: str, headers: Mapping[str, str] | None =
                 get(url, display_name=display_name, headers=headers, stream=True, retries=retries) as response,
                 connection_errors(),
             ):
+                # One byte above the limit shows that the answer is too large, without reading all of it.
                 content = response.raw.read(MOST_JSON_BYTES + 1, decode_content=True)
         except Broken as broken:
             retries.wait(str(broken))

@@ -260,6 +260,7 @@ def choose(
     if config is not None:
         splits = config.files([file.name for file in (files if config.patterns else data)], source=location.uri)
         return Chosen([file for file in files if file.name in splits], splits, config, config.folder)
+    # Without configs in the card, each folder at the top may be a config.
     folders = sorted({file.name.partition("/")[0] for file in data if "/" in file.name})
     if location.part:
         below = [file for file in data if file.name.startswith(f"{location.part}/")]
@@ -344,12 +345,14 @@ class _Ranges(RangedFile):
                 return self._whole[start : start + length]
             response = self._get(f"bytes={start}-{start + length - 1}", retries)
             is_whole = response.status_code == 200 and response.headers.get("Content-Length") == str(self._size)
+            # A host without ranges answers with the whole file.
             if self._size <= _SMALL and is_whole:
                 self._whole = self._content(response, self._size, retries)
                 continue
             if response.status_code != 206:
                 response.close()
                 raise SourceError(f"{self._what}: its host does not send parts of it. Download it: name a local copy.")
+            # Another range, or another version of the file, would otherwise be read as data.
             range_match = re.fullmatch(
                 rf"bytes {start}-{start + length - 1}/(\d+)", response.headers.get("Content-Range", "")
             )

@@ -130,6 +130,8 @@ def _call(ask: Callable[[], T], location: SourceLocation) -> T:
                 except requests.exceptions.HTTPError as error:
                     answer = error.response
                 except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+                    # Some exceptions of requests are ValueErrors, too. They belong to `connection_errors`, unless
+                    # they are about JSON.
                     if isinstance(error, requests.exceptions.RequestException) and not isinstance(
                         error, requests.exceptions.JSONDecodeError
                     ):

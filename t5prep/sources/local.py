@@ -199,6 +199,7 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[str, str]]:
             "or name what to read by a glob in quotes."
         ) from error
 
+    # Links to folders are not followed for `**`, because a link to a parent folder would never end.
     for folder, folders, names in os.walk(root, onerror=refuse, followlinks=not anywhere):
         folder_path = Path(folder)
         relative_path = folder_path.relative_to(root)

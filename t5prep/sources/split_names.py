@@ -92,6 +92,7 @@ def _by_keyword(names: Mapping[str, str]) -> dict[str, str]:
         if len(splits) > 1:
             raise SourceError(f"the name {name} tells several splits: {', '.join(sorted(splits))}. {ADVICE}")
     split_by_name = {name: min(splits) for name, splits in chosen.items() if splits}
+    # Keywords would merge shards such as train_sft-… and train_gen-… into train, so these keep their own names.
     shards = {} if in_folders else _shards(names)
     of_shards = {name: shards[name] for name in split_by_name if name in shards}
     merged = len(set(of_shards.values())) > len(set(split_by_name.values()))

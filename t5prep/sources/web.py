@@ -39,6 +39,7 @@ def resolve(location: SourceLocation, *, url: str, include: Sequence[str], progr
             etag, date = answer.headers.get("ETag", ""), answer.headers.get("Last-Modified", "")
             name = _name(url, answer)
             version = etag or (date and f"{date} {answer.headers.get('Content-Length', '')}")
+        # Without a version nothing shows that a cached file is current, so each run downloads it.
         blob = fetch(f"{url} {version or uuid.uuid4().hex}", Download(lambda: url, name, progress=progress))
     except http.Refused as refused:
         raise SourceError(f"{refused} {_advice(refused.status)}") from None

@@ -279,6 +279,7 @@ def _different(pieces: Iterable[pa.Table]) -> tuple[pa.Table, Sets, pa.ChunkedAr
             batch = batch.append_column(name, pa.array(column))
         rows.append(batch)
     every = pa.chunked_array([chunk for part in lists for chunk in part.chunks], pa.list_(pa.uint64()))
+    # With one batch, its sets are computed already.
     hashed = hashed.take(first_rows) if hashed and len(rows) == 1 else sets(of_lists(every))
     return pa.concat_tables(rows) if rows else ROWS.empty_table(), hashed, every
 

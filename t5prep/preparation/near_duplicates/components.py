@@ -34,11 +34,13 @@ def components(links: Iterable[np.ndarray], *, folder: str = "", max_links: int 
         while not is_converged:
             both.clear()
             for part in _contracted(edges.all(), max_links):
+                # Both directions, so that sorting brings all neighbours of a node together.
                 both.add(part)
                 both.add(part[:, ::-1])
             edges.clear()
             is_converged = True
             for nodes, neighbours, smallest in _with_smallest(both.all()):
+                # Only stars are left if each node with a smaller neighbour is linked to nothing else.
                 is_converged &= not ((smallest < nodes) & (neighbours != smallest)).any()
                 larger = neighbours > nodes
                 edges.add(np.stack([neighbours[larger], smallest[larger]], axis=1))
@@ -95,6 +97,7 @@ def labels(links: np.ndarray, nodes: int) -> np.ndarray:
             left_root[joins_roots],
             right_root[joins_roots],
         )
+        # If several links join one root, `minimum.at` takes the smallest partner.
         np.minimum.at(parent, np.maximum(left_root, right_root), np.minimum(left_root, right_root))
         while not np.array_equal(shorter := parent[parent], parent):
             parent = shorter
@@ -124,6 +127,7 @@ def _contracted(links: Iterable[np.ndarray], max_links: int) -> Iterator[np.ndar
             continue
         joined = stars(np.concatenate(waiting))
         waiting, count = [joined], len(joined)
+        # Contracting removed few links: yield them, instead of contracting them again with each part.
         if count > max_links // 2:
             yield joined
             last = np.searchsorted(joined[:, 0], part[-1].max())
