@@ -1,15 +1,15 @@
-"""Describe the kinds of TPU in numbers, and parse the names of TPU types.
+"""Define the kinds of TPU by numbers, and parse the names of TPU types.
 
-All numbers are per *device*: what TensorFlow calls a replica and XLA compiles one program for. On v2, v3 and TPU7x that
-is one TensorCore, half a chip; on v5p one chip (both cores work as one); on v4 one core, as libtpu describes it.
+All numbers are per *device*: the unit for which XLA compiles one program, which TensorFlow calls a replica. On v2, v3, v4
+and TPU7x a device is one core, half a chip. On v5e, v5p and v6e it is one chip.
 
 * `peak_flops`, `bandwidth`: the "key specifications" of https://docs.cloud.google.com/tpu/docs/NAME (v2 ... tpu7x), as
   of November 2026, divided by the devices of a chip.
-* `hbm_bytes`: what a program may use, which is the "available HBM" in the compiler's own out-of-memory error (libtpu
-  0.0.51): a quarter to a half GiB less than the page says. A test compares it with the compiler.
+* `hbm_bytes`: the memory that a program may use: the "available HBM" in the compiler's out-of-memory error (libtpu
+  0.0.51). It is a quarter to a half GiB below the page's number. A test compares it with the compiler.
 * `clock_hz` of v2, v3, v4: Jouppi et al. 2023 (arXiv 2304.01433), table 4. For the others: peak divided by the FLOPs of
-  one cycle, which are 2 x 4 x 128^2 (v5e), 2 x 8 x 128^2 (v5p) and 2 x 4 x 256^2 (v6e, TPU7x). The page says two 256^2
-  units for v6e, but libtpu's estimate for a large product is 1.6 times what two could do; no source gives its clock.
+  one cycle, which are 2 x 4 x 128^2 (v5e), 2 x 8 x 128^2 (v5p) and 2 x 4 x 256^2 (v6e, TPU7x). The page has two 256^2
+  units for v6e, but libtpu's estimate for a large product is 1.6 times the speed of two. No source gives its clock.
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ GIB = 2**30
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-    """A kind of TPU, with numbers per device.
+    """Describe a kind of TPU, with numbers per device (see the module).
 
-    `topology` is libtpu's name for the smallest slice that it can describe. `counts_cores` is true if the number in
-    a type such as `v3-8` counts TensorCores, and false if it counts chips.
+    `topology` is libtpu's name of the smallest slice that it can describe. `counts_cores` is True if the number in a type
+    such as `v3-8` counts TensorCores, and False if it counts chips. `bandwidth` is in bytes per second.
     """
 
     name: str
@@ -61,13 +61,13 @@ CHIPS = {
         ),
     )
 }
-# Other names of the same chips, in Google's consoles, in `gcloud` and among people.
+# Other names of these chips, in `gcloud`, in Google's consoles and in common use → the name in CHIPS.
 _ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "v6": "v6e", "trillium": "v6e", "v7x": "tpu7x", "ironwood": "tpu7x"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Tpu:
-    """A TPU as it is rented: `v3-8` is four v3 chips, which are eight devices."""
+    """Describe a TPU type: `v3-8` is four v3 chips, which are eight devices."""
 
     name: str
     chip: Chip
@@ -75,12 +75,12 @@ class Tpu:
 
     @property
     def chips(self) -> int:
-        """Return how many chips are paid for."""
+        """Return the number of chips, which are priced by the hour."""
         return -(-self.devices // self.chip.devices_per_chip)
 
 
 def parse(name: str) -> Tpu:
-    """Return the TPU that the name of a type stands for. A name without a number is one device.
+    """Return the TPU of the type `name`. A name without a number is one device.
 
     Raises UsageError for a chip or a size that does not exist.
 
@@ -104,6 +104,6 @@ def parse(name: str) -> Tpu:
     cores_per_device = 2 if chip.counts_cores and chip.devices_per_chip == 1 else 1
     if number < 1 or number % cores_per_device:
         raise UsageError(f'There is no TPU "{name}": {kind} is rented in even numbers of cores, like {kind}-8.')
-    if chip.topology.count("x") == 1 and number & (number - 1):  # a slice of a plane; others may have 3 x 4 x 4 chips
+    if chip.topology.count("x") == 1 and number & (number - 1):  # 2D slices only: 3D slices may have 3 x 4 x 4 chips
         raise UsageError(f'There is no TPU "{name}": {kind} is rented in powers of two, like {kind}-8.')
     return Tpu(name, chip, devices=number // cores_per_device)

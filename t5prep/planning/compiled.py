@@ -1,4 +1,4 @@
-"""Compile a program with the real TPU compiler, in a process of its own, and read what it says."""
+"""Compile a program with the real TPU compiler in a separate process (`compiler`), and read its answer."""
 
 import base64
 import dataclasses
@@ -24,12 +24,17 @@ _OUT_OF_MEMORY = re.compile(r"total memory required for HLO temporaries \(([\d.]
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """The compiler's figures for one program on one device. Bytes are in HBM, with the padding of its layout.
+    """Hold the compiler's figures for one program on one device. Bytes are in HBM, including the layout's padding.
 
-    `hbm_bytes` is the peak: arguments + outputs - what outputs reuse of the arguments + temporaries + the program
-    itself. When `fits` is false it is the compiler's own figure and the other figures are 0. With `loops`, FLOPs and
-    accessed bytes count the body of each loop only once; cycles count every iteration. `unread`: the sentence that says why
-    the cycles are not known, which are then 0.
+    * fits, hbm_bytes: whether the program fits, and the bytes that it needs: arguments + outputs - outputs in the memory of
+      arguments + temporaries + program. If it does not fit, this is the compiler's own figure, and most others are 0.
+    * loops: True if the program has a loop. Then `flops` and `accessed_bytes` count a loop's body only once.
+      `estimated_cycles` counts every iteration.
+    * unread: the reason why the cycles are unknown (and 0), else "".
+    * exchanged_bytes: bytes that a device gets from other devices.
+    * by_operation: cycles by kind of operation, the most expensive first.
+    * weight_bytes, slot_bytes: bytes of the model's weights and of the optimizer's slots.
+    * saved, digest: the file of the saved executable, and the digest of its program.
     """
 
     fits: bool
@@ -52,43 +57,44 @@ class Compiled:
 
 
 def room_of(answer: Compiled, chip: Chip) -> str:
-    """Return in words how much of a device's memory a program needs."""
+    """Return as text the memory that a program needs, and the memory of a device."""
     return f"{answer.hbm_bytes / GIB:.2f} GiB of the {chip.hbm_bytes / GIB:.2f} GiB that a program may use"
 
 
 def time_of(answer: Compiled, chip: Chip) -> str:
-    """Return in words how long the compiler thinks that one run of a program takes."""
+    """Return as text the compiler's estimate of the time of one run of a program."""
     cycles = answer.estimated_cycles
     return f"{cycles / chip.clock_hz * 1e3:.1f} ms estimated ({cycles / 1e6:.1f} M cycles at {chip.clock_hz / 1e9:.2f} GHz)"
 
 
 def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Compiled:
-    """Compile a serialized HloModuleProto for one device of a chip; `keep` is a file that gets the compiled text.
+    """Compile a serialized HloModuleProto for one device of a chip. The compiled text is written to the file `keep`.
 
-    Raises UsageError when the `plan` extra is missing or libtpu does not know the chip's topology, T5prepError when the
-    module cannot be compiled for another reason than memory.
+    Raises UsageError if the `plan` extra is missing or libtpu does not know the chip's topology. Raises T5prepError if the
+    module does not compile for a reason other than memory.
     """
     return compile_for({"module": base64.b64encode(module).decode(), "keep": str(keep or "")}, chip=chip, devices=1)
 
 
 def planned_memory(step: Step, *, chip: Chip, devices: int) -> Compiled:
-    """Plan the memory of a step of `train` without generating its code, which takes nearly all of a compilation's time.
+    """Plan the memory of a training step without generating its code, which takes nearly all of a compilation's time.
 
-    Of the figures `fits` and `temp_bytes` are right; if it does not fit, `hbm_bytes`. Raises as `compile_module`.
+    In the result, only `fits` and `temp_bytes` are valid; if the step does not fit, `hbm_bytes`. Raises the errors of
+    `compile_module`.
     """
     with atomic_files.temporary_folder() as dump:
         return compile_for({"step": step, "dump": dump}, chip=chip, devices=devices)
 
 
 def compile_for(request: Request, *, chip: Chip, devices: int) -> Compiled:
-    """Compile what is `request` (see `compiler`) for all devices of a TPU. Raises as `compile_module`."""
+    """Compile `request` (see `compiler`) for all devices of a TPU. Raises the errors of `compile_module`."""
     made_by, topology = versions(), topology_of(chip, devices=devices)
     answer = _run(request, topology=topology, devices=devices)
     return dataclasses.replace(_read(answer, chip=chip, topology=topology), versions=made_by)
 
 
 def topology_of(chip: Chip, *, devices: int) -> str:
-    """Return libtpu's name for a slice of at least this many devices.
+    """Return libtpu's name of the smallest slice with at least `devices` devices.
 
     >>> from t5prep.planning.chips import CHIPS
     >>> topology_of(CHIPS["v5e"], devices=8), topology_of(CHIPS["v3"], devices=8), topology_of(CHIPS["v4"], devices=16)
@@ -104,7 +110,7 @@ def topology_of(chip: Chip, *, devices: int) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that decide a compilation. Raises UsageError when the `plan` extra is not installed."""
+    """Return the versions of jax and libtpu, which decide a compilation. Raises UsageError if one is not installed."""
     if not (importlib.util.find_spec("jax") and importlib.util.find_spec("libtpu")):
         raise UsageError(
             f"The TPU compiler (jax and libtpu; no TPU is needed) is not installed: {install_command('train', 'plan')}"
@@ -116,13 +122,13 @@ def _run(request: Request, *, topology: str, devices: int) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "t5prep.planning.compiler", topology, str(devices)]
     home = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
-    # The compiler only describes the topology and needs no TPU: one that is in use on this machine must not stop it.
+    # The compiler needs no TPU. By default, libtpu would refuse to start while another process uses a TPU of this machine.
     environment = {
         **os.environ,
         **ENVIRONMENT,
         "CUDA_VISIBLE_DEVICES": "",
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-        "TF_USE_LEGACY_KERAS": "1",  # TensorFlow starts without Keras, as in `t5prep.cli`
+        "TF_USE_LEGACY_KERAS": "1",  # TensorFlow does not import Keras, as in `t5prep.cli`
         "PYTHONPATH": path,
     }
     process = subprocess.run(
@@ -153,7 +159,7 @@ def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
                 f'libtpu {versions()["libtpu"]} does not know the topology "{topology}" ({_first(error)}): choose another --tpu.'
             )
         raise T5prepError(f"The step does not compile for {chip.name}: {_first(error)}.")
-    if "argument_bytes" not in answer:  # it was asked for the temporaries alone
+    if "argument_bytes" not in answer:  # the request was for memory alone (`planned_memory`)
         return Compiled(fits=True, hbm_bytes=answer["temp_bytes"], **answer)
     peak = answer["argument_bytes"] + answer.pop("output_bytes") - answer.pop("alias_bytes")
     return Compiled(fits=True, hbm_bytes=peak + answer["temp_bytes"] + answer["program_bytes"], **answer)

@@ -1,18 +1,22 @@
-"""Run the TPU compiler in a separate process: `python -m t5prep.planning.compiler TOPOLOGY DEVICES < asked.json`.
+"""Run the TPU compiler in a separate process: `python -m t5prep.planning.compiler TOPOLOGY DEVICES < request.json`.
 
-libtpu reads its settings from the environment when it is loaded, may end the process, and uses gigabytes of memory; so
-it never runs inside the program that asks.
+libtpu reads its settings from the environment when it is loaded. It may end the process, and it uses gigabytes of memory.
+So it never runs inside the program that sends the request.
 
-What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), or {"module": base64}, a serialized
-HloModuleProto for one device; and "keep", a file for the compiled text, "save", a run's directory for whose start the
-executable is kept (`compiling.place_of`), "dump", an empty folder, where the memory of a step alone is asked: the compiler
-writes there what it has planned, and is stopped before it generates code, which takes nearly all of its time.
+The request is one JSON object (`Request`). Its keys are:
 
-It prints one JSON object: memory in bytes, FLOPs, bytes, estimated cycles; or `error`, the compiler's own words.
+* "step": a training step (`step_of`); or "module": a serialized HloModuleProto for one device, in base64.
+* "keep": a file for the compiled program as text.
+* "save": a run's directory, in which the executable is saved for the start of `train` (`compiling.place_of`).
+* "dump": an empty folder, to plan the memory of a step alone. The compiler writes its plan there, and is stopped before it
+  generates code, which takes nearly all of its time.
 
-Each scheduled instruction of the program that it makes has `"estimated_cycles":"N"` and the name of the TensorFlow operation it
-came from. A step takes the sum over the entry computation. The body of a loop counts once for each iteration, for loops that
-count from 0 to a constant, as those of TensorFlow and jax do. The estimate is for one device that never waits for its host.
+The answer is one JSON object on stdout (`Figures`): memory in bytes, FLOPs, estimated cycles; or `error`, the compiler's
+message.
+
+The compiled text has `"estimated_cycles":"N"` at each scheduled instruction, with the name of its TensorFlow operation. The
+time of a step is the sum over the entry computation. The body of a loop counts once for each iteration, if the loop counts
+from 0 to a constant, as the loops of TensorFlow and jax do. The estimate is for one device that never waits for its host.
 """
 
 import base64
@@ -36,11 +40,12 @@ if TYPE_CHECKING:
 
     from t5prep.training.runtime.programs import Program
 
-# A line of XLA's buffer assignment: the temporaries of the whole program in HBM. Other memories have a `color`.
+# The line of XLA's buffer assignment with the temporaries of the program in HBM. Lines of other memories have a `color`.
 _TEMPORARIES = re.compile(r"allocation \d+: size (\d+), page \d+, preallocated-temp:")
-# What is said instead of a time if no instruction has the number.
+# The sentence in place of a time if no instruction has the number of its cycles.
 UNREAD = "libtpu {} writes no estimated cycles that t5prep can read into its programs; memory and FLOPs are known"
 
+# Parts of the text of a compiled HLO module. Its computations are blocks `NAME (...) -> ... {` ... `}`.
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\([^\n]*\) -> [^\n]*)?\{$")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _LOOP = re.compile(r"\bwhile\(.*\bcondition=%?([\w.\-]+), body=%?([\w.\-]+)")
@@ -51,8 +56,8 @@ _COLLECTIVE = re.compile(r" (?:all-reduce|all-gather|reduce-scatter|all-to-all|c
 _SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
 _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "f64": 8}
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
-# Without these, libtpu asks Google's metadata server which machine this is. What a user tells the compiler of another
-# platform ends libtpu's process where it knows no such flag; its own are in LIBTPU_INIT_ARGS.
+# Without the TPU_ variables, libtpu queries Google's metadata server about this machine. XLA_FLAGS is reset, because
+# libtpu ends its process at a flag of another platform; its own flags are in LIBTPU_INIT_ARGS.
 ENVIRONMENT = {
     "XLA_FLAGS": "",
     "TPU_SKIP_MDS_QUERY": "1",
@@ -67,7 +72,11 @@ ENVIRONMENT = {
 
 
 class Step(TypedDict):
-    """A step of `train`, or with `embed` of `t5prep embed`: its model and settings are the fields of their dataclasses."""
+    """Hold a step of `train`, or with `embed` the program of `t5prep embed`, as JSON values.
+
+    `shape`, `settings` and `padding` are the fields of a model's config, a TrainConfig and a Padding. `shard` is the number
+    of devices of a replica.
+    """
 
     shape: JSONObject
     settings: dict[str, Any]
@@ -80,7 +89,7 @@ class Step(TypedDict):
 
 
 class Request(TypedDict, total=False):
-    """Hold a request to the process of the compiler, as the module describes it."""
+    """Hold a request to the compiler's process. The module describes the keys."""
 
     step: Step
     module: str
@@ -90,7 +99,7 @@ class Request(TypedDict, total=False):
 
 
 class Figures(TypedDict, total=False):
-    """Hold the answer of the compiler, the fields of `compiled.Compiled`."""
+    """Hold the answer of the compiler's process: fields of `compiled.Compiled`, and their parts, or `error`."""
 
     error: str
     weight_bytes: int
@@ -112,7 +121,7 @@ class Figures(TypedDict, total=False):
 
 
 def compile_here(request: Request, *, topology: str, devices: int) -> Figures:
-    """Compile in this process, whose environment must hold ENVIRONMENT, and return the compiler's answer."""
+    """Compile in this process, whose environment must have ENVIRONMENT, and return the figures, or the `error`."""
     from jax.experimental import topologies
 
     state: Figures = {}
@@ -122,7 +131,7 @@ def compile_here(request: Request, *, topology: str, devices: int) -> Figures:
             step_of(request["step"], described) if "step" in request else module_of(request["module"], described)
         )
         executable = program.lowered.compile()
-    except Exception as error:  # jaxlib raises several classes, its own and MLIR's; only the message matters
+    except Exception as error:  # jaxlib raises classes of its own and of MLIR; only their message is useful
         return {**state, "error": str(error)}
     answer: Figures = {**state, **read(executable)}
     if keep := request.get("keep"):
@@ -136,7 +145,7 @@ def compile_here(request: Request, *, topology: str, devices: int) -> Figures:
 
 
 def step_of(request: Step, devices: list["jax.Device"]) -> tuple["Program", Figures]:
-    """Return the program of a step, and the bytes of weights (with copies) and of slots on a device.
+    """Return the program of a step, and the bytes of weights (with their copies in the compute dtype) and slots on a device.
 
     The program of `t5prep embed` has no slots.
     """
@@ -169,7 +178,7 @@ def step_of(request: Step, devices: list["jax.Device"]) -> tuple["Program", Figu
 
 
 def module_of(encoded: str, devices: list["jax.Device"]) -> tuple["Program", Figures]:
-    """Return a serialized HloModuleProto, base64, as a program for the first device."""
+    """Return the program of a serialized HloModuleProto in base64, for the first device, and no figures."""
     import jax
 
     from t5prep.training.runtime.layout import arrange
@@ -199,7 +208,7 @@ def read(executable: "jax.stages.Compiled") -> Figures:
         "estimated_cycles": cycles,
         "unread": "" if cycles else UNREAD.format(importlib.metadata.version("libtpu")),
         "exchanged_bytes": exchanged_bytes(text),
-        "loops": _LOOP.search(text) is not None,  # except for cycles, the figures count the body of a loop once
+        "loops": _LOOP.search(text) is not None,  # jax's cost analysis counts the body of a loop once
         "by_operation": by_operation(text),
     }
 
@@ -213,11 +222,13 @@ def _on_a_device(arguments: "jax.ArrayTree") -> int:
 
 
 def planned_temporaries(dump: Path) -> int | None:
-    """Return the bytes of temporaries that the compiler has planned, or None as long as its dump does not say them.
+    """Return the bytes of temporaries that the compiler has planned, or None while the folder `dump` does not have them.
 
-    A compiler that says them in other words is left to come to its end, where jax has them from its own analysis.
+    For a compiler that writes its plan in another format, this stays None. The compilation then runs to its end, and jax
+    knows the temporaries.
     """
-    if not list(dump.glob("*.after_optimizations.txt")):  # the next file that it writes
+    # The compiler writes this file after the plan, so the plan is complete.
+    if not list(dump.glob("*.after_optimizations.txt")):
         return None
     (plan,) = dump.glob("*.after_optimizations-buffer-assignment.txt")
     with plan.open() as lines:
@@ -226,7 +237,7 @@ def planned_temporaries(dump: Path) -> int | None:
 
 
 def _answer_early(dump: Path, out: int) -> None:
-    """Write the temporaries as the answer, and end this process, as soon as they are planned."""
+    """Wait until the temporaries are planned, write them as the answer to the file descriptor `out`, and end this process."""
     while (temporaries := planned_temporaries(dump)) is None:
         time.sleep(0.2)
     os.write(out, json.dumps({"temp_bytes": temporaries}).encode())
@@ -234,7 +245,7 @@ def _answer_early(dump: Path, out: int) -> None:
 
 
 def estimated_cycles(text: str) -> int:
-    """Return the cycles of one run of a compiled module, as the compiler estimates them.
+    """Return the compiler's estimate of the cycles of one run of a compiled module, given its text.
 
     >>> estimated_cycles('''ENTRY %main (p: f32[8]) -> f32[8] {
     ...   %a = f32[8]{0} fusion(%p), backend_config={"estimated_cycles":"40"}
@@ -246,7 +257,7 @@ def estimated_cycles(text: str) -> int:
 
 
 def exchanged_bytes(text: str) -> int:
-    """Return the bytes that devices get from each other in one run of a module; the compiler estimates no cycles for it.
+    """Return the bytes that a device gets from others in one run of a module. The compiler estimates no cycles for this.
 
     >>> exchanged_bytes('''ENTRY %main (p: f32[8]) -> f32[8] {
     ...   %all-reduce.7 = (f32[8,2]{1,0:T(8,128)}, bf16[4]{0}) all-reduce(%p, %q), replica_groups={{0,1}}
@@ -258,7 +269,7 @@ def exchanged_bytes(text: str) -> int:
 
 
 def by_operation(text: str) -> dict[str, int]:
-    """Return the cycles summed over operations of one kind, the most expensive first."""
+    """Return the cycles of a compiled module by kind of operation (`kind_of`), the most expensive first."""
     total: collections.Counter[str] = collections.Counter()
     for cycles, _, operation in instructions(text):
         total[kind_of(operation)] += cycles
@@ -266,7 +277,7 @@ def by_operation(text: str) -> dict[str, int]:
 
 
 def kind_of(operation: str) -> str:
-    """Return what an operation is, from the name that TensorFlow and XLA gave it, without its number and where it stands.
+    """Return the kind of an operation, given its name from TensorFlow and XLA: without scopes and without its number.
 
     >>> kind_of("jit(train_step)/einsum_12"), kind_of("jit(step)/gradient_tape/einsum_3/Einsum_1"), kind_of("")
     ('einsum', 'gradient: einsum', 'without a name')
@@ -294,7 +305,7 @@ def instructions(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _executed(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line that one run of the entry computation executes, and how often it does."""
+    """Yield (times, line) for each line of text that one run of the entry computation executes `times` times."""
     computations, entry = _split(text)
 
     def walk(name: str, times: int) -> Iterator[tuple[int, str]]:
@@ -311,7 +322,7 @@ def _executed(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _size(line: str) -> int:
-    """Return the bytes of an instruction's result."""
+    """Return the bytes of the result of the collective instruction in `line`."""
     result = line.partition(" = ")[2].partition(" all-")[0].partition(" reduce-scatter")[0].partition(" collective")[0]
     sizes = 0
     for kind, dimensions in _SHAPE.findall(result):
@@ -320,7 +331,7 @@ def _size(line: str) -> int:
 
 
 def _split(text: str) -> tuple[dict[str, list[str]], str]:
-    """Return the lines of each computation of a module, by name, and the name of the entry computation."""
+    """Return the lines of each computation of a compiled module, by name, and the name of the entry computation."""
     computations: dict[str, list[str]] = {}
     entry, current = "", None
     for line in text.splitlines():
@@ -336,7 +347,7 @@ def _split(text: str) -> tuple[dict[str, list[str]], str]:
 
 
 def main() -> None:
-    """Read the request from stdin, and write the answer to stdout."""
+    """Read a request from stdin, and write the answer to stdout."""
     os.environ.update(ENVIRONMENT)
     topology, devices = sys.argv[1:]
     request: Request = json.load(sys.stdin)

@@ -1,11 +1,12 @@
-"""Answer for all layers of a step by compiling a few: cycles grow in a line with the layers, and memory is planned for all.
+"""Extrapolate the cycles of a step from steps that compute few of its layers, and plan the memory of all layers.
 
-The compiled models have the weights of all layers, so that the update, the gradients and their memory are those of the whole
-model; only forward and backward pass take the first layers alone (`ModelConfig.computed_layers`). Models that have only a few
-layers are too fast: their stacked gradients fit into a chip's fast memory, and those of twelve layers do not. The same happens
-to three layers of a deep model, so more of its layers are computed. Memory does not grow in a line, but the compiler plans it
-for all layers in seconds: nearly all of its time goes into code. docs/decisions/011 has these figures beside those of models
-that were compiled whole.
+Compiling all layers takes too long: 19 minutes for T5-large. Cycles grow linearly with the computed layers. The compiled
+steps have the weights of all layers, so the update and the gradients are those of the complete model. Only the forward and
+backward pass are limited to the first layers (`ModelConfig.computed_layers`). A model with few layers in total would be too
+fast: its stacked gradients fit into the chip's fast memory. For the same reason, more layers of a deep model are computed.
+
+Memory does not grow linearly, but the compiler plans it for all layers in seconds, before it generates code.
+docs/decisions/011-extend-cycles-from-few-layers.md compares these estimates with complete compilations.
 """
 
 import concurrent.futures
@@ -20,15 +21,16 @@ from t5prep.training.model.architecture import ModelConfig
 
 Ask = Callable[[Question], Answer]
 Say = Callable[[str], None]
-Layers = tuple[int, int]  # of the encoder, of the decoder
+Layers = tuple[int, int]  # layers of the encoder, layers of the decoder
 
-# The computed layers of each kind in the smallest model. With fewer the most memory is needed by the logits or by the update,
-# and not where all layers' activations are kept.
+# Computed layers of each stack in the smallest compiled step. With fewer, memory peaks at the logits or at the update, and
+# not where the activations of all layers are stored.
 MIN_COMPUTED_LAYERS = 3
-# From this many layers on, a quarter and a third of them are computed.
+# From this many layers on, a quarter of the layers are computed in one step, and a third in another.
 DEEP = 16
-# Between these shares of a device's memory the compiler may save memory at the cost of time: there all layers are compiled.
+# Between these shares of a device's memory, the compiler may trade time for memory. Then all layers are compiled.
 NEAR = (0.9, 1.3)
+# The figures that grow linearly with the layers.
 _LINEAR = (
     *("hbm_bytes", "argument_bytes", "temp_bytes", "program_bytes", "flops", "accessed_bytes", "estimated_cycles"),
     *("exchanged_bytes", "weight_bytes", "slot_bytes"),
@@ -36,9 +38,9 @@ _LINEAR = (
 
 
 def estimate(question: Question, *, asking: Ask = ask, say: Say | None = None) -> Answer:
-    """Return the answer by small models, or by all layers where that is as quick or where the memory is nearly full.
+    """Return the extended answer to `question`, or the exact one if it is as quick or if the memory is nearly full (NEAR).
 
-    `say` is told what is being compiled. Raises what `question.ask` raises.
+    `asking` compiles a question, and `say` prints a sentence about what is being compiled. Raises the errors of `asking`.
     """
     if cached_answer := recall(question):
         return cached_answer
@@ -54,14 +56,14 @@ def estimate(question: Question, *, asking: Ask = ask, say: Say | None = None) -
 
 
 def extended(question: Question, *, asking: Ask = ask, say: Say | None = None) -> Answer:
-    """Return the answer that steps of a few layers of each kind give for all layers. Raises what `question.ask` raises."""
+    """Return the answer for all layers, extrapolated from steps that compute few layers. Raises the errors of `asking`."""
     if not _worthwhile(question):
         return asking(question)
     layers, needed = _layers(question), _needed(question)
     if say:
         models = " and ".join(f"{encoder} + {decoder}" for encoder, decoder in _models(layers))
         say(f"Compiling it with {models} of its {layers[0]} + {layers[1]} layers (--exact compiles all).")
-    # Each compilation is a process of its own that uses one core for most of its time. The longest one begins first.
+    # Each compilation is a separate process that uses one core for most of its time.
     with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(needed), os.cpu_count() or 1)) as pool:
         jobs = {pool.submit(asking, needed[part]): part for part in needed}
         answers: dict[Layers, Answer] = {}
@@ -73,9 +75,10 @@ def extended(question: Question, *, asking: Ask = ask, say: Say | None = None) -
 
 
 def planned(question: Question, *, like: Answer, asking: Ask = ask) -> Answer:
-    """Return the memory of a step that differs from that of an answer in its rows, by planning it; the rest is that answer's.
+    """Return the answer `like` with the memory of `question`, a step with another number of rows.
 
-    That takes seconds. Where all layers are compiled quickly they are, and the answer is of the step itself.
+    Memory alone is planned, which takes seconds, and all other figures are those of `like`. If compiling all layers is as
+    quick, the answer is an exact one.
     """
     if not _worthwhile(question):
         return asking(question)
@@ -88,7 +91,7 @@ def planned(question: Question, *, like: Answer, asking: Ask = ask) -> Answer:
 
 
 def recalled(question: Question) -> Answer | None:
-    """Return the answer that earlier compilations give, else None; compile nothing."""
+    """Return the answer from cached compilations, exact or extended; None if one is missing. Compile nothing."""
     if (cached_answer := recall(question)) or not _worthwhile(question):
         return cached_answer
     answers = {layers: recall(needed) for layers, needed in _needed(question).items()}
@@ -97,10 +100,10 @@ def recalled(question: Question) -> Answer | None:
 
 
 def _worthwhile(question: Question) -> bool:
-    """Check whether small models are compiled sooner: not with remat, whose layers are one loop in any number.
+    """Check whether extending is quicker than compiling all layers.
 
-    Only a T5 of two stacks is extended. A model of one stack is compiled whole, which is quick. So is a step with shard=auto,
-    because a few layers may fit and all may not.
+    It is not with remat, where all layers are one loop. A model of one stack compiles quickly, so only a T5 is extended.
+    With shard=auto all layers are compiled, because a few layers may fit where all do not.
     """
     shape, settings = question.shape, question.settings
     if (
@@ -116,13 +119,15 @@ def _worthwhile(question: Question) -> bool:
 
 
 def _layers(question: Question) -> Layers:
-    """Return the layers of the question's T5: of its encoder and of its decoder."""
+    """Return the layers of the T5 of `question`."""
     assert isinstance(question.shape, ModelConfig)
     return question.shape.num_layers, question.shape.num_decoder_layers
 
 
 def _models(layers: Layers) -> list[Layers]:
-    """Return the layers of the models to compile: two if both stacks have as many layers, else three.
+    """Return the computed layers of the steps to compile, given the layers of the model.
+
+    These are two steps. If one stack is deeper, a third step has one more layer in that stack alone.
 
     >>> _models((12, 12)), _models((24, 24)), _models((18, 6))
     ([(3, 3), (4, 4)], [(6, 6), (8, 8)], [(3, 3), (4, 4), (4, 3)])
@@ -138,9 +143,9 @@ def _models(layers: Layers) -> list[Layers]:
 
 
 def _needed(question: Question) -> dict[Layers, Question]:
-    """Return the questions to ask, by the layers that they compute; that of all layers is for the memory alone.
+    """Return the questions to ask, by their computed layers. The question with all layers is for the memory alone.
 
-    The one that is answered last comes first.
+    The order is that of starting them in parallel: the longest compilation comes first.
     """
     layers, needed = _layers(question), dict[Layers, Question]()
     assert isinstance(question.shape, ModelConfig)
@@ -153,7 +158,11 @@ def _needed(question: Question) -> dict[Layers, Question]:
 
 
 def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
-    """Return the answer for all layers: `both` more of each kind, and then `longer` ones of the deeper stack."""
+    """Return the answer for all layers, extrapolated from the `answers` to the questions of `_needed`.
+
+    From the smaller step, `both` layers are added to each stack, at the cost of one layer of both. Then `longer` layers
+    are added to the deeper stack, at the cost of one layer of that stack.
+    """
     layers = _layers(question)
     models = _models(layers)
     smaller_model, larger_model, *_ = (answers[model].compiled for model in models)
@@ -162,6 +171,7 @@ def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
     both, longer = min(layers) - models[0][0], max(layers) - min(layers)
 
     def grown(smallest: int, of_more: int, of_one_longer: int) -> int:
+        # `step` is the difference in layers between the two steps, so each quotient is the cost of one layer.
         return smallest + (both * (of_more - smallest) + longer * (of_one_longer - smallest)) // step
 
     figures: dict[str, Any] = {
@@ -173,7 +183,7 @@ def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
     executed = {kind: number for kind, number in cycles.items() if number > 0}
     planned = answers[layers].compiled
     if not all(answer.fits for answer in answers.values()):
-        # Fewer layers do not fit, or all do not. Of such a step the compiler says only the bytes.
+        # A step with few layers, or the plan of all layers, does not fit. For such a step, the compiler tells only its bytes.
         needed = max(figures["hbm_bytes"], larger_model.hbm_bytes) if planned.fits else planned.hbm_bytes
         program = figures["program_bytes"]
         compiled = dataclasses.replace(larger_model, fits=False, hbm_bytes=needed, program_bytes=program)

@@ -1,6 +1,6 @@
 """Define the public functions `t5prep.plan`, `plan_sweep` and `plan_lengths`.
 
-A plan grows stage by stage: the answer to the user's question, the largest batch, then advice.
+A plan grows in stages: first the answer to the user's question, then the largest batch, then advice.
 """
 
 import dataclasses
@@ -29,11 +29,12 @@ TPU, SWEEP = "v5e-8", ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The result of `t5prep.plan`: whether a training fits a TPU, and how fast it is by the compiler's estimate.
+    """Hold the result of `t5prep.plan`: whether a training run fits a TPU, and its speed by the compiler's estimate.
 
-    `answer` is the compiler's answer for this training. `epoch` is a pass over the dataset; None without a dataset, or
-    where the training does not fit. `largest` is the answer for the largest batch that fits, None where none fits or it was
-    not searched (`searched`). `advice` has changes that make a training fit that does not.
+    * answer: the compiler's answer for this training.
+    * epoch: the time and price of a pass over the dataset; None without a dataset, or if the training does not fit.
+    * largest: the answer for the largest batch that fits; None if no batch fits, or if `searched` is False.
+    * advice: changes with which a training fits that does not fit as it is. `advised` is True if they were searched.
     """
 
     answer: Answer
@@ -45,12 +46,12 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Check whether the step and all that it holds fit in the memory of one device."""
+        """Check whether the step, with weights and activations, fits the memory of one device."""
         return self.answer.fits
 
     @property
     def hbm_bytes(self) -> int:
-        """Return the bytes that one device needs."""
+        """Return the bytes of memory that the step needs on one device."""
         return self.answer.compiled.hbm_bytes
 
     @property
@@ -59,7 +60,7 @@ class Plan:
         return self.answer.step_seconds
 
     def to_json(self) -> dict[str, JSON]:
-        """Return what `t5prep plan --json` prints."""
+        """Return the plan as `t5prep plan --json` prints it."""
         payload = report.as_json(self.answer)
         if self.epoch:
             payload["epoch"] = dataclasses.asdict(self.epoch)
@@ -71,7 +72,10 @@ class Plan:
 
 
 def questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Question], DatasetSplit | None]:
-    """Return a question for each TPU with each batch, and what planning needs of the dataset. Raises T5prepError."""
+    """Return a question for each TPU and each batch of `options`, and the split of the dataset, if there is one.
+
+    Raises T5prepError.
+    """
     need_tensorflow()
     prepared = Dataset(options.data).split(options.split) if options.data else None
     all_questions = planner.questions(
@@ -87,7 +91,7 @@ def questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Questi
 
 
 def _only_question(options: PlanOptions) -> tuple[Question, DatasetSplit | None]:
-    """Return the question of options that name at most one TPU and one batch. Raises UsageError for more."""
+    """Return the question of `options`, and the dataset's split. Raises UsageError for several TPUs or batches."""
     if len(options.tpu) > 1 or len(options.batch) > 1:
         raise UsageError("Several --tpu or --batch make a table: add --sweep (t5prep.plan_sweep).")
     (question,), prepared = questions(options, tpus=options.tpu or [TPU])
@@ -95,7 +99,7 @@ def _only_question(options: PlanOptions) -> tuple[Question, DatasetSplit | None]
 
 
 def _chosen(values: Mapping[str, object], *, kind: str, without: Sequence[str]) -> PlanOptions:
-    """Return the options of a function whose plans have no use for some of them. Raises UsageError for one of these."""
+    """Return the options in `values`. Raises UsageError if one of the options `without` is set, which `kind` ignores."""
     options = build(PlanOptions, values, owner="plan")
     if useless := changed(options, *without):
         raise UsageError(f"{' '.join(useless)}: {kind} does not use it. Leave it out.")
@@ -103,7 +107,7 @@ def _chosen(values: Mapping[str, object], *, kind: str, without: Sequence[str]) 
 
 
 def recalled(options: PlanOptions) -> Plan | None:
-    """Return the plan that earlier compilations give for options of `plan`, else None; compile nothing."""
+    """Return the plan for `options` from cached compilations; None if one is missing. Compile nothing."""
     answer = extending.recalled(_only_question(options)[0])
     return Plan(answer) if answer else None
 
@@ -121,7 +125,13 @@ def stages(
 ) -> Iterator[Plan]:
     """Yield the plan as it grows: first with the answer, then with the largest batch, then with each advice.
 
-    `search` looks for advice, and only where the training does not fit. `say` is told what is being compiled.
+    * rows, price: the rows of an epoch, and the price of a chip for an hour.
+    * search: whether to search for advice if the training does not fit.
+    * largest: whether to search for the largest batch.
+    * exact: whether to compile all layers.
+    * save: a run's directory for the executable, or "".
+    * say: called with a sentence about what is being compiled.
+
     Raises T5prepError.
     """
     if save:
@@ -147,12 +157,13 @@ def stages(
 
 
 def _largest_extended(question: Question) -> Answer | None:
-    """Return the extended answer for the most rows that fit, which are searched by planning the memory alone."""
+    """Return the extended answer for the most rows that fit, or None. The search plans only the memory, in seconds."""
     like = extending.extended(question, asking=asking.ask)
     plan = functools.partial(extending.planned, like=like, asking=asking.ask)
     largest = searching.largest_batch(question, asking=plan)
     while largest and not (answer := extending.extended(largest.question, asking=asking.ask)).fits:
-        # Its program is larger than that of the rows which were asked for: one step less, as exact as the search is.
+        # The search assumed the program size of the smaller batch, and this program is larger. Try fewer rows, by a
+        # sixteenth, which is the precision of the search.
         unit, rows = question.settings.accumulate, largest.question.rows
         fewer = rows - max(unit, rows // 16 // unit * unit)
         largest = dataclasses.replace(largest, question=question.with_(rows=fewer)) if fewer >= unit else None
@@ -161,23 +172,22 @@ def _largest_extended(question: Question) -> Answer | None:
 
 @accepts(PlanOptions)
 def plan(*, watch: Callable[[Plan], None] | None = None, say: Say | None = None, **options: object) -> Plan:
-    """Say whether a training fits a TPU and about how fast it is, before anything is paid for.
+    """Check whether a training run fits a TPU, and estimate its speed, before you rent one.
 
-    The step that `t5prep.train` would run is compiled by Google's TPU compiler on this machine, which needs no TPU. The
-    memory of a T5 of many layers is planned for all of them; its time is that of a few layers of each kind, extended to all.
-    Answers are kept in the cache.
+    Google's TPU compiler compiles the step of `t5prep.train` on this machine, which needs no TPU. It plans the memory of
+    all layers. The time of a T5 is extrapolated from a few layers of each kind. Answers are cached.
 
     Args:
-        watch: Is called with the Plan each time that it has grown: by the answer, the largest batch, each advice.
-        say: Is called with a sentence about what is being compiled.
+        watch: Called with the Plan after each stage: the answer, the largest batch, each advice.
+        say: Called with a sentence about what is being compiled.
         **options
 
     Returns:
-        A Plan: `fits`, `hbm_bytes`, `step_seconds`, and the parts that they come from.
+        A Plan: `fits`, `hbm_bytes`, `step_seconds`, and the compiler's answers.
 
     Raises:
-        T5prepError: In one sentence: TensorFlow or the compiler is missing, the model or TPU is not known, or the batch
-            cannot be shared by the devices.
+        T5prepError: TensorFlow or the compiler is missing, the model or TPU is unknown, or the batch cannot be divided by
+            the devices.
 
     Example:
         plan = t5prep.plan(model="t5-small", data="data/sample", tpu="v5e-8", batch=64, quick=True)
@@ -203,19 +213,19 @@ def plan(*, watch: Callable[[Plan], None] | None = None, say: Say | None = None,
 
 @accepts(PlanOptions)
 def plan_sweep(*, say: Say | None = None, **options: object) -> Iterator[Plan]:
-    """Yield a Plan for each TPU with each batch, each as soon as it is compiled; nothing is searched.
+    """Yield a Plan for each TPU and each batch, as soon as it is compiled, without searching batches or advice.
 
-    All combinations are checked before the first is compiled. Without `tpu`, they are those of one host of each kind.
+    All combinations are checked before the first is compiled. Without `tpu`, the TPUs are one host of each kind.
 
     Args:
         say: As for `plan`.
         **options
 
     Returns:
-        An iterator over a Plan for each TPU and each batch of it.
+        An iterator over the plans, TPU by TPU.
 
     Raises:
-        T5prepError: In one sentence, as for `plan`; and for an option that a table has no use for.
+        T5prepError: As for `plan`; also for an option that a sweep does not use: `save`, `largest` or `quick`.
 
     Example:
         for plan in t5prep.plan_sweep(model="t5-small", tpu=["v5e-4", "v5e-8"], batch=64):
@@ -234,20 +244,20 @@ def plan_sweep(*, say: Say | None = None, **options: object) -> Iterator[Plan]:
 
 @accepts(PlanOptions)
 def plan_lengths(*, say: Say | None = None, **options: object) -> list[tuple[Choice, list[Answer]]]:
-    """Return the ways to lay out a dataset (shorter, in buckets, packed), with the compiler's answer for each shape.
+    """Compare layouts of a dataset (shorter lengths, length buckets, packing), with the compiler's answer for each shape.
 
-    Its lengths are counted in its manifest.
+    The lengths of the dataset's rows come from its manifest.
 
     Args:
         say: As for `plan`.
         **options
 
     Returns:
-        A list of (choice, answers): a Choice has a name, shapes with their rows, its padding and what it cuts; there is an
-        answer for each shape. `t5prep.planning.report.epoch_seconds` makes an epoch's time of both.
+        A list of (choice, answers). A Choice has a name, shapes with their rows, and the shares of padding and of cut rows.
+        There is an answer for each shape. `t5prep.planning.report.epoch_seconds` returns the time of an epoch of both.
 
     Raises:
-        T5prepError: In one sentence, as for `plan`; for a dataset that is packed; and for an option that is not used.
+        T5prepError: As for `plan`; also for a packed dataset, and for an option that is not used.
 
     Example:
         for choice, answers in t5prep.plan_lengths(model="t5-small", data="data/sample", batch=64):

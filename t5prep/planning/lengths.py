@@ -1,8 +1,7 @@
-"""Compare the lengths to train with, by the joint histogram of lengths in the manifest.
+"""Compare layouts of a dataset for training, by the joint histogram of lengths in its manifest.
 
-A static shape makes every row as long as the longest, and a TPU spends as much time on padding as on tokens. The
-choices, from the simplest: shorter lengths that still hold every row, or 99 rows in 100; two or three fixed shapes;
-packed rows.
+Programs of a TPU have static shapes, so each row is as long as the longest, and padding takes as much time as tokens. The
+choices, simplest first: shorter lengths that hold all rows or 99 in 100, two or three shapes (length buckets), packed rows.
 """
 
 import dataclasses
@@ -16,21 +15,21 @@ from t5prep.dataset.manifest import Split
 from t5prep.errors import DatasetError
 from t5prep.tokens.ragged import first_fit
 
-# A TPU stores a sequence in tiles of 8 rows: a finer step saves nothing.
+# Lengths are multiples of this. A TPU stores a sequence in tiles of 8 rows, so a finer step saves nothing.
 STEP = 8
-# Packing is tried on this many examples, drawn evenly from the histogram: enough for two exact digits.
+# Packing is estimated from this many examples, drawn evenly from the histogram: enough for two exact digits.
 SAMPLE = 4096
 
-# The cost of one row of (input length, target length), in any unit.
+# A function (input length, target length) → the cost of one row, in any unit.
 Cost = Callable[[int, int], float]
-# int64[n, 3]: input tokens, target tokens (upper ends of their buckets), examples.
+# int64[n, 3]: input tokens and target tokens (the upper ends of their buckets), number of examples.
 Histogram = NDArray[np.int64]
 Lengths = tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A static shape, and how many rows of an epoch have it."""
+    """Hold a static shape, and the number of an epoch's rows with this shape."""
 
     input_length: int
     target_length: int
@@ -39,9 +38,9 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """A way to lay out an epoch.
+    """Hold a layout of an epoch: its name and its shapes.
 
-    `padding` is the share of positions without a token, `cut` the share of examples that are shortened.
+    `padding` is the share of positions without a token, and `cut` the share of examples that are shortened.
     """
 
     name: str
@@ -51,7 +50,7 @@ class Choice:
 
 
 def histogram(split: Split, *, folder: str) -> Histogram:
-    """Return the joint histogram of a split. Raises DatasetError, which names `folder`, when it counts no examples."""
+    """Return the joint histogram of a split. Raises DatasetError, which names `folder`, if it counts no examples."""
     joint = np.array(split.lengths.get("joint", []), np.int64).reshape(-1, 3)
     joint = joint[joint[:, 2] > 0]
     if not len(joint):
@@ -60,9 +59,9 @@ def histogram(split: Split, *, folder: str) -> Histogram:
 
 
 def choices(joint: Histogram, *, prepared: Lengths, cost: Cost) -> list[Choice]:
-    """Return the ways to lay out an epoch; ways that change nothing for these lengths are left out.
+    """Return the layouts of an epoch, first the one as prepared. Layouts that change nothing are left out.
 
-    prepared: (input, target) length of the shards, which no shape exceeds except for packed targets. `cost` decides
+    `prepared` is the (input, target) length of the shards. No shape exceeds it, except for packed targets. `cost` decides
     where the lengths are divided between shapes.
 
     >>> joint = np.array([[16, 4, 90], [512, 4, 10]])
@@ -95,15 +94,15 @@ def choices(joint: Histogram, *, prepared: Lengths, cost: Cost) -> list[Choice]:
 
 
 def _shape(joint: Histogram, *, prepared: Lengths) -> Shape:
-    """Return the smallest shape that holds all of these examples."""
+    """Return the smallest shape that holds all examples of `joint`, not above `prepared`."""
     inputs, targets = (min(_up(int(joint[:, side].max())), prepared[side]) for side in (0, 1))
     return Shape(inputs, targets, int(joint[:, 2].sum()))
 
 
 def _parted(joint: Histogram, *, count: int, prepared: Lengths, cost: Cost) -> list[Shape]:
-    """Return the cheapest `count` shapes, divided by input length; [] when there are fewer different input lengths."""
+    """Return the cheapest `count` shapes, divided by input length; [] if there are fewer different input lengths."""
     ends = np.unique(joint[:, 0])[:-1]
-    ends = ends[:: -(-len(ends) // 64) or 1]  # at most 64 places to divide at, so at most 2016 pairs to try
+    ends = ends[:: -(-len(ends) // 64) or 1]  # at most 64 borders, so three shapes are at most 2016 pairs to try
     best: tuple[float, list[Shape]] = (float("inf"), [])
     for borders in itertools.combinations(ends.tolist(), count - 1):
         parts = np.split(joint, np.searchsorted(joint[:, 0], borders, side="right"))
@@ -115,11 +114,11 @@ def _parted(joint: Histogram, *, count: int, prepared: Lengths, cost: Cost) -> l
 
 
 def _packed(joint: Histogram, *, prepared: Lengths, cost: Cost) -> Shape:
-    """Return the shape of packed rows: inputs as long as prepared, the target length that makes an epoch cheapest."""
+    """Return the shape of packed rows, with the prepared input length and the target length of the cheapest epoch."""
     weights = joint[:, 2].cumsum()
     rows = int(weights[-1])
     sample = np.searchsorted(weights, (np.arange(min(SAMPLE, rows)) + 0.5) * rows / min(SAMPLE, rows), side="right")
-    # The draw is sorted by length, and shards are not: shuffle it.
+    # The sample is sorted by length, but records are not. Packing sorted examples would give other rows.
     sizes = np.random.default_rng(0).permutation(np.minimum(joint[sample, :2], prepared))
     rooms = [prepared[1] * 2**doubled for doubled in range(7)]
     tried = []
@@ -130,7 +129,7 @@ def _packed(joint: Histogram, *, prepared: Lengths, cost: Cost) -> Shape:
 
 
 def _padding(joint: Histogram, shapes: Sequence[Shape]) -> float:
-    """Return the share of positions without a token, a bit too small: lengths are the upper ends of their buckets."""
+    """Return the share of positions without a token. It is slightly too small, because the histogram rounds lengths up."""
     longest = shapes[-1]
     tokens = (np.minimum(joint[:, :2], (longest.input_length, longest.target_length)).sum(axis=1) * joint[:, 2]).sum()
     positions = sum(shape.rows * (shape.input_length + shape.target_length) for shape in shapes)
@@ -138,7 +137,7 @@ def _padding(joint: Histogram, shapes: Sequence[Shape]) -> float:
 
 
 def _longest_of_99(joint: Histogram, side: int) -> int:
-    """Return the shortest length that holds 99 % of the examples, in whole tiles."""
+    """Return the shortest multiple of STEP that holds 99 % of the inputs (`side` 0) or targets (1)."""
     order = np.argsort(joint[:, side], kind="stable")
     counts = joint[order, 2].cumsum()
     return _up(int(joint[order[np.searchsorted(counts, 0.99 * counts[-1])], side]))

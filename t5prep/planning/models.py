@@ -1,9 +1,11 @@
-"""List the shapes of the published models, so that planning needs neither their weights nor a network.
+"""Define the shapes of published models, so that planning needs neither their weights nor a network.
 
-The numbers are from each checkpoint's `config.json` on the Hugging Face Hub (google-t5, google/t5-v1_1-*, flan-t5-*, mt5-*,
-byt5-*; google-bert, distilbert, FacebookAI, albert, google/electra-*, answerdotai/ModernBERT-*, jhu-clsp/ettin-encoder-*,
-jhu-clsp/mmBERT-*, microsoft/deberta-v3-*, EuroBERT/*; google/t5gemma-*: of 2B and 9B by Gemma 2's table, arXiv:2408.00118).
-T5X's configurations (t5x/examples/t5) have the same.
+The numbers are from each checkpoint's `config.json` on the Hugging Face Hub:
+
+* T5: google-t5, google/t5-v1_1-*, flan-t5-*, mt5-*, byt5-*. T5X's configurations (t5x/examples/t5) have equal numbers.
+* Encoders: google-bert, distilbert, FacebookAI, albert, google/electra-*, answerdotai/ModernBERT-*,
+  jhu-clsp/ettin-encoder-*, jhu-clsp/mmBERT-*, microsoft/deberta-v3-*, EuroBERT/*.
+* google/t5gemma-*. The numbers of 2B and 9B are from Gemma 2's table (arXiv:2408.00118).
 """
 
 import dataclasses
@@ -44,7 +46,7 @@ _ETTINS = {
     "400m": (1024, 2624, 28, 16),
     "1b": (1792, 3840, 28, 28),
 }
-CASED = 28996  # pieces of the cased vocabularies
+CASED = 28996  # vocabulary size of the cased models
 ENCODERS = {
     "bert-base-uncased": _shaped(_BERT, _BASE),
     "bert-base-cased": dataclasses.replace(_shaped(_BERT, _BASE), vocab_size=CASED),
@@ -142,7 +144,7 @@ _GEMMA = {
 
 
 def _t5gemma(encoder: str, decoder: str) -> T5GemmaConfig:
-    """Return the shape of google/t5gemma-ENCODER-DECODER, of any kind of training (-ul2, -prefixlm, and either with -it)."""
+    """Return the shape of google/t5gemma-ENCODER-DECODER. It is equal for all kinds of training (-ul2, -prefixlm, -it)."""
     (width, hidden, layers, heads, of_keys, d_kv), (own_width, own_hidden, own_layers, own_heads, own_of_keys, _) = (
         _GEMMA[size] for size in (encoder, decoder)
     )
@@ -181,21 +183,22 @@ MODELS: dict[str, Config] = {**_models(), **T5GEMMAS, **ENCODERS}
 
 
 def shape_of(model: str, *, classes: bool = False) -> Config:
-    """Return the shape of a model; `tiny` is an encoder for data with `classes`, as `train` makes it, else a T5.
+    """Return the shape of a model.
 
-    `model` is a published model's name (with or without its owner), a directory with a `config.json`, or a model on the
-    Hub, whose `config.json` is fetched.
+    `model` is a published model's name, with or without its owner, a directory with a `config.json`, or a model on the
+    Hub, whose `config.json` is fetched. "tiny" is the small model of the recipe `tiny`: an encoder if the data has
+    `classes`, else a T5.
 
     >>> shape_of("google/mt5-small").vocab_size, shape_of("t5-large").num_layers
     (250112, 24)
 
-    Raises UsageError for anything else, and names the most similar known model.
+    Raises UsageError for any other name, and suggests the most similar known model.
     """
     path = Path(model)
     file = path if path.suffix == ".json" else path / "config.json"
     if file.is_file():
         return read_config(file.read_bytes(), location=file)
-    name = re.sub("-(ul2|prefixlm)(-it)?$", "", model.rsplit("/", 1)[-1].lower())  # how a T5Gemma was trained
+    name = re.sub("-(ul2|prefixlm)(-it)?$", "", model.rsplit("/", 1)[-1].lower())  # a T5Gemma's kind of training
     if name in MODELS:
         return MODELS[name]
     if name == "tiny":
@@ -211,7 +214,7 @@ def shape_of(model: str, *, classes: bool = False) -> Config:
 
 
 def _on_the_hub(model: str) -> Config | None:
-    """Return the shape of OWNER/NAME on the Hugging Face Hub; None if it is not there, or the Hub cannot be reached."""
+    """Return the shape of the Hub model OWNER/NAME; None if it is missing, or if the Hub cannot be reached."""
     try:
         files = model_files.find(model)
     except UsageError:

@@ -1,4 +1,4 @@
-"""Turn a user's options into questions to the compiler, and compare ways to lay out a dataset by its answers."""
+"""Convert a user's options to questions for the compiler, and compare layouts of a dataset by its answers."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,7 +16,8 @@ from t5prep.training.model.architecture import training_flops, with_target
 from t5prep.training.settings import config as configs
 from t5prep.training.settings.padding import Padding
 
-# The default lengths. T5's own are 512 and 512 (Raffel et al. 2020, 3.1.2), but fine-tuning needs no targets of 512.
+# Default lengths of inputs and targets. T5 was trained with 512 and 512 (Raffel et al. 2020, 3.1.2), but fine-tuning
+# needs no targets of 512.
 LENGTHS = (512, 64)
 
 
@@ -30,7 +31,11 @@ def questions(
     packed: bool = False,
     settings: Sequence[JSONObject] = (),
 ) -> list[Question]:
-    """Return a question for each TPU with each batch (by default the recipe's or trainer's). Raises UsageError."""
+    """Return a question for each of `tpus` with each of `batches`; no batch means that of the settings.
+
+    `lengths` are those of inputs and targets; None means the dataset's, or LENGTHS. Each of `settings` overrides the ones
+    before it. Raises UsageError.
+    """
     config = configs.build(*settings)
     name = model or config.model
     if not name:
@@ -60,7 +65,10 @@ def questions(
 
 
 def plan_lengths(question: Question, data: DatasetSplit, *, asking: Ask = ask) -> list[tuple[Choice, list[Answer]]]:
-    """Return each way to lay out the dataset, with the compiler's answer for each shape. Raises DatasetError."""
+    """Return the layouts of the dataset (`lengths.choices`), with the compiler's answer for each shape.
+
+    `asking` compiles a question. Raises DatasetError for a dataset whose lengths cannot be chosen.
+    """
     if data.settings.is_packed:
         raise DatasetError(f"{data.folder} is packed already; lengths are planned from a dataset that is not.")
     if data.manifest.target.is_aligned:

@@ -1,4 +1,4 @@
-"""Ask the compiler one question: this model, with these settings, on this TPU; keep the answer in the cache."""
+"""Ask the TPU compiler about one training (a model, settings, a TPU and lengths), and cache its answer."""
 
 import dataclasses
 import functools
@@ -24,23 +24,26 @@ from t5prep.training.settings import config
 from t5prep.training.settings.config import FREE, TrainConfig
 from t5prep.training.settings.padding import Padding
 
-# Settings of a run that do not change the program of its step.
+# Settings of a run that do not change the program of its step. They are left out of an answer's key in the cache.
 NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {
     *("batch", "epochs", "metric", "model", "split", "steps", "weights"),
     *("rates", "temperature", "cap", "buckets"),
 }
 NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
-# The memory of the largest slice, 8,960 chips of v5p, and what its chips multiply in an hour: more is no training.
+# Limits for models that somebody forged or mistyped, far above any real one: the memory of the largest slice (8,960 chips
+# of v5p), and the multiplications of its chips in an hour.
 MOST_WEIGHT_BYTES = 1 << 50
 MOST_PRODUCTS = 1 << 72
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A training that is asked about: `settings.batch` rows a step over all devices of the TPU, in static shapes.
+    """Hold a question to the compiler: a model's shape, settings, a TPU, and lengths.
 
-    `padding` is that of the dataset; None if it is not known. `memory_alone`: asks what `compiled.planned_memory` says.
-    `embed`: not a training is asked about but what `t5prep embed` runs, the encoder's forward pass.
+    * settings: `settings.batch` is the number of rows of a step over all devices.
+    * padding: the dataset's Padding; None if it is unknown.
+    * memory_alone: True to plan only the memory (`compiled.planned_memory`).
+    * embed: True for the program of `t5prep embed`, the encoder's forward pass, instead of a training step.
     """
 
     shape: Config
@@ -55,21 +58,21 @@ class Question:
 
     @property
     def shard(self) -> int:
-        """Return over how many devices a replica of the model is split; 1 for "auto", which is not decided yet."""
+        """Return the number of devices that hold one replica of the model; 1 for "auto", which is decided in `ask`."""
         return 1 if self.settings.shard == "auto" else int(self.settings.shard)
 
     @property
     def replicas(self) -> int:
-        """Return how many replicas share the batch."""
+        """Return the number of replicas of the model, which share the batch."""
         return max(self.tpu.devices // self.shard, 1)
 
     @property
     def rows(self) -> int:
-        """Return how many rows of the batch each replica gets."""
+        """Return the rows of the batch on each replica."""
         return self.settings.batch // self.replicas
 
     def with_(self, *, rows: int | None = None, lengths: tuple[int, int] | None = None, **settings: Any) -> "Question":
-        """Return the question with other rows on a replica, other lengths, or other settings of training."""
+        """Return the question with other `rows` on a replica, (input, target) `lengths`, or settings of TrainConfig."""
         if rows is not None:
             settings["batch"] = rows * self.replicas
         inputs, targets = lengths or (self.input_length, self.target_length)
@@ -79,9 +82,9 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """The compiler's answer to a question. Its `weight_bytes` and `slot_bytes` are those of one device.
+    """Hold the compiler's answer to a question, for one device.
 
-    `extended`: the figures come from models of fewer layers (`extending`).
+    `extended` is True if the figures are extrapolated from steps with fewer layers (`extending`).
     """
 
     question: Question
@@ -90,25 +93,25 @@ class Answer:
 
     @property
     def fits(self) -> bool:
-        """Check whether the program and all it holds fit in the memory of one device."""
+        """Check whether the program, with weights and activations, fits the memory of one device."""
         return self.compiled.fits
 
     @property
     def step_seconds(self) -> float:
-        """Return the compiler's estimate of a step, in seconds at the chip's clock. It is not a measurement."""
+        """Return the compiler's estimate of a step's seconds, at the chip's clock. It is no measurement."""
         return self.compiled.estimated_cycles / self.question.tpu.chip.clock_hz
 
     @property
     def looped(self) -> bool:
-        """Check whether layers, parts of the batch or rows are a loop, whose body the compiler counts only once."""
+        """Check whether the program has a loop (over layers, parts of a batch or rows): its FLOPs are counted once."""
         return self.compiled.loops
 
     @property
     def model_flops(self) -> int:
-        """Return by formula the FLOPs of the products for a device's share of the batch, without recomputation."""
+        """Return the FLOPs of matrix products for a device's share of the batch, by formula, without recomputation."""
         question = self.question
         lengths = {"input_length": question.input_length, "target_length": question.target_length}
-        if question.embed:  # a third: there is no backward pass
+        if question.embed:  # no backward pass, which takes two thirds of the FLOPs
             row_flops = training_flops(with_classes(question.shape, ("",)), **lengths) // 3
         else:
             row_flops = training_flops(question.shape, **lengths)
@@ -116,7 +119,7 @@ class Answer:
 
     @property
     def flops(self) -> int:
-        """Return the FLOPs that the compiler counts; with loops, those by formula, and a third more for remat."""
+        """Return the FLOPs that the compiler counts; if there are loops, `model_flops`, with a third more for remat."""
         return (
             self.model_flops * (4 if self.question.settings.remat else 3) // 3 if self.looped else self.compiled.flops
         )
@@ -129,11 +132,11 @@ class Answer:
 
 
 def ask(question: Question, *, save: str = "") -> Answer:
-    """Compile the very step that `train` would run, unless the same was asked before.
+    """Return the compiler's answer to a question, from the cache if the same question was asked before.
 
-    `save`: a run's directory; the executable goes where `train` looks for it (`compiling.place_of`).
-    With shard=auto the answer is the first that fits, or the last.
-    Raises UsageError for a batch that the devices cannot share, and what `compiled.compile_for` raises.
+    The compiled step is the one that `train` would run. `save` is a run's directory: the executable is saved where `train`
+    finds it (`compiling.place_of`). With shard=auto, the answer is the first that fits, or the last one. Raises UsageError
+    for a batch that the devices cannot share, and the errors of `compiled.compile_for`.
     """
     check(question)
     if question.settings.shard == "auto":
@@ -165,11 +168,11 @@ def ask(question: Question, *, save: str = "") -> Answer:
 
 
 def widths(question: Question) -> Iterator[Question]:
-    """Yield the question with each shard that `auto` tries: 1, 2, 4 and so on, while it divides the devices."""
+    """Yield the question with each value of `shard` that "auto" tries: 1, 2, 4 and so on, while it divides the devices."""
     weights, shard = _weight_bytes(question.shape), 1
     while question.tpu.devices % shard == 0:
         last = question.tpu.devices % (2 * shard) != 0
-        if last or weights / shard < question.tpu.chip.hbm_bytes:  # skip it where not even the weights fit
+        if last or weights / shard < question.tpu.chip.hbm_bytes:  # compile nothing that cannot even hold the weights
             yield question.with_(shard=str(shard))
         shard *= 2
 
@@ -179,7 +182,7 @@ def _weight_bytes(shape: Config) -> int:
 
 
 def recall(question: Question) -> Answer | None:
-    """Return the answer if the question was asked before, else None; compile nothing."""
+    """Return the cached answer to a question, or None. Compile nothing."""
     if question.settings.shard == "auto":
         answers = [recall(candidate) for candidate in widths(question)]
         return next((answer for answer in answers if answer and answer.fits), None)
@@ -188,7 +191,7 @@ def recall(question: Question) -> Answer | None:
 
 
 def check(question: Question) -> None:
-    """Raise UsageError when the batch cannot be cut into equal parts, or a number is too large for any program."""
+    """Raise UsageError if the batch cannot be divided into equal parts, or if a number is too large for any TPU."""
     if question.tpu.devices % question.shard:
         raise UsageError(
             f"shard is {question.shard}, and {question.tpu.name} has {question.tpu.devices} devices: choose a divisor."
@@ -228,7 +231,10 @@ def _name(question: Question) -> str:
 
 
 def _computes(question: Question) -> JSONObject:
-    """Return the part of a question that decides the program: not where the data is, nor how often to save."""
+    """Return the part of a question that decides the program, for its key in the cache.
+
+    Settings such as the path of the data are not part of it (NOT_IN_A_PROGRAM).
+    """
     settings = dataclasses.asdict(question.settings)
     return {
         "shape": dataclasses.asdict(question.shape),
@@ -249,7 +255,10 @@ def _padding(question: Question) -> dict[str, Any]:
 
 @functools.cache
 def _source() -> list[str]:
-    """Return what else decides the program: the digest of the trainer's source, and TensorFlow's version."""
+    """Return the digest of the trainer's source and TensorFlow's version: both decide the program, too.
+
+    A change of the code therefore makes all cached answers invalid. Raises UsageError without TensorFlow.
+    """
     folders = (Path(config.__file__).parents[1], Path(__file__).parent)
     files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

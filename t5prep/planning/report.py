@@ -1,4 +1,4 @@
-"""Write a plan as text for people, and as JSON for programs."""
+"""Format a plan as text for people, and as JSON for programs."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from t5prep.training.model.lora import parameters
 from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.step.step import checkpoint_bytes, shape_of
 
-# Measured beside --exact: docs/decisions/011.
+# The errors are measured against --exact: docs/decisions/011-extend-cycles-from-few-layers.md.
 EXTENDED = (
     "from steps that compute a few layers of each kind: within 3 % for t5-small, t5-base and t5-large; "
     "--exact computes all"
@@ -24,7 +24,7 @@ A_MODEL = "the compiler's own model of the chip, not a measurement"
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
-    """A pass over a dataset, by the estimated step. `price` is in the currency of --price."""
+    """Hold the estimated cost of a pass over a dataset. `price` is in the currency of --price; None without it."""
 
     rows: int
     steps: int
@@ -33,7 +33,7 @@ class Epoch:
 
 
 def epoch(answer: Answer, *, rows: int, price: float | None) -> Epoch:
-    """Return an epoch of `rows`; price: of one chip for one hour."""
+    """Return the cost of an epoch of `rows`. `price` is that of one chip for one hour."""
     question = answer.question
     steps = math.ceil(rows / question.settings.batch)
     hours = steps * answer.step_seconds / 3600
@@ -41,7 +41,7 @@ def epoch(answer: Answer, *, rows: int, price: float | None) -> Epoch:
 
 
 def as_json(answer: Answer) -> dict[str, JSON]:
-    """Return the answer as a dict: first the keys that other programs rely on, then the rest."""
+    """Return the answer as JSON values. Other programs rely on the first ones, so these keep their names and order."""
     question, compiled = answer.question, answer.compiled
     return {
         "fits": answer.fits,
@@ -74,7 +74,7 @@ def as_json(answer: Answer) -> dict[str, JSON]:
 
 
 def lines(answer: Answer, *, model: str) -> list[str]:
-    """Return the lines of text for the answer to one question."""
+    """Return the answer as lines of text. `model` is its name as the user typed it."""
     question, compiled, chip = answer.question, answer.compiled, answer.question.tpu.chip
     settings, tpu = question.settings, question.tpu
     options = ["vectors alone" if question.embed else settings.optimizer]
@@ -126,7 +126,7 @@ def lines(answer: Answer, *, model: str) -> list[str]:
 
 
 def lora_line(question: Question) -> str:
-    """Return the line of what adapters save, next to training all weights by the same optimizer."""
+    """Return a line that compares the checkpoints of LoRA with those of training all weights by the same optimizer."""
     settings, full_settings = question.settings, dataclasses.replace(question.settings, lora=0)
     with_adapters, without = (checkpoint_bytes(variant, question.shape) for variant in (settings, full_settings))
     weights = weight_layouts(question.shape).values()
@@ -139,20 +139,20 @@ def lora_line(question: Question) -> str:
 
 
 def _devices(question: Question) -> str:
-    """Return the number of devices as text."""
+    """Return the number of devices, or of replicas of several devices, as text."""
     if question.shard == 1:
         return f"{question.tpu.devices} device{'s'[: question.tpu.devices != 1]}"
     return f"{question.replicas} replica{'s'[: question.replicas != 1]} of {question.shard} devices"
 
 
 def advice_line(words: str, answer: Answer) -> str:
-    """Return the line of one advice."""
+    """Return a line of advice: the change `words`, and the memory and time of its `answer`."""
     milliseconds = answer.step_seconds * 1e3
     return f"  would fit     {words}: {answer.compiled.hbm_bytes / GIB:.2f} GiB, {milliseconds:.1f} ms a step estimated"
 
 
 def epoch_line(epoch_cost: Epoch, *, chips: int) -> str:
-    """Return the line of an epoch."""
+    """Return a line with the cost of an epoch on `chips` chips."""
     price = "" if epoch_cost.price is None else f", {_amount(epoch_cost.price)} at the price given"
     return (
         f"  an epoch      {epoch_cost.rows:,} rows, {epoch_cost.steps:,} steps, {hours(epoch_cost.hours)} estimated "
@@ -161,9 +161,9 @@ def epoch_line(epoch_cost: Epoch, *, chips: int) -> str:
 
 
 def next_line(answer: Answer, *, searched: bool) -> str:
-    """Return what to do after an answer that fits: search a larger batch if half of the memory is free, otherwise train.
+    """Return the next command after an answer that fits: search a larger batch if half of the memory is free, else train.
 
-    `searched`: the largest batch is known.
+    `searched` is True if the largest batch is known already.
     """
     compiled, chip = answer.compiled, answer.question.tpu.chip
     if not searched and 2 * compiled.hbm_bytes < chip.hbm_bytes:
@@ -176,7 +176,7 @@ def _amount(price: float) -> str:
 
 
 def table(answers: Sequence[tuple[Answer, Epoch | None]]) -> list[str]:
-    """Return a table of several answers with their epochs, one a line; without epochs it has no columns for them."""
+    """Return the lines of a table with one answer and its epoch in each line. Columns without any value are left out."""
     epochs = [epoch_cost for _, epoch_cost in answers if epoch_cost]
     priced = any(epoch_cost.price is not None for epoch_cost in epochs)
     head = f"{'tpu':<12}{'batch':>7}{'HBM GiB':>9}{'of':>7}  {'fits':<5}{'Mcycles':>9}{'ms/step':>9}{'peak':>6}{'rows/s':>9}"
@@ -198,7 +198,7 @@ def table(answers: Sequence[tuple[Answer, Epoch | None]]) -> list[str]:
 
 
 def hours(number: float) -> str:
-    """Return a time in hours as text, in a unit that suits it.
+    """Return a number of hours as text, in seconds, minutes, hours or days.
 
     >>> hours(0.0001), hours(0.003), hours(0.05), hours(3.25), hours(100)
     ('<1 s', '11 s', '3 min', '3.2 h', '4.2 days')
@@ -211,7 +211,7 @@ def hours(number: float) -> str:
 
 
 def choice_lines(choices: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str]:
-    """Return a table of the ways to lay out an epoch, with each one's speed relative to the first."""
+    """Return the lines of a table of layouts, with the time of an epoch and the speed relative to the first layout."""
     first_seconds = epoch_seconds(*choices[0])
     text = [f"{'layout':<28}{'shapes':<30}{'padding':>8}{'cut':>7}{'epoch':>9}{'speed':>7}"]
     for choice, answers in choices:
@@ -233,7 +233,7 @@ def choice_lines(choices: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str
 
 
 def epoch_seconds(choice: Choice, answers: Sequence[Answer]) -> float | None:
-    """Return the estimated seconds of an epoch over all its shapes; None if one does not fit, or its time is unknown."""
+    """Return the estimated seconds of an epoch with all shapes of a layout; None if one does not fit or has no time."""
     if not all(answer.fits and answer.step_seconds for answer in answers):
         return None
     return sum(

@@ -1,4 +1,4 @@
-"""Search the largest batch that fits, and changes that make a training fit."""
+"""Search for the largest batch that fits, and for changes with which a training fits."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -7,22 +7,23 @@ from t5prep.planning.chips import CHIPS, Tpu
 from t5prep.planning.question import Answer, Question, ask, widths
 
 Ask = Callable[[Question], Answer]
-MOST_ROWS = 2**20  # of a device: more are never searched
+MOST_ROWS = 2**20  # rows on a device, at which the search ends
 
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """A change that makes a training fit, as text, and the compiler's answer for it."""
+    """Hold a change with which a training fits, as options to type, and the compiler's answer for it."""
 
     words: str
     answer: Answer
 
 
 def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
-    """Return the answer for the most rows on a device that fit, or None when not even the fewest do.
+    """Return the answer for the most rows on a device that fit, or None if not even the fewest do.
 
-    Memory grows almost linearly with the rows, so the guess is where the line through two answers reaches the memory of
-    the device; if that does not fit, the line through it is tried. Above 16 rows the result is exact to a sixteenth.
+    Memory grows almost linearly with the rows. So the next guess is where the line through two answers reaches the memory
+    of the device. If the guess does not fit, it becomes the line's second point. Above 16 rows, the result is exact to a
+    sixteenth. `asking` compiles a question.
     """
     unit, capacity = question.settings.accumulate, question.tpu.chip.hbm_bytes
     rows = max(question.rows, unit)
@@ -33,6 +34,7 @@ def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
     elif not _state_fits(first) or rows == unit or not (first := asking(question.with_(rows=unit))).fits:
         return None
     while True:
+        # `first` fits. `second` has more rows: it fits only at the beginning.
         least = first.question.rows
         growth = (second.compiled.hbm_bytes - first.compiled.hbm_bytes) / (second.question.rows - least)
         extra_rows = (capacity - first.compiled.hbm_bytes) / max(growth, 1)
@@ -53,10 +55,10 @@ def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
 
 
 def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
-    """Yield changes that make a question fit that does not, the cheapest first: one advice of each kind that works.
+    """Yield changes with which a question fits that does not fit, the cheapest first: at most one of each kind.
 
-    The kinds are smaller parts of the batch with accumulation, recomputing activations, both, shorter lengths,
-    Adafactor, the model split over several devices, and a larger chip.
+    The kinds are: gradient accumulation, remat, both, shorter lengths, Adafactor, the model divided over several devices,
+    and a larger chip.
     """
     current_answer = asking(question)
     if _state_fits(current_answer):
@@ -92,7 +94,7 @@ def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
 
 
 def _smaller(question: Question, *, asking: Ask) -> Iterator[Advice]:
-    """Yield advice that needs less memory for activations."""
+    """Yield advice that reduces the memory of activations."""
     accumulated = _accumulated(question, asking=asking)
     if accumulated:
         yield accumulated
@@ -123,7 +125,7 @@ def _state_fits(answer: Answer) -> bool:
 
 
 def _accumulated(question: Question, *, asking: Ask) -> Advice | None:
-    """Return the advice with the fewest parts, doubled each time, in which a device's rows fit; None if none do."""
+    """Return advice with the smallest `accumulate`, doubled each time, with which a step fits; None if there is none."""
     parts = question.settings.accumulate
     while parts * 2 <= question.rows and question.rows % (parts * 2) == 0:
         parts *= 2

@@ -1,4 +1,4 @@
-"""Show a prepared dataset or a training run as one HTML page: manifest or run in, page out."""
+"""Show a prepared dataset or a training run as one HTML page."""
 
 from pathlib import Path
 
@@ -6,18 +6,21 @@ from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
 from t5prep.io import atomic_files, paths
 
-PAGE = b"<!doctype html>"  # how a page begins: only a page is replaced by another
+PAGE = b"<!doctype html>"  # the start of a page: an existing file is replaced only if it has this start
 
 
 def write(
     data: str | Path, *, out: str | Path, tokenizer: str | None = None, answers: str | Path | None = None
 ) -> Path:
-    """Write the page of a prepared dataset, or of a training run, and return its path.
+    """Write the page of a prepared dataset or of a training run to `out`, and return its path.
 
-    The page loads nothing from the network, and the same data gives the same bytes. Datasets are read from gs:// too;
-    `tokenizer` is needed where the manifest's name no longer leads to it; `answers` is the file that
-    `t5prep eval --predictions` wrote, for a run.
-    Raises DatasetError, TokenizerError, OutputError, and ModuleNotFoundError if the extra `report` is not installed.
+    The page loads nothing from the network, and equal data gives equal bytes.
+
+    * data: a dataset or a run, also on gs://.
+    * tokenizer: the dataset's tokenizer, if the one in the manifest cannot be found.
+    * answers: the output of `t5prep eval --predictions` for a run.
+
+    Raises DatasetError, TokenizerError, UsageError, OutputError, and ModuleNotFoundError without the extra `report`.
     """
     from t5prep.report import dataset, training
 
@@ -35,11 +38,11 @@ def write(
 
 
 def write_page(path: Path, page: str, *, option: str = "--out") -> None:
-    """Write a page, complete or not at all. Raises OutputError, also where it would replace a file that is no page."""
+    """Write a page atomically. Raises OutputError, also if it would replace a file that is not a page."""
     atomic_files.check_writable(path, begins=PAGE, option=option)
     atomic_files.write_whole(path, page.encode("utf-8", "replace"), option=option)
 
 
 def default_out(data: str | Path) -> Path:
-    """Return the default path of the page: in the folder of the data, or in the working directory for data on gs://."""
+    """Return the default path of a page: `report.html` in the folder of the data, or for gs:// in the current folder."""
     return Path("report.html") if "://" in str(data) else Path(manifest.folder_of(data)) / "report.html"

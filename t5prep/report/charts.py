@@ -1,7 +1,7 @@
-"""Draw charts as SVG inside the page: the page sets the colours, so one drawing serves light and dark.
+"""Draw charts as SVG for pages. The page sets the colours by CSS variables, so one drawing serves light and dark mode.
 
-matplotlib is used because it is well maintained and draws without a browser or a network. No text of the user goes into
-a chart (matplotlib would read `$` as mathematics): such names are in the page's own tables.
+matplotlib draws without a browser or a network. No text of a user is drawn in a chart, because matplotlib would parse `$`
+as mathematics. Such texts are in the tables of the page.
 """
 
 import io
@@ -15,24 +15,25 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-# Placeholder colours that no drawing has by chance; `_svg` replaces them by the page's variables.
+# Placeholder colours, which matplotlib uses nowhere itself. `_svg` replaces them by the page's CSS variables.
 _INK, _QUIET, _GRID = "#010203", "#010204", "#010205"
 SERIES = ("#010206", "#010207")
 _VARIABLES = {_INK: "ink", _QUIET: "quiet", _GRID: "grid", SERIES[0]: "one", SERIES[1]: "two"}
-# Inches and points, for a column of about 500 pixels; still readable at half the size, on a telephone.
+# Size in inches and font in points for a column of about 500 pixels. At half the size, on a telephone, it is readable.
 _SIZE, _FONT = (5.6, 2.7), 10
 _LOW = (5.6, 1.7)  # for charts that only show whether values are even
-# The most bars of a histogram: more would be too thin to read.
+# Maximum number of bars of a histogram. More would be too thin to read.
 _BARS = 48
-# So many widths of a bar are tried.
+# Maximum number of widths of a bar that are tried.
 _WIDTHS = 1 << 14
 
 
 def histogram(counts: Mapping[int, int], *, step: int, limit: int, quantity: str) -> str:
-    """Return a histogram of {upper end of a bucket: count}, with a line at the limit and another colour beyond it.
+    """Return the SVG of a histogram, with a line at `limit` and another colour above it.
 
-    Buckets are `step` wide. A limit far above the longest text is only named. The last bar also holds all longer texts:
-    otherwise a few very long texts would leave no room for the others.
+    `counts` maps the upper end of a bucket to its count. Buckets are `step` wide. A limit far above the longest text is
+    named beside the chart. The last bar includes all longer texts: a few very long texts would leave no space for others.
+    `quantity` is the label of the axis.
     """
     longest = max(counts, default=0)
     near = limit <= 3 * longest
@@ -42,7 +43,7 @@ def histogram(counts: Mapping[int, int], *, step: int, limit: int, quantity: str
         else max(limit + step, _reached(counts, 0.95), min(_reached(counts, 0.995), round(1.6 * limit)))
     )
     width = step * max(1, -(-last // (step * _BARS)))
-    # Where a bar ends at the limit, each bar is either cut or not cut.
+    # Prefer a width that divides the limit, so that no bar mixes cut and uncut texts.
     wider_widths = itertools.islice(range(width, 2 * width + 1, step), _WIDTHS)
     width = next((wider for wider in wider_widths if limit % wider == 0), width)
     bars = [0] * (-(-last // width))
@@ -82,9 +83,10 @@ def curves(
     log: bool = False,
     zero: bool = False,
 ) -> str:
-    """Return a chart of lines over steps: name → (steps, values). Long lines are thinned evenly; the last point stays.
+    """Return the SVG of lines over steps. `lines` maps "training" or "evaluation" to (steps, values).
 
-    `log` makes the scale logarithmic; `zero` begins it at 0, for quantities such as a speed.
+    Lines of more than 600 points are thinned evenly, except for the last point. With `log`, the scale is logarithmic.
+    With `zero`, it begins at 0, for quantities such as a speed.
     """
     figure, axes = _axes()
     colours = dict(zip(("training", "evaluation"), SERIES, strict=True))
@@ -115,9 +117,9 @@ def curves(
 
 
 def steps(values: Sequence[float], *, quantity: str, name: str) -> str:
-    """Return a chart of one value for each item in order (such as the sizes of shards), from zero.
+    """Return the SVG of one value for each item in order, such as the sizes of shards, from zero.
 
-    `name` makes the ids unique where several charts have the same `quantity`.
+    `name` makes the ids inside the SVG unique if several charts have the same `quantity`.
     """
     figure, axes = _axes(_LOW)
     axes.stairs(values, range(len(values) + 1), fill=True, color=SERIES[0])
@@ -128,7 +130,7 @@ def steps(values: Sequence[float], *, quantity: str, name: str) -> str:
 
 
 def _reached(counts: Mapping[int, int], share: float) -> int:
-    """Return the first bucket at which the cumulative count reaches this share of the total."""
+    """Return the first bucket at which the cumulative count reaches `share` of the total."""
     total, reached = sum(counts.values()), 0
     for bucket, number in sorted(counts.items()):
         reached += number
@@ -158,9 +160,9 @@ def _axes(size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
 
 
 def _svg(figure: Figure, *, label: str, name: str = "") -> str:
-    """Return the drawing as SVG without its XML head and size, which the page sets.
+    """Return the SVG of a figure without XML head and size, which the page sets.
 
-    Its ids follow from label and name, so that no two charts share an id.
+    Its ids are made from `label` and `name`. They are unique in a page, and the same data gives the same bytes.
     """
     file = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"{label} {name}", "svg.id": None}):
@@ -173,7 +175,7 @@ def _svg(figure: Figure, *, label: str, name: str = "") -> str:
     svg = re.sub(r"<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', rf'\1 role="img" aria-label="{label}"', svg, count=1)
-    # Remove the ids of groups: they are the same in every chart, and ids must be unique in a page.
+    # Groups have the same ids in every chart, but ids must be unique in a page: remove them.
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     for stand_in, name in _VARIABLES.items():
         svg = svg.replace(stand_in, f"var(--{name})")

@@ -1,4 +1,4 @@
-"""Make the page of a prepared dataset, from the manifest, rejected.jsonl and the first records."""
+"""Make the page of a prepared dataset from its manifest, its rejected rows and its first records."""
 
 import collections
 import dataclasses
@@ -22,15 +22,16 @@ from t5prep.tasks.example import Example, text_of
 from t5prep.tokens import audit
 from t5prep.tokens import tokenizer as newlines
 
-# How many lines of rejected.jsonl are searched for examples, and how many examples of each reason are shown.
+# Maximum number of rejected rows that are searched for examples, and of examples of each reason.
 _LINES, _EXAMPLES = 200_000, 3
-_LABELS = 20
+_LABELS = 20  # maximum number of classes in the table
 
 
 def page(data: str | Path, *, tokenizer: str | None = None) -> str:
-    """Return the page of a dataset. Without its tokenizer the page has no decoded records, and says so.
+    """Return the HTML page of the dataset `data`.
 
-    Raises DatasetError, OutputError.
+    If the tokenizer in the manifest cannot be found, the page has no decoded records, and says so. Raises DatasetError,
+    OutputError, and TokenizerError if `tokenizer` is wrong.
     """
     opened = Dataset(data, tokenizer=tokenizer)
     dataset_manifest = opened.manifest
@@ -61,7 +62,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
             if "packed" in split.lengths
         },
         charts=_charts(dataset_manifest),
-        choices=lengths.choices(  # ways to lay out an epoch: every position counts the same cost
+        choices=lengths.choices(  # layouts of an epoch; the page knows no model, so each position has the same cost
             lengths.histogram(dataset_manifest.splits[first], folder=f"the split {first}"),
             prepared=(dataset_manifest.settings.input_length, dataset_manifest.settings.target_length),
             cost=operator.add,
@@ -98,7 +99,7 @@ def _charts(dataset_manifest: Manifest) -> dict[str, str]:
             quantity="tokens of an input, before cutting",
         ),
     }
-    if len(targets) > 1:  # a single bar (targets of one length, such as classes) shows nothing
+    if len(targets) > 1:  # targets of one length, such as classes, would be a single bar
         svgs["targets"] = charts.histogram(
             targets,
             step=steps[1],
@@ -115,7 +116,7 @@ def _charts(dataset_manifest: Manifest) -> dict[str, str]:
 
 
 def _rejected(opened: Dataset) -> Iterator[tuple[str, int, list[JSONObject]]]:
-    """Yield the reasons of rejection, the most frequent first, each with its count and its first rows."""
+    """Yield (reason, count, first rows) for each reason of rejection, the most frequent first."""
     rejected = opened.manifest.rejected
     examples: dict[str, list[JSONObject]] = {reason: [] for reason in rejected}
     max_examples = {reason: min(number, _EXAMPLES) for reason, number in rejected.items()}
@@ -131,21 +132,24 @@ def _rejected(opened: Dataset) -> Iterator[tuple[str, int, list[JSONObject]]]:
         yield reason, number, examples[reason]
 
 
-# Enough records for shares that are exact to a percent; reading them takes about a second.
+# Records of a sample: enough for shares that are exact to a percent. Reading them takes about a second.
 RECORDS = 2000
 _RECORDS_SHOWN = 3
 _OF_CLASS = 2
-# T5's vocabulary has no "<": it becomes the unknown piece, which decoding writes as ⁇.
+# HTML in decoded text. T5's vocabulary has no "<": it becomes the unknown token, which is decoded as ⁇.
 _MARKUP = re.compile(r"[<⁇]\s*/?\s*[a-zA-Z][^<>⁇]*>")
 
 
 @dataclasses.dataclass
 class SplitSample:
-    """A sample of a split: its first records, those that lost most tokens, and how targets and markup go together.
+    """Hold statistics and examples of the first `records` records of a split.
 
-    `markup` maps each target to its records (with markup, without); it is None if there are too many different
-    targets to be classes. `unknown` counts records with unknown tokens. `of_class` are the first records of each target,
-    `of_length` those whose inputs are the shortest, about as long as half of all, and the longest.
+    * shown: the first records.
+    * cut: the records that lost most tokens.
+    * unknown: the number of records with unknown tokens.
+    * of_class: the first records of each target.
+    * of_length: the record with the shortest input, the longest input, and one nearest to the median length.
+    * markup: target → (records with HTML, records without); None if the targets are too many to be classes.
     """
 
     split: str
@@ -159,7 +163,7 @@ class SplitSample:
 
     @property
     def association(self) -> float:
-        """Return Cramér's V of target and markup, from 0 to 1."""
+        """Return Cramér's V of target and markup: 0 if they are independent, 1 if the markup tells the class."""
         counts: dict[tuple[int, ...], tuple[int, int]] = {
             (i,): pair for i, pair in enumerate((self.markup or {}).values())
         }
@@ -167,7 +171,7 @@ class SplitSample:
 
 
 def draw(opened: Dataset, *, split: str) -> SplitSample:
-    """Return a sample of the first records of a split. Raises DatasetError and TokenizerError."""
+    """Return a sample of the first RECORDS records of `split`. Raises DatasetError, TokenizerError."""
     sample, tokenizer, ledger = SplitSample(split), opened.tokenizer, opened.manifest.ledger["inputs"]
     marker = tokenizer.sentinel(1) if opened.manifest.marked else None
     lost_tokens = {entry["id"]: entry["lost"] for entry in ledger["worst"] if entry["split"] == split}
@@ -205,7 +209,7 @@ def _target(record: DecodedRecord) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a decoded text without the control tokens, which look like markup."""
+    """Return a decoded text without control tokens such as `</s>`, which look like HTML."""
     return re.sub(r"</?s>|<pad>|<extra_id_\d+>|<unused_\d+>", " ", text)
 
 
@@ -215,9 +219,9 @@ _CHARACTERS_SHOWN = 10
 
 @dataclasses.dataclass(frozen=True)
 class Characters:
-    """The characters that decoding does not give back, for the first `rows` good rows of a file.
+    """Hold the characters that encoding and decoding lose, counted over the first `rows` good rows of a source file.
 
-    `lost` has the most frequent first; `more` counts those that are not shown.
+    `lost` has the most frequent ones first, and `more` is the number of further ones.
     """
 
     file: str
@@ -227,10 +231,10 @@ class Characters:
 
 
 def look(opened: Dataset) -> Characters | None:
-    """Return the characters of inputs and targets that the tokenizer changes.
+    """Return the characters of inputs and targets that the tokenizer changes, counted after filters.
 
-    They are counted after filters. Return None if the source is not on this machine, or has changed since, or its rows need
-    code that this user has never run; and for an encoder's tokenizer, whose texts are not read again.
+    Return None if the source is not on this machine or has changed, or if its rows need code that this user has never run.
+    Return None for an encoder's tokenizer, too.
     """
     source = opened.manifest.source
     if opened.tokenizer.is_encoders or (source.uri != "sample:" and ":" in source.uri):

@@ -1,8 +1,7 @@
-"""Show a dataset in a browser: its table to search, filter and sort; a record with its tokens and its life. This machine alone
-can ask.
+"""Show a dataset in the browser of this machine: a table to search, filter and sort, and pages of single records.
 
-The table is made once (`t5prep.table`), kept in the cache as an Arrow file, and read there by mapping it into memory, so that a
-large one opens at once. Pages are made here and have no script: a filter is a form, and a page of it an address.
+The table is made once (`t5prep.table`), cached as an Arrow file, and mapped into memory, so that a large one opens at once.
+Pages are made on the server and have no script: a filter is an HTML form, and each view has its own URL.
 """
 
 import dataclasses
@@ -29,11 +28,11 @@ from t5prep.report import pages, tokens
 from t5prep.report.table import rejected_with_texts
 from t5prep.report.why import format_trace
 
-ANSWERS = "eval.json"  # what `t5prep eval --predictions RUN/eval.json` writes
-ROWS = 50  # of a page
-_CHUNK = 16  # batches of a table that are one piece of the kept file
-_WAYS = 32  # filters whose rows are remembered
-# Columns that a page can be sorted by, if the table has them, and how they are called there.
+ANSWERS = "eval.json"  # the file in a run that `t5prep eval --predictions RUN/eval.json` writes
+ROWS = 50  # rows of a page
+_CHUNK = 16  # batches that are combined to one in the cached file
+_WAYS = 32  # queries whose row numbers are cached in memory
+# Columns by which a page can be sorted, if the table has them, with their names on the page.
 SORTS = {
     "input_tokens": "tokens in",
     "target_tokens": "tokens out",
@@ -41,30 +40,31 @@ SORTS = {
     "near_duplicates": "near-duplicates",
     "loss": "loss",
 }
-# To be counted on when the tables get other columns: those of before are not shown.
+# The version of the columns, a part of the cached files' names. Increment it when a table gets other columns.
 _COLUMNS = 3
+# The columns that a search covers.
 _SEARCHED = ("id", "input", "target", "prediction", "file", "reason")
 
 
 @dataclasses.dataclass(frozen=True)
 class RowQuery:
-    """Describe the rows that a page shows; the fields are those of its address. "" and 0 are no condition."""
+    """Describe the rows that a page shows. The fields are parameters of its URL; "" and 0 mean no condition."""
 
-    view: str = "records"  # or rejected
+    view: str = "records"  # or "rejected"
     search: str = ""
     split: str = ""
     target: str = ""
     reason: str = ""
-    cut: str = ""  # yes or no
-    answer: str = ""  # right or wrong
-    least: int = 0  # tokens of the input
-    most: int = 0
-    sort: str = ""  # a column; with - before it, the largest first
-    page: int = dataclasses.field(default=1, compare=False)  # all pages are of the same rows
+    cut: str = ""  # "yes" or "no"
+    answer: str = ""  # "right" or "wrong"
+    least: int = 0  # minimum number of input tokens
+    most: int = 0  # maximum number of input tokens
+    sort: str = ""  # a column of SORTS; with `-` before it, largest first
+    page: int = dataclasses.field(default=1, compare=False)  # not compared: all pages share the cached row numbers
 
     @classmethod
     def read(cls, address: Mapping[str, str]) -> "RowQuery":
-        """Return what an address asks for; a value that none can be is no condition."""
+        """Return the query of a URL's parameters. Invalid values are ignored."""
         fields: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
             text = address.get(field.name, "")
@@ -78,9 +78,9 @@ class RowQuery:
         return cls(**fields | {"page": max(1, fields.get("page", 1))})
 
     def address(self, *, number: int | None = None, **changes: Any) -> str:
-        """Return the address of these rows with some fields changed; another filter or order begins at its first page.
+        """Return the URL of this query with `changes`, which begins at the first page unless they set `page`.
 
-        With a `number`, it is the address of one of the rows, from which the others are reached.
+        With `number`, return the URL of the row of this number, whose page links to the other rows of the query.
         """
         changed = dataclasses.replace(self, **{"page": 1} | changes)
         usual = {field.name: field.default for field in dataclasses.fields(self)}
@@ -90,7 +90,7 @@ class RowQuery:
 
 
 class Explorer:
-    """Answer questions about one dataset: which rows there are, and what one of them is."""
+    """Find the rows of a dataset that match a query, and describe one row. Methods may be called from several threads."""
 
     def __init__(
         self,
@@ -102,17 +102,18 @@ class Explorer:
         trust_code: bool = False,
         on_progress: Callable[[int], None] = lambda rows: None,
     ) -> None:
-        """Open a dataset; `on_progress` hears of rows while a table is made. The other options are those of `table` and `why`.
+        """Open the dataset `data`, and make its table of records if it is not cached.
 
-        Raises DatasetError, TokenizerError, and UsageError for predictions that are none.
+        `on_progress` is called with numbers of rows while the table is made. The other parameters are those of
+        `t5prep.table` and `t5prep.why`. Raises DatasetError, TokenizerError, and UsageError for a file without predictions.
         """
         self.opened = Dataset(data, tokenizer=tokenizer)
         self.tracer = RowTracer(self.opened, source=source, trust_code=trust_code)
         self.dataset, self.data = self.opened.manifest, self.opened.folder
-        _ = self.opened.tokenizer  # one that cannot be found is said at once
+        _ = self.opened.tokenizer  # raises now, and not at the first page, if it cannot be found
         self._one_at_a_time = threading.Lock()
         load_table = functools.partial(_load_table, self.dataset.digest)
-        # A table is kept under the digest of the manifest, so it is made only of files that are those of the manifest.
+        # A table is cached under the manifest's digest, so the files are checked against the manifest before it is made.
         records = load_table("records", self._checked_records, made=on_progress)
         if predictions is not None:
             answers = table.Answers(predictions)
@@ -132,14 +133,17 @@ class Explorer:
         return rejected_with_texts(self.tracer.rows)
 
     def table(self, view: str) -> pa.Table:
-        """Return the table of a view. That of rejected rows is made when it is first looked at: it reads their source again."""
+        """Return the table of a view: "records" or "rejected".
+
+        The table of rejected rows is made at its first use, because their texts are read from the source again.
+        """
         if view == "records":
             return self._records
         with self._one_at_a_time:
             return self._rejected()
 
     def _rows(self, query: RowQuery) -> np.ndarray:
-        """Return the numbers of the rows that are wanted, in their order."""
+        """Return the numbers of the rows that match `query`, int64[rows], in its order."""
         rows = self.table(query.view)
         masks = list(_masks(rows, query))
         numbers = np.arange(len(rows))
@@ -148,21 +152,23 @@ class Explorer:
         column = query.sort.removeprefix("-")
         if column in rows.column_names:
             values = rows[column].to_numpy()[numbers].astype(np.float64)
-            order = np.argsort(-values if query.sort.startswith("-") else values, kind="stable")  # what is null is last
+            order = np.argsort(
+                -values if query.sort.startswith("-") else values, kind="stable"
+            )  # nulls are NaN here, and last
             numbers = numbers[order]
         return numbers
 
     def shown(self, query: RowQuery) -> list[dict[str, Any]]:
-        """Return the rows of one page, each with its `number` in the table."""
+        """Return the rows of the page `query.page`, each with its `number` in the table."""
         begin = (query.page - 1) * ROWS
         return [self.row(query.view, int(number)) for number in self.rows(query)[begin : begin + ROWS]]
 
     def row(self, view: str, number: int) -> dict[str, Any]:
-        """Return one row of a table."""
+        """Return the row `number` of the table of `view`, by column."""
         return self.table(view).slice(number, 1).to_pylist()[0] | {"number": number}
 
     def pieces(self, row: Mapping[str, Any]) -> dict[str, list[tokens.Piece]]:
-        """Return the tokens of a record, to be coloured, given its row of the table. Raises DatasetError."""
+        """Return the coloured tokens of a record, given its `row` of the table. Raises DatasetError."""
         split, record_index = row["split"], row["place"]
         every = self.opened.index.every[split]
         names = [shard.name for shard in self.dataset.splits[split].shards]
@@ -174,7 +180,7 @@ class Explorer:
             return tokens.of_record(self.opened.decoded(record), self.dataset, self.opened.tokenizer)
 
     def trace(self, id: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
-        """Return the steps of a row, each with its lines, and notes on what is not known."""
+        """Return the trace of the row `id` as (step, lines), and notes about missing facts. Errors are notes, too."""
         try:
             with self._one_at_a_time:
                 trace = self.tracer.trace(id)
@@ -184,7 +190,7 @@ class Explorer:
 
 
 def _has_texts(rejected: pa.Table) -> bool:
-    """Check whether rejected rows have their texts: not if the source was gone."""
+    """Check whether rejected rows have texts. They have none if the source was missing when the table was made."""
     return not len(rejected) or rejected["input"].null_count < len(rejected)
 
 
@@ -196,7 +202,11 @@ def _load_table(
     made: Callable[[int], None] = lambda rows: None,
     whole: Callable[[pa.Table], bool] = lambda rows: True,
 ) -> pa.Table:
-    """Return a table of a dataset, mapped into memory from the cache, where it is written first if no `whole` one is there."""
+    """Return the table `name` of the dataset with this `digest`, mapped into memory from the cache.
+
+    If it is not cached, or if `whole` returns False for the cached one, `make` makes it. `made` is called with numbers of
+    rows meanwhile.
+    """
     from t5prep.version import __version__
 
     path = store.root() / "tables" / f"{digest[:32]}-{__version__}-{_COLUMNS}-{name}.arrows"
@@ -213,7 +223,7 @@ def _load_table(
 
 
 def _mapped(path: Path) -> pa.Table:
-    """Return a table that is kept. Raises UsageError if it is damaged."""
+    """Return the cached table in the file `path`, mapped into memory. Raises UsageError if it is damaged."""
     try:
         return pa.ipc.open_stream(pa.memory_map(str(path))).read_all().unify_dictionaries()
     except (OSError, pa.ArrowException) as error:
@@ -221,7 +231,7 @@ def _mapped(path: Path) -> pa.Table:
 
 
 def _masks(rows: pa.Table, query: RowQuery) -> Iterator[np.ndarray]:
-    """Yield bool[rows] for each condition on a table's rows that it has a column for."""
+    """Yield bool[rows] for each condition of `query` for which the table `rows` has a column."""
     column_names = set(rows.column_names)
 
     def mask(values: pa.ChunkedArray) -> np.ndarray:
@@ -256,7 +266,7 @@ def _masks(rows: pa.Table, query: RowQuery) -> Iterator[np.ndarray]:
 
 
 class Server(web_server.Server):
-    """Serve the pages of one dataset on this machine, to this machine. Raises UsageError if the port is taken."""
+    """Serve the pages of one dataset to this machine alone. Raises UsageError if the port is taken."""
 
     def __init__(self, explorer: Explorer, *, port: int, run: str = "") -> None:
         self.explorer, self.run = explorer, run
@@ -270,7 +280,7 @@ class _Handler(web_server.Handler):
     policy = f"{pages.POLICY}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
     def get(self) -> None:
-        """Answer with a page of the table, or with one row of it."""
+        """Answer with a page of the table (`/`), or with the page of one row (`/row`)."""
         path, _, query_string = self.path.partition("?")
         address = {name: values[-1] for name, values in urllib.parse.parse_qs(query_string, errors="replace").items()}
         explorer = self.server.explorer
@@ -289,13 +299,13 @@ class _Handler(web_server.Handler):
             self.send(HTTPStatus.INTERNAL_SERVER_ERROR, str(error).encode("utf-8", "replace"), kind="text/plain")
         except ConnectionError:
             raise
-        except Exception as error:  # an error in this program: the page ends there, and the terminal says why
+        except Exception as error:  # a bug: the page ends at this point, and the server goes on
             print(f"A page could not be made: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self.close_connection = True
 
     def _send_page(self, pieces: Iterator[str]) -> None:
-        """Send a page while it is made."""
-        first = next(pieces)  # what cannot be made is found before anything is sent
+        """Send the pieces of a page while they are made."""
+        first = next(pieces)  # before the status is sent, so that an error here can still become a 500
         self.send_start(HTTPStatus.OK, kind="text/html")
         for piece in itertools.chain([first], pieces):
             self.wfile.write(piece.encode("utf-8", "replace"))
@@ -312,7 +322,7 @@ class _Handler(web_server.Handler):
             "columns": columns,
             "sorts": {name: called for name, called in SORTS.items() if name in columns},
             "counts": explorer.counts,
-            # One with characters that are not seen cannot be offered: what a form sends would be another text.
+            # Values with invisible characters are left out: browsers change them when they send a form.
             "targets": list(filter(str.isprintable, explorer.dataset.labels)),
             "reasons": sorted(filter(str.isprintable, explorer.dataset.rejected)),
         }
@@ -323,7 +333,7 @@ class _Handler(web_server.Handler):
         row = explorer.row(query.view, number)
         rejected = query.view == "rejected"
         rows = explorer.rows(query)
-        if not len(positions := np.flatnonzero(rows == number)):  # the address was typed
+        if not len(positions := np.flatnonzero(rows == number)):  # a typed URL: the query does not match this row
             query = RowQuery(view=query.view)
             rows, positions = explorer.rows(query), np.array([number])
         position = int(positions[0])
@@ -357,7 +367,10 @@ class _Handler(web_server.Handler):
 
 
 def answers_of(run: str, predictions: str | None) -> str | None:
-    """Return the file of a run's answers, or the file that was named. Raises UsageError if the run has none."""
+    """Return `predictions` if it is set, else the file of the run's answers, or None without a run.
+
+    Raises UsageError if the run has no answers.
+    """
     if predictions or not run:
         return predictions
     try:

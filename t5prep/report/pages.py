@@ -1,4 +1,4 @@
-"""Render templates to pages: all text from data is escaped, and a page contains everything it needs."""
+"""Render templates to HTML pages. All text from data is escaped, and a page loads nothing."""
 
 import functools
 import shlex
@@ -9,17 +9,20 @@ import markupsafe
 
 from t5prep.io import byte_sizes
 
-# The Content-Security-Policy of a page: it may load nothing. Text that escaping missed could not run or send anything.
+# The Content-Security-Policy of a page: if escaping missed a text, this text could neither run nor send anything.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def render(template: str, **facts: object) -> str:
-    """Return the page that a template of this package makes of the facts."""
+    """Return the page made from the template of this name in `templates/` with the variables `facts`."""
     return "".join(pieces(template, **facts)) + "\n"
 
 
 def pieces(template: str, **facts: object) -> Iterator[str]:
-    """Yield the same page piece by piece: a fact that is a function is called when the page comes to it."""
+    """Yield the page of `render` in pieces.
+
+    The browser shows the first pieces while later ones are made. A fact that is a function is called when its piece is due.
+    """
     return _environment().get_template(template).generate(policy=POLICY, **facts)
 
 
@@ -38,13 +41,13 @@ def _environment() -> jinja2.Environment:
         size=byte_sizes.text,
         seen=escape_invisible,
         shell=shlex.quote,
-        drawing=markupsafe.Markup,  # charts are made here and contain no text of the user
+        drawing=markupsafe.Markup,  # not escaped: charts contain no text of a user
     )
     return environment
 
 
 def escape_invisible(text: object, length: int = 300) -> str:
-    """Return a value as text on one line, of bounded length, with invisible characters escaped.
+    """Return a value as one line of at most `length` characters, with invisible characters escaped.
 
     >>> escape_invisible("a\\n\\u202eb"), escape_invisible("x" * 20, 8)
     ('a\\\\n\\\\u202eb', 'xxxxxxx…')

@@ -1,4 +1,4 @@
-"""Show the answers of `t5prep plan` as one page."""
+"""Show plans of `t5prep plan` as one HTML page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +9,14 @@ from t5prep.planning.interface import Plan
 from t5prep.report import write_page
 from t5prep.report.pages import escape_invisible, render
 
-# Kinds of operations that are listed; the rest is summed.
+# Maximum number of kinds of operations in the table. The others are one row.
 LISTED = 12
 
 
 def write(plans: Sequence[Plan], *, out: str | Path) -> None:
-    """Write the page of some plans, the answers to one question or to a sweep.
+    """Write the page of one plan, or of the plans of a sweep, to `out`.
 
-    Raises OutputError, and UsageError where a file stands that is no page.
+    Raises OutputError, also if `out` is a file that is not a page.
     """
     compiled = plans[0].answer.compiled
     page = render(
@@ -31,7 +31,7 @@ def write(plans: Sequence[Plan], *, out: str | Path) -> None:
 
 
 def _facts(plan: Plan) -> dict[str, object]:
-    """Return what the page says of one plan."""
+    """Return the template's variables for one plan."""
     answer, compiled = plan.answer, plan.answer.compiled
     question, room = answer.question, answer.question.tpu.chip.hbm_bytes
     parts = {
@@ -40,7 +40,7 @@ def _facts(plan: Plan) -> dict[str, object]:
         "activations and gradients": compiled.temp_bytes,
         "program": compiled.program_bytes,
     }
-    # Of a step that does not fit, the compiler says only how much it needs.
+    # If a step does not fit, the compiler tells only its total.
     parts = {name: size for name, size in parts.items() if answer.fits and size}
     cycles = compiled.by_operation if answer.fits else {}
     listed = sorted(cycles.items(), key=lambda item: -item[1])

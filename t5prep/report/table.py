@@ -1,4 +1,4 @@
-"""Read a dataset as one table for people's own tools: its records, or the rows that made none, with the texts they had."""
+"""Read a dataset as one table for pandas, DuckDB and the like: its records, or its rejected rows with their texts."""
 
 import array
 import collections
@@ -31,34 +31,40 @@ def table(
     source: str = "",
     trust_code: bool = False,
 ) -> pa.RecordBatchReader:
-    """Read a prepared dataset as a table of texts, in the order of its shards, a few thousand records at a time.
+    """Read a prepared dataset as a table of texts, in the order of its shards, in batches of up to 4,096 records.
 
     Args:
         data: The dataset's directory or gs:// prefix.
-        splits: The splits to read; none are all.
-        tokenizer: The tokenizer, if the one that the manifest names cannot be found.
-        rejected: Read the rows that made no record instead.
-        predictions: What `t5prep eval --predictions` wrote. Adds the columns `prediction`, `right` and, if there are some,
-            `loss` and `scores`; a record without a prediction has null.
-        source: Where the source of rejected rows lies now, if the address in the manifest does not lead there.
-        trust_code: Whether to execute a Python file of the task, which makes the texts of rejected rows again, though this
-            user has never run it.
+        splits: The splits to read; none means all.
+        tokenizer: The tokenizer, if the one named in the manifest cannot be found.
+        rejected: Whether to read the rejected rows instead of the records.
+        predictions: The output of `t5prep eval --predictions`. Adds the columns `prediction` and `right`, and `loss` and
+            `scores` if the file has them. A record without a prediction has null.
+        source: The current location of the source of rejected rows, if it is not the address in the manifest.
+        trust_code: Whether to execute a Python file of the task that this user has never run. It makes the texts of
+            rejected rows again.
 
     Returns:
-        A reader of record batches. `id`, `split`, `shard`, `place` (the record's number in its shard), `input`, `target`,
-        `input_tokens`, `target_tokens` (EOS counted, padding not), `cut` (whether the input was), `input_cut`, `target_cut` (how
-        many tokens), `file`, `row` (where it stands in its source); if near-duplicates were looked for, `near_duplicates` (how
-        many rows were left out as nearly the same) and `cluster` (the id of the one that was kept, here and among the rejected
-        rows); and `references` if some split has them. What a dataset cannot tell is null (docs/format.md: `origins`). In a
-        packed dataset `id`, `file`, `row` and `cluster` are lists, one value for each example in the record.
+        A reader of record batches with these columns for records:
 
-        Of rejected rows: `file`, `row`, `id`, `reason`, `cluster` as above, and `input` and `target`, the texts that the row had
-        before filters and cuts. They are made from the source once more. Of a row that made no example, `input` is the JSON
-        of its columns. If the source is gone, or is another one by now, both are null, and stderr says why.
+        * `id`, `split`, `shard`, and `place`: the record's number in its shard.
+        * `input`, `target`: the texts. `input_tokens`, `target_tokens`: their tokens, with EOS and without padding.
+        * `cut`: whether the input was cut. `input_cut`, `target_cut`: the number of cut tokens.
+        * `file`, `row`: the row in the source.
+        * `near_duplicates`, `cluster`, with `--dedup near`: the number of rows removed as near-duplicates of this one, and the
+          id of the row that remains. Rejected rows have the same `cluster`.
+        * `references`, if a split has them.
+
+        A value that the dataset does not store is null (docs/format.md: `origins`). In a packed dataset, `id`, `file`, `row`
+        and `cluster` are lists with one value for each example of the record.
+
+        Rejected rows have `file`, `row`, `id`, `reason` and `cluster`, and their texts before filters and cuts: `input` and
+        `target`. These texts are made again from the source. If a row made no example, `input` is the JSON of its columns. If
+        the source is missing or has changed, both are null, and a message on stderr says why.
 
     Raises:
-        DatasetError: There is no dataset, or no such split, or a record is damaged.
-        UsageError: `predictions` holds none, or rejected rows are asked for with either.
+        DatasetError: There is no dataset, no such split, or a damaged record.
+        UsageError: `predictions` has no predictions, or `rejected` is combined with `splits` or `predictions`.
         TokenizerError: The tokenizer is not the dataset's.
 
     Example:
@@ -76,7 +82,7 @@ def table(
 
 
 def rejected_with_texts(rows: "SourceRows") -> pa.RecordBatchReader:
-    """Read the rejected rows of a dataset with their texts, as `table` does."""
+    """Return the rejected rows of a dataset with their texts, as `table` does. `rows` reads the dataset's source."""
     schema = tables.rejected(rows.dataset).schema
     for name in ("input", "target"):
         schema = schema.append(pa.field(name, pa.string()))
@@ -84,8 +90,12 @@ def rejected_with_texts(rows: "SourceRows") -> pa.RecordBatchReader:
 
 
 def _with_texts(rows: "SourceRows", schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rejected rows with their texts. The source has another order than these rows, so texts wait on the disk."""
-    import sqlite3  # nothing else needs it, and some Pythons are built without it
+    """Yield batches of the rejected rows with their texts.
+
+    The source has another order than `rejected.jsonl`, and the texts may not fit into memory. So one pass over the source
+    writes them into a temporary SQLite file, and a pass over the rejected rows looks them up there.
+    """
+    import sqlite3  # imported here, because some Pythons are built without it
 
     rows_by_file = collections.defaultdict[str, array.array](lambda: array.array("q"))
     for batch in tables.rejected(rows.dataset):

@@ -1,4 +1,4 @@
-"""Turn token ids into coloured pieces of text: head, marker, tail, sentinels, EOS, padding, and ignored labels."""
+"""Convert token ids to coloured pieces of text: head, marker, tail, sentinels, EOS, padding, and ignored labels."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -8,13 +8,16 @@ from t5prep.dataset.prepared import DecodedRecord
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.tokens.tokenizer import Tokenizer
 
-# The middle of a text with more pieces than this is left out of the page.
+# Maximum number of pieces of a text. The middle of a longer text is left out of the page.
 _MAX_PIECES = 600
 
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """Describe one token to show. `kind` is text, tail, unknown, marker, sentinel, eos, padding, ignored or elided."""
+    """Hold a token, or a run of tokens, to show. `title` is its tooltip.
+
+    `kind` decides its colour: text, tail, unknown, marker, sentinel, eos, padding, ignored or elided.
+    """
 
     text: str
     kind: str
@@ -22,7 +25,7 @@ class Piece:
 
 
 def of_record(record: DecodedRecord, dataset: Manifest, tokenizer: Tokenizer) -> dict[str, list[Piece]]:
-    """Return the pieces of a record's input and of its target, which may be a class."""
+    """Return the pieces of a record: {"input": ..., "target": ...}. A class is one piece."""
     marker, target = tokenizer.sentinel(1) if dataset.marked else None, dataset.target
     pieces = labels(record.labels, tokenizer)
     if not target.has_tokens:
@@ -31,7 +34,7 @@ def of_record(record: DecodedRecord, dataset: Manifest, tokenizer: Tokenizer) ->
 
 
 def inputs(ids: Sequence[int], tokenizer: Tokenizer, *, marker: int | None) -> list[Piece]:
-    """Return the pieces of an input; the tail is what follows the first `marker` (a token id, or None)."""
+    """Return the pieces of an input. `marker` is the id of the token at a cut, or None; the tail follows its first use."""
     pieces, tail = [], False
     for token in _filled(ids, tokenizer.pad_id):
         if token == marker and not tail:
@@ -43,7 +46,7 @@ def inputs(ids: Sequence[int], tokenizer: Tokenizer, *, marker: int | None) -> l
 
 
 def labels(ids: Sequence[int], tokenizer: Tokenizer) -> list[Piece]:
-    """Return the pieces of a target; positions that the loss ignores are one piece at its end."""
+    """Return the pieces of a target. All positions that the loss ignores are one piece at its end."""
     visible = [token for token in _filled(ids, IGNORED_LABEL) if token != IGNORED_LABEL]
     pieces = [_piece(token, tokenizer, plain="text") for token in visible]
     return [*_bounded(pieces), *_summarize_run(len(ids) - len(pieces), "ignored", IGNORED_LABEL)]

@@ -1,4 +1,7 @@
-"""Make the page of a training run: curves, checkpoints, answers, settings, and the data that it was trained on."""
+"""Make the page of a training run: curves, the best checkpoint, answers, settings, and the manifests of its data.
+
+A run may be one of a stranger, or a damaged one, so no value in its JSON files is trusted to have its type.
+"""
 
 import dataclasses
 import json
@@ -22,25 +25,26 @@ from t5prep.training.settings import config as configs
 from t5prep.training.settings.config import TrainConfig
 
 SETTINGS, ANSWERS = "train.json", "eval.json"
-# The curves of the page, in this order, and the metric that picks the best checkpoint. Other metrics are rows of a table:
-# most of them are nearly the same line again.
+# Metrics with a curve, in this order, beside the metric that selects the best checkpoint. Other metrics are rows of a
+# table, because most of their curves look alike.
 _FIRST = ("loss", "accuracy", "token_accuracy", "learning_rate", "gradient_norm")
-# Training's accuracy is that of tokens; an evaluation calls it token_accuracy, and its own accuracy is that of classes.
+# The metric `accuracy` of training counts tokens. An evaluation has the same metric under the name `token_accuracy`, and its
+# `accuracy` counts classes.
 _OF_TOKENS = {"accuracy": "token_accuracy"}
-# The speed, which has lines of its own in metrics.jsonl.
+# Keys of the speed, which stands in separate lines of metrics.jsonl.
 _SPEED, _WAITING = "tokens_per_second", "waiting_for_input"
-_INPUT_BOUND = 0.2  # same as in t5prep.training.log, which cannot be imported without TensorFlow
+_INPUT_BOUND = 0.2  # INPUT_BOUND of t5prep.training.log, which cannot be imported without TensorFlow
 _NAME = re.compile(r"\w{1,40}", re.ASCII)
-# What `eval --predictions` keeps of wrong answers: a title, its key, and how many are shown.
+# Wrong answers in the output of `eval --predictions`: the title of a section, its key, and the maximum number shown.
 _WRONG = (
     ("Wrong answers that the model was surest of", "worst", 20),
     ("Wrong answers drawn at random, of each class", "sample", 20),
 )
-_FAR = 8  # where the loss fell to less than an eighth, its end is flat on a linear scale
+_FAR = 8  # a loss that fell to less than an eighth gets a logarithmic scale: its end would be flat on a linear one
 
 
 def is_run(path: str | Path) -> bool:
-    """Check whether a place holds a training run. Raises OutputError if a bucket may not be read."""
+    """Check whether the folder or prefix `path` is a training run. Raises OutputError if a bucket cannot be read."""
     try:
         return SETTINGS in paths.names(path)
     except OSError:
@@ -48,9 +52,9 @@ def is_run(path: str | Path) -> bool:
 
 
 def page(run: str | Path, *, answers: str | Path | None = None) -> str:
-    """Return the page of a run. `answers` is the file of `t5prep eval --predictions` (else RUN/eval.json, if any).
+    """Return the HTML page of a run. `answers` is the output of `t5prep eval --predictions`; by default RUN/eval.json.
 
-    Raises DatasetError if the run, UsageError if the answers cannot be read.
+    Raises DatasetError if the run cannot be read, UsageError if the answers cannot be read.
     """
     try:
         settings = dict(json.loads(paths.read(paths.join(run, SETTINGS))))
@@ -106,7 +110,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
 
 
 class _Line(NamedTuple):
-    """A line of metrics.jsonl: its step, the numbers that were measured, and the device if it says it."""
+    """Hold a line of metrics.jsonl: its step, its numbers by name, and its device, or ""."""
 
     step: int
     numbers: dict[str, float]
@@ -114,7 +118,7 @@ class _Line(NamedTuple):
 
 
 def _lines(run: str | Path) -> Iterator[_Line]:
-    """Yield the lines of metrics.jsonl; a line that the end of a run cut short is left out."""
+    """Yield the lines of metrics.jsonl. Malformed lines are skipped: a killed run may have cut its last line."""
     try:
         content = paths.read(paths.join(run, "metrics.jsonl")).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -130,14 +134,14 @@ def _lines(run: str | Path) -> Iterator[_Line]:
 
 
 def _curves(lines: list[_Line], *, split: str) -> dict[str, dict[str, tuple[list[float], list[float]]]]:
-    """Return metric → {"training" or "evaluation": (steps, values)}: a metric of both has one chart.
+    """Return metric → {"training" or "evaluation": (steps, values)}. Constant metrics are left out.
 
-    A run that was resumed from an earlier checkpoint measured some steps twice: the last value counts.
+    `lines` are sorted by step. A run that resumed from a checkpoint measured some steps twice: the last value counts.
     """
     curves: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for line in lines:
         for key, value in line.numbers.items():
-            if value != value or not _NAME.fullmatch(key):
+            if value != value or not _NAME.fullmatch(key):  # NaN
                 continue
             is_evaluation = key.startswith(f"{split}_")
             name = key.removeprefix(f"{split}_") if is_evaluation else _OF_TOKENS.get(key, key)
@@ -154,7 +158,7 @@ def _curves(lines: list[_Line], *, split: str) -> dict[str, dict[str, tuple[list
 
 
 class _Best(NamedTuple):
-    """The metric that picks the checkpoint to keep, its best value and the step of it."""
+    """Hold the metric that selects the best checkpoint, its best value, and that checkpoint's step."""
 
     metric: str
     value: float
@@ -163,7 +167,10 @@ class _Best(NamedTuple):
 
 
 def _best(lines: list[_Line], *, split: str, metric: str) -> _Best | None:
-    """Return the metric that picks the checkpoint to keep, its best value and the step of it; None before an evaluation."""
+    """Return the best evaluation in `lines`; None before the first one.
+
+    `metric` is the run's setting; "auto" is the accuracy if there is one, else the loss.
+    """
     if metric == "auto":
         metric = "accuracy" if any(f"{split}_accuracy" in line.numbers for line in lines) else "loss"
     name = f"{split}_{metric}"
@@ -171,32 +178,36 @@ def _best(lines: list[_Line], *, split: str, metric: str) -> _Best | None:
     if not scored:
         return None
     pick = min if lower_is_better(metric) else max
-    value, step = pick(scored, key=operator.itemgetter(0))  # of equal ones the first, as training keeps it
+    value, step = pick(scored, key=operator.itemgetter(0))  # the first of equal values, as in training
     return _Best(metric, value, step, split)
 
 
 def _list_uncharted_metrics(
     names: list[str], lines: list[_Line], *, split: str, best: _Best | None
 ) -> list[tuple[str, float | None, float | None]]:
-    """Return the metrics of evaluation without a chart: name, value at the best checkpoint, and last value."""
+    """Return (name, value at the best checkpoint, last value) of the metrics `names`, which have no chart."""
     last = _last(lines)
     at_best = _last([line for line in lines if best and line.step == best.step])
     return [(name, at_best.get(f"{split}_{name}"), last.get(f"{split}_{name}")) for name in names]
 
 
 def _called(name: str, curve: dict[str, tuple[list[float], list[float]]]) -> str:
-    """Return the caption of a chart. Two lines have a legend; for a single line the caption says which one it is."""
+    """Return the caption of a chart. A chart with two lines has a legend; a single line of evaluation is named here."""
     return name if len(curve) > 1 or "training" in curve else f"{name}, of evaluation"
 
 
 def _render_chart(name: str, curve: dict[str, tuple[list[float], list[float]]]) -> str:
-    """Return a chart. A loss that fell far has a logarithmic scale, so that its end can be read too."""
+    """Return the SVG of a metric. A loss that fell by more than a factor of `_FAR` has a logarithmic scale."""
     values = [value for _, line in curve.values() for value in line]
     return charts.curves(curve, quantity=name, log=name == "loss" and 0 < _FAR * min(values) < max(values))
 
 
 def _throughput(lines: list[_Line]) -> dict[str, object]:
-    """Return tokens a second and the share of time waiting for input: medians, and charts for several steps."""
+    """Return the template's variables about the speed, given the lines with a speed; {} without any.
+
+    `speed` and `waiting` are the medians of tokens a second and of the share of time waiting for input. `bound` is True if
+    the input limits the speed. There are `charts` for several lines.
+    """
     if not lines:
         return {}
     speeds, shares = ([float(line.numbers[name]) for line in lines] for name in (_SPEED, _WAITING))
@@ -225,7 +236,7 @@ def _is_number(value: JSON) -> TypeGuard[float]:
 
 
 def _last(lines: list[_Line]) -> dict[str, float]:
-    """Return the last value of each metric."""
+    """Return the last value of each number in `lines`, by name."""
     return {key: value for line in lines for key, value in line.numbers.items()}
 
 
@@ -242,7 +253,7 @@ def _answers(path: str | Path, *, content: bytes | None = None) -> JSONObject:
 
 
 def _confusion(metrics: JSON) -> tuple[list[str], list[tuple[str, list[tuple[int, float]]]]] | None:
-    """Return column names, and each label's row of (count, share of the row); None without a confusion matrix."""
+    """Return the column names and (label, [(count, share of the row), ...]) rows; None without a confusion matrix."""
     if not isinstance(metrics, dict) or not (confusion := _list(metrics.get("confusion"))):
         return None
     labels = [str(label) for label in _list(metrics.get("labels"))]
@@ -254,7 +265,7 @@ def _confusion(metrics: JSON) -> tuple[list[str], list[tuple[str, list[tuple[int
 
 
 def _classes(metrics: JSON) -> list[tuple[str, dict[str, float]]]:
-    """Return each class with its precision, recall, F1 and support; leave out classes whose values are not numbers."""
+    """Return (class, scores) with precision, recall, F1 and support. Classes with other values than numbers are left out."""
     per_class = metrics.get("per_class") if isinstance(metrics, dict) else None
     rows = per_class.items() if isinstance(per_class, dict) else ()
     score_names = ("precision", "recall", "f1", "support")
@@ -266,7 +277,7 @@ def _classes(metrics: JSON) -> list[tuple[str, dict[str, float]]]:
 
 
 def _parameters(run: str | Path) -> int:
-    """Return how many weights the model has, by the run's config.json; 0 if that cannot be read."""
+    """Return the number of the model's weights by the run's config.json; 0 if this file cannot be read."""
     try:
         shape = read_config(paths.read(paths.join(run, "config.json")), location="config.json")
     except (OSError, T5prepError):
@@ -275,9 +286,10 @@ def _parameters(run: str | Path) -> int:
 
 
 def _took(lines: list[_Line], *, settings: JSONObject, data: list[manifest.Manifest]) -> float:
-    """Return about how many seconds the steps took: tokens divided by the speed in the run's log; 0 if unknown.
+    """Return the estimated seconds of all training steps: tokens divided by the logged speed. Return 0 if unknown.
 
-    Evaluating and saving do not count, because the speed leaves them out too.
+    `lines` are those with a speed, and `data` the manifests of the run. The time of evaluating and saving is not included,
+    because the speed does not include it.
     """
     splits = [dataset_manifest.splits.get(str(settings.get("split", "train"))) for dataset_manifest in data]
     lengths = [split.tokens_of_record for split in splits if split]
@@ -313,14 +325,14 @@ def _data(run: str | Path, names: list[str]) -> Iterator[tuple[str, manifest.Man
             yield str(error), None
 
 
-# Paths of a run, which no recipe sets, are left out of the comparison.
+# Settings that no recipe sets, because they are paths of the run. The comparison ignores them.
 _ITS_OWN = frozenset({"data", "out", "tokenizer"})
 
 
 class Nearest(NamedTuple):
-    """The recipe that a run is nearest to ("" for the defaults), and the settings that differ.
+    """Hold the `name` of the recipe that is most similar to a run's settings ("" for the defaults), and the differences.
 
-    `differs` has (setting, the recipe's value, the run's value).
+    `differs` has (setting, value of the recipe, value of the run).
     """
 
     name: str
@@ -328,7 +340,7 @@ class Nearest(NamedTuple):
 
 
 def nearest_recipe(settings: JSONObject) -> Nearest:
-    """Return the built-in recipe that differs least from a run's settings, given as in its train.json.
+    """Return the built-in recipe with the fewest differences from `settings`, the content of a run's train.json.
 
     >>> nearest_recipe({**json.loads(configs.dumps(TrainConfig())), "batch": 64}).differs
     [('batch', 128, 64)]

@@ -1,4 +1,4 @@
-"""Trace one row from its source to its record, and in a run, and format the trace for people."""
+"""Trace one row from its source to its record and to the run trained on it, and format the trace as text."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from t5prep.dataset.prepared import Dataset
 from t5prep.preparation.row_trace import RowTracer
 from t5prep.training import need_tensorflow
 
-_STEPS = 20  # that are named; the dict has all
+_STEPS = 20  # maximum number of training steps in the text; the dict has all
 
 
 def why(
@@ -20,30 +20,38 @@ def why(
     tokenizer: str | None = None,
     trust_code: bool = False,
 ) -> dict[str, Any]:
-    """Return the life of one row of a dataset, in the order of the data flow.
+    """Trace one row of a dataset from its source to its record.
 
-    The row's source is read again, and the steps of `prepare` make the row once more. If the source is gone or is another
-    one by now, `notes` says so, and only what the dataset itself knows is told.
+    The source is read again, and the steps of `prepare` process the row again. If the source is missing or has changed, the
+    result has only the facts that the dataset stores, and `notes` says so.
 
     Args:
         id: The id of a record or of a rejected row, or a row of the source as `file:row` (from 1, without the header).
         data: The dataset's directory or gs:// prefix.
-        run: A run that was trained on it, which is asked for the steps that saw the record, its loss and its answer.
-        source: Where its source lies now: needed if it was moved, or if this user has never read from the address in the manifest.
-        tokenizer: The tokenizer, if the one that the manifest names cannot be found.
-        trust_code: Whether to execute a Python file of the task or of a filter though this user has never run it.
+        run: A run trained on the dataset. Adds the steps that used the record, its loss and its answer.
+        source: The current location of the source. Needed if it was moved, or if this user has never read from the address
+            in the manifest.
+        tokenizer: The tokenizer, if the one named in the manifest cannot be found.
+        trust_code: Whether to execute a Python file of the task or of a filter that this user has never run.
 
     Returns:
-        A dict: `source` (file, row, byte, values), `example` (what the task made), `filters` (what each changed), `tokens`
-        (how many before cutting, how many were cut, the ids, the texts that were cut), `split` (its name, and the number
-        that drew it), `record` (shard, number, byte, texts), `rejected` (the reason, and the step at which it left),
-        `duplicates` (rows that repeat it), `also` (other rows with this id), `notes` (sentences), and with a run `run`
-        (`steps`, `loss`, `prediction`). What does not apply is None.
+        A dict with the following keys. A value that does not apply is None.
+
+        * `source`: file, row, byte, values.
+        * `example`: the input and target that the task made.
+        * `filters`: the change by each filter.
+        * `tokens`: the number of tokens before cutting, the number of cut ones, the ids, and the cut texts.
+        * `split`: its name, and the number that drew it.
+        * `record`: shard, number, byte, texts.
+        * `rejected`: the reason, and the step that rejected the row.
+        * `duplicates`: the rows that repeat this one. `also`: other rows with this id.
+        * `notes`: sentences about missing facts.
+        * `run`, with a run: `steps`, `loss`, `prediction`.
 
     Raises:
-        DatasetError: There is no dataset, or the id is nowhere in it.
+        DatasetError: There is no dataset, or the id is not in it.
         TokenizerError: The tokenizer is not the dataset's.
-        UsageError: The run is none, or was not trained on this dataset.
+        UsageError: `run` is not a run, or was not trained on this dataset.
 
     Example:
         print(t5prep.why("mine.csv:12", "data/mine")["split"])
@@ -54,7 +62,7 @@ def why(
 
 
 def _in_run(record: dict[str, Any] | None, dataset: Dataset, *, run: str) -> dict[str, Any] | None:
-    """Return what a run did with a row's record; None if it has none."""
+    """Return the steps, loss and answer of a run for `record`, the record's facts in a trace; None for no record."""
     if record is None:
         return None
     need_tensorflow()
@@ -65,7 +73,7 @@ def _in_run(record: dict[str, Any] | None, dataset: Dataset, *, run: str) -> dic
 
 
 def format_trace(trace: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each step in the trace of a row, and its lines, for people."""
+    """Yield (step, lines of text) for each step in the trace of a row, as `why` returns it."""
     if source := trace["source"]:
         byte = "" if source["byte"] is None else f", byte {source['byte']:,} ({source['bytes']:,} bytes)"
         yield "source", [f"{source['file']}, row {source['row']:,}{byte}", *_values(source)]
@@ -169,5 +177,5 @@ def _describe_related(related_row: dict[str, Any]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return a text on one line, its newlines as `\\n`."""
+    """Return a text on one line, with newlines as `\\n`."""
     return text.replace("\r", "\\r").replace("\n", "\\n")
