@@ -101,6 +101,7 @@ def stage(
         FILTERS: json.dumps(filters).encode() if filters else b"",
     }
     job_files = {name: content for name, content in contents.items() if content}
+    # The code of an installed task is no file in the folder, but decides the results, too.
     digest = hashlib.sha256(task.code)
     for name, content in job_files.items():
         paths.write(paths.join(folder, name), content)

@@ -73,6 +73,7 @@ class BlockExamples:
         read = columns.read(block, names=self.columns)
         tables, is_remaining = [], np.ones(len(read.numbers), bool)
         if self._template is not None:
+            # Rows that Python had to read become columns again, so that the template describes them, too.
             read = columns.gathered(read, self.columns)
             names = self._columns.found_in(read.table.column_names)
             is_remaining = np.ones(len(read.numbers), bool)
@@ -418,6 +419,8 @@ def _in_parts(
             parts.append([str(reject)])
     counts = np.ones(len(examples), np.int64)
     counts[long] = [len(pieces) for pieces in parts]
+    # For each row after splitting: `of` is the index of its example before, `number` counts 1, 2, … within that
+    # example.
     of = np.repeat(np.arange(len(examples)), counts)
     number = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
     part = np.where(counts[of] > 1, number, 0).astype(np.int32)

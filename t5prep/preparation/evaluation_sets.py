@@ -136,6 +136,7 @@ class Leaks:
         match_indices = np.minimum(np.searchsorted(self.hashes, hashed.hashes), len(self.hashes) - 1)
         hits = np.flatnonzero(self.hashes[match_indices] == hashed.hashes)
         of = np.searchsorted(hashed.begins, hits, side="right") - 1
+        # Shingle i of a text begins at its word i, so the first hit gives the words to quote.
         for text, first in zip(*np.unique(of, return_index=True), strict=True):
             begin = int(hits[first] - hashed.begins[text])
             edges = shingling.word_edges(texts[text])[begin : begin + self.words]

@@ -80,6 +80,7 @@ class SplitDraw:
         """Return the shares by which rows of a file are drawn; a single share of 1 if all go to one split."""
         settings = self._settings
         file_split = self._own_splits.get(file, "" if settings.splits else "train")
+        # With --held-out, rows of train become validation, unless the source has validation files.
         if file_split == "train" and settings.held_out is not None and "validation" not in self._own_splits.values():
             return {"validation": settings.held_out, "train": 1 - settings.held_out}
         return {file_split: 1.0} if file_split else dict(settings.splits or {})

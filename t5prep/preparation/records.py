@@ -174,6 +174,7 @@ class PackedRows:
             filled = [np.bincount(row_of, weights=side).astype(np.int64) for side in sizes.T]
             counts = _counts(rows, self.marked)
             counts = dataclasses.replace(counts, records=len(filled[0]), joint=record_counts.joint(*filled))
+            # Stable: examples of a record stay in the order of their positions.
             order = np.argsort(row_of, kind="stable")
             edges = np.searchsorted(row_of[order], np.arange(len(filled[0]) + 1))
             for first in range(0, len(filled[0]), RECORDS_A_PART):
@@ -220,6 +221,7 @@ class HiddenSpans:
             entries["unknown"] = inputs.occurrences(self.unk_id)
             places = []
             for size in sizes:
+                # These documents end before the record begins.
                 while waiting[0][0] <= record_start:
                     waiting.popleft()
                 places.append(waiting[0][1:])

@@ -227,8 +227,10 @@ class RowTracer:
             return high_and_low
 
         start = position(made_row.record_id or "")
+        # Shards are equal ranges of 2^64 positions.
         shard = shards[start[0] * len(shards) >> 64].name
         scanned_records = self._scan({split: [shard]}, re.compile(r".*@\d+", re.DOTALL), b"")
+        # Records are sorted by position: the last one before the document's position has its first token.
         return [entry for entry in scanned_records if position(entry.id.rpartition("@")[0]) < start][-1:]
 
     def _parse_location(self, id: str) -> Location | None:

@@ -202,6 +202,7 @@ def _ranges(
         if not parts:
             continue
         rows = spills.together(parts)
+        # Steps 0 and 1 exclude near-duplicates and duplicates; rejected lines are ordered by step.
         for step, preceding_split in enumerate(spec.before, 2):
             rows = exclusions.leaks(
                 rows, spills.gather(sources, preceding_split, start, stop), split=preceding_split, step=step
@@ -244,6 +245,7 @@ def _different(
             yield from _different(spec, sources, exclusions, begin, end, keys=keys, repeats=repeats, size=size)
         return
     if rows is not None:
+        # Rows with equal keys are ordered by their place in the source, whatever the order of the spills.
         rows = rows.take(np.lexsort([rows.entries[key] for key in ("row", "file", *keys)]))
         if repeats:
             rows = exclusions.repeats(

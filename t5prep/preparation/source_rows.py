@@ -113,6 +113,7 @@ class SourceRows:
         ignore_card = bool(self._settings.split_files)
         resolved = sources.resolve_all(uris, include=self.task.files, progress=False, ignore_card=ignore_card)
         selected = row_limit.select_files(resolved, self.task, self._settings).source
+        # Selected files replace resolved ones of the same name, because they have their splits.
         by_name = {file.name: file for file in (*resolved.files, *selected.files)}
         for file in described.files:
             if file.name not in by_name:

@@ -289,6 +289,7 @@ def merge(spills: Sequence[Spill], path: str, *, range_bytes: int) -> Spill:
             ranges = max(1, -(-merged.sizes[split] // range_bytes))
             for start, stop in itertools.pairwise(END * i // ranges for i in range(ranges + 1)):
                 for entries, data in _sorted(spills, split, start, stop, written):
+                    # The index is at the begin of the file, the data behind it: both grow at once.
                     os.pwrite(file.fileno(), entries.tobytes(), first * ENTRY.itemsize)
                     file.seek(begins + written)
                     file.write(data.data)

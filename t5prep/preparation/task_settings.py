@@ -477,9 +477,11 @@ def exact_shares(splits: Mapping[str, float], draws: Iterable[np.ndarray]) -> di
             np.append(numbers[-1:], often[overlap_count:]),
         )
         reached = rows + np.cumsum(numbers)
+        # An edge needs the draw after it, so the last draw of a part waits for the next part.
         while (
             remaining_counts and (index := int(np.searchsorted(reached[:-1], remaining_counts[0]))) < len(reached) - 1
         ):
+            # Halfway between two draws, so that rounding moves no row into the other split.
             edges.append(float((different[index] + different[index + 1]) / 2))
             remaining_counts = [int(reached[index]) + count for count in remaining_counts[1:2]] + remaining_counts[2:]
         rows = int(reached[-1] - numbers[-1])

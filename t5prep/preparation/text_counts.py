@@ -150,6 +150,8 @@ class RepeatCounts:
         repeat_mask = np.ones(len(row_digests), bool)
         repeat_mask[first] = False  # np.unique returns the first occurrence: train's, if it has one
         sample = int(counts.sum())
+        # All rows but one of each digest repeat another. Rows in a later split than the first one repeat it across
+        # splits.
         repeats, across = sample - len(different), int(counts[repeat_mask].sum())
         is_exact = self.bound == 1 << 64
         scale = 1.0 if is_exact or not sample else self.rows / sample

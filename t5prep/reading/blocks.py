@@ -125,6 +125,7 @@ def scan(
         if format.kind == "tsv" and not format.delimiter:
             kind = "csv" if text_rows.is_quoted(beginning, final=len(head) < SNIFFED_BYTES) else "tsv"
             format = dataclasses.replace(format, kind=kind, delimiter="\t")
+        # Archives, remote and compressed files cannot be read cheaply at an offset, so their blocks carry the bytes.
         inline = bool(file.member) or "://" in file.path or file.name.lower().endswith(formats.PACKED)
         # In Shift JIS and similar encodings, the byte of an escape character may be half of another character.
         if not encodings.keeps_structure(format.encoding) or (format.escape and format.encoding != "utf-8"):

@@ -192,6 +192,7 @@ def _typed(column: pa.ChunkedArray) -> tuple[pa.Array | None, np.ndarray]:
         texts.validate(full=True)  # Arrow does not check UTF-8 when it reads
     except pa.ArrowInvalid:
         return None, good
+    # One look at all bytes: NUL is rare, and a search in each text takes longer.
     if (content := texts.buffers()[2]) is None or np.frombuffer(content, np.uint8).min(initial=1):
         return texts, good
     nul = pc.match_substring(texts, "\0").fill_null(False)

@@ -97,11 +97,13 @@ def parse(uri: str) -> SourceLocation:
     >>> parse("zenodo:10.5281/zenodo.7186761").name
     '7186761'
     """
+    # `request` may contain credentials, `uri` does not.
     request = Address(uri).request
     uri = str(Address(uri))
     scheme_match = _SCHEME.match(request)
     if not uri.strip():
         raise SourceError(f"The source is empty. Name a file, or a corpus such as {EXAMPLES['hf']}.")
+    # An existing file is a path, even if its name begins like a scheme.
     if not scheme_match or Path(request).exists():
         return SourceLocation("", uri, uri=uri)
     scheme = scheme_match.group(1).lower()

@@ -49,7 +49,9 @@ class Sets(NamedTuple):
         sizes = self.sizes[order]
         begins = np.concatenate([[0], np.cumsum(sizes)])
         owner = np.repeat(np.arange(len(order)), sizes)
+        # The index in `keys` of each element of the result.
         indices = np.arange(begins[-1]) - begins[owner] + self.begins[order][owner]
+        # A key contains the number of its set, which changes here.
         return Sets(self.keys[indices] + (owner - order[owner]) * self.width, begins, self.width, self.known)
 
     def contents(self) -> np.ndarray:
@@ -134,8 +136,10 @@ def _passes(digests: np.ndarray, values: np.ndarray) -> Iterator[np.ndarray]:
     order = np.argsort(values[alone], axis=0, kind="stable")  # for each band by value, ties by text
     ordered = np.take_along_axis(values[alone], order, axis=0)
     members = alone[order]
+    # Nearest neighbours first: they join most rows of a cluster, which then need no comparison.
     for distance in range(1, min(WINDOW, len(alone) - 1) + 1):
         is_equal = ordered[distance:] == ordered[:-distance]
+        # No band has so many equal values, and so none has more.
         if not is_equal.any():
             return
         yield np.stack([members[:-distance][is_equal], members[distance:][is_equal]], axis=1)
@@ -397,6 +401,7 @@ class Search:
         if len(table) < 2:
             return none()
         table = table.take(pa.array(_preferred(table, drawn_by_id=self.drawn)))
+        # Rows are ordered by preference now, so the first row of a cluster is the kept one.
         _, first_rows, of = np.unique(table["content"].to_numpy(), return_index=True, return_inverse=True)
         ordered = np.argsort(first_rows)  # contents in order of their first rows
         of, first_rows = np.argsort(ordered)[of], first_rows[ordered]
