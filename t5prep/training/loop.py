@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 # A larger number would only hold more batches in memory.
 AHEAD = 3
 
-Step = Callable[..., tuple[Tree, ...]]  # (weights, slots, step, batch, rate) → (weights, slots, step, metrics)
+Step = Callable[
+    ..., tuple[Tree, ...]
+]  # (*Variables, batch, learning rate) → (*Variables, metrics): `programs.StepProgram`
 
 
 @dataclasses.dataclass(frozen=True)

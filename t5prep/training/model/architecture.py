@@ -103,7 +103,7 @@ class ModelConfig:
     `tie_word_embeddings`: logits use the input embedding `shared`; else a separate matrix, `lm_head`.
     `classes`: the class names of an encoder with a head, in the order of the logits; empty: the model writes texts.
     `target`: the kind of target of that head: "class", "tags", "labels" or "number".
-    `lora_rank` and `lora_alpha` describe adapters (`model.lora`), which are merged into the matrices on export.
+    `lora_rank` and `lora_alpha` describe adapters (`model.lora`); an exported config.json does not contain them.
     `computed_layers` and `computed_decoder_layers`: compute only this many layers of a model that has all its weights (0: all).
     `plan` compiles such models, and extends their cycles to all layers.
     """

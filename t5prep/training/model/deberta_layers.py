@@ -1,10 +1,12 @@
 """Compute a DeBERTa-v3 with a head, from weights and tokens to logits, in plain TensorFlow.
 
-It is a BERT whose scores have two more terms (He et al. 2021, section 3.1): each query times the key of the distance to each
-key, and each key times the query of that distance. A distance is one of some buckets, so both are products with a small
-table, of which each query takes for each key the bucket of their distance. A TPU takes single numbers out of an array
-one by one, for over a hundred times as long as all of a BERT's step. Here a product with zeros and ones takes them: of the
-table's few rows that a text of this length needs, in the same unit that computes all other products.
+DeBERTa is a BERT whose scores have two more terms (He et al. 2021, section 3.1): each query times the key of the distance to
+each key, and each key times the query of that distance. Distances fall into buckets, so both terms are products with a small
+table. For each query and key, one bucket of these products is then selected.
+
+A TPU reads single numbers of an array one by one, which would take over a hundred times as long as a whole step of BERT.
+Therefore a product with zeros and ones selects them. It covers only the rows of the table that the text's length needs
+(docs/decisions/008-select-distances-by-a-product.md).
 """
 
 import functools
@@ -19,7 +21,7 @@ from t5prep.training.model.layers import ComputeOptions, layer_norm, product
 from t5prep.training.model.positions import in_buckets
 from t5prep.training.model.t5 import LayerWeights, Weights, key_mask
 
-DISTANCE_SITE = encoder.HEAD_SITE + 8  # of the dropout of distances, the first one of as many as there are layers
+DISTANCE_SITE = encoder.HEAD_SITE + 8  # the dropout site of the table of distances
 
 
 head = encoder.head
@@ -28,7 +30,7 @@ head = encoder.head
 def encode(
     weights: Weights, config: DebertaConfig, batch: Mapping[str, tf.Tensor], options: ComputeOptions
 ) -> tf.Tensor:
-    """Return the encoder's output: dtype[batch, length, d_model]. Arguments as in `encoder.encode`; texts may have any length."""
+    """Return the encoder's output: dtype[batch, length, d_model]. Arguments as in `encoder.encode`, but of any length."""
     texts = batch["attention_mask"]
     x = encoder.embed(weights, config, batch["input_ids"], texts, options)
     length = int(x.shape[1])
@@ -47,7 +49,10 @@ def encode(
 
 
 def rows_of(distances: np.ndarray, *, buckets: int, farthest: int) -> np.ndarray:
-    """Return the row of the table of each distance `key - query`, in float32 as transformers computes it.
+    """Return the row of the table for each distance `key - query`, int64 of the shape of `distances`.
+
+    `buckets` is the number of rows for either side, and `farthest` the distance from which on the last row is used. Float32 is
+    used as in transformers, so that the borders of buckets are the same.
 
     >>> rows_of(np.array([-300, -2, 0, 1, 300]), buckets=256, farthest=512).tolist()
     [463, 258, 256, 255, 49]
@@ -70,12 +75,17 @@ def bias_of(
     rows: np.ndarray,
     scale: float,
 ) -> tf.Tensor:
-    """Return what distances add to the scores, [batch, heads, queries, keys]; `rows` are those of the table for each of `reach`."""
+    """Return the two terms of the scores that depend on distances, as their sum: [batch, heads, queries, keys].
+
+    query, key: of `attention.split_heads`, the queries already scaled. w: the layer's weights. table: the embeddings of distances,
+    [rows, d_model]. length: of the text. reach: all distances `key - query`, in order; rows: the row of the table of each. scale:
+    the factor of scores.
+    """
     of_query, of_key = (
         tf.reshape(tf.matmul(table, w[name]) + bias, [table.shape[0], query.shape[2], -1])
         for name, bias in zip(("query", "key"), w["qkv_bias"], strict=False)
     )
-    # Products with zeros and ones select the table's rows, because a gather is slow on a TPU (docs/decisions/008).
+    # `chosen` holds zeros and ones: a product with it selects one row for each query and key (see the module's docstring).
     chosen = in_buckets(table[0, 0], reach, rows, buckets=int(table.shape[0]), queries=length, keys=length)
     to_position = tf.cast(product("bqhd,rhd->bhqr", query, of_key), table.dtype)
     from_position = tf.cast(product("bkhd,rhd->bhkr", key, of_query * tf.constant(scale, table.dtype)), table.dtype)

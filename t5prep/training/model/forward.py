@@ -1,4 +1,4 @@
-"""Compute a model's logits, whichever architecture it is of, and the mask of tokens that they need."""
+"""Compute the logits of a model of any architecture, and the mask of tokens that they need."""
 
 import importlib
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from t5prep.training.settings.padding import Padding
 def token_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> tf.Tensor:
     """Return the `attention_mask` of a batch, int32[rows, input_length]: 0 for padding, 1 for tokens.
 
-    Tokens of a pair's second text have 2, where `padding` names a separator: they come after the first one. In packed
-    rows padding is segment 0, in other rows it has the pad id.
+    If `padding` names a separator, tokens of a pair's second text, after the first separator, have 2. In packed rows padding is
+    segment 0, in other rows it has the pad id.
     """
     ids = batch["input_ids"]
     packed = "input_segment_ids" in batch
@@ -30,7 +30,7 @@ def token_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> tf.Tensor:
 
 
 def with_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> dict[str, tf.Tensor]:
-    """Return a batch with its `attention_mask`: the one that it has already, or the one of `token_mask`."""
+    """Return the batch with an `attention_mask`: its own, or that of `token_mask`."""
     return dict(batch) if "attention_mask" in batch else {**batch, "attention_mask": token_mask(batch, padding)}
 
 
@@ -43,14 +43,18 @@ def forward(
     dropout_seed: tf.Tensor | None = None,
     remat: bool = False,
 ) -> tf.Tensor:
-    """Return the logits of each target position, with teacher forcing: float32[batch, target_length, vocab_size].
+    """Return the logits of each target position, float32[batch, positions, values].
 
-    Those of classes are [batch, 1, classes], as of one target position; those of tags [batch, input_length, classes], and of a
-    model that fills masks [batch, input_length, vocab_size].
+    | model | logits |
+    |---|---|
+    | writes texts, with teacher forcing | [batch, target_length, vocab_size] |
+    | head for one class, labels or a number | [batch, 1, classes] |
+    | head for tags | [batch, input_length, classes] |
+    | fills masks | [batch, input_length, vocab_size] |
 
     batch: `input_ids`, `attention_mask` and `labels`, int32[batch, length]; packed rows add `input_segment_ids` and
-    `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. Raises UsageError if the model has too
-    few positions.
+    `label_segment_ids` (0 = padding). dtype: of matrix products and activations. dropout_seed: int32[2], or None for no
+    dropout. remat: see `layers.ComputeOptions`. Raises UsageError if the input is longer than the model's positions.
     """
     options = ComputeOptions(dtype, Dropout(config.dropout_rate, dropout_seed), remat)
     if not config.classes and isinstance(config, ModelConfig):
@@ -65,16 +69,16 @@ def forward(
 
 
 def encode(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], *, dtype: tf.DType) -> tf.Tensor:
-    """Return what the encoder makes of each token, without head and decoder: dtype[batch, length, d_model].
+    """Return the encoder's output for each token, without head and decoder: dtype[batch, length, d_model].
 
-    batch: `input_ids` and `attention_mask`. Of the weights only those of `weight_layout.of_encoder` are read.
+    batch: `input_ids` and `attention_mask`. weights: those in `weight_layout.of_encoder`; others are not read.
     """
     x: tf.Tensor = _encoder_of(config).encode(weights, config, batch, ComputeOptions(dtype))
     return x
 
 
 def _encoder_of(config: Config) -> ModuleType:
-    """Return the module that computes an encoder: `encode`, its `head`, and `fill`, the head that fills masks."""
+    """Return the module of an encoder's functions: `encode`, `head`, and `fill`, the head that fills masks."""
     if not isinstance(config, EncoderConfig):
         return t5
     return (

@@ -1,8 +1,8 @@
 """Train two small matrices beside each large one (LoRA, Hu et al. 2021), for a model of any architecture.
 
-An adapter of the matrix W, [in, out], is A, [in, rank], and B, [rank, out]. The model computes with W + scale * A B and
-never sees the adapters; W itself stays as it is. Every linear layer gets one: those of attention and of feed-forward.
-A head for classes or masks is small and often new, so it is trained whole beside them.
+An adapter of the matrix W, [in, out], is A, [in, rank], and B, [rank, out]. The model computes with W + scale * A B, so the
+code of architectures knows nothing of adapters; W itself does not change. Every linear layer of attention and feed-forward gets
+an adapter. A head for classes or masks is small and often new, so it is trained without one.
 """
 
 import math
@@ -15,15 +15,16 @@ from t5prep.training.model.architecture import Config
 from t5prep.training.model.weight_layout import OF_HEADS, WeightLayout, of_head, weight_layouts
 from t5prep.training.published.stored import Array, Index, LazyArray
 
-A, B = ".lora_a", ".lora_b"  # what is added to a variable's name
+A, B = ".lora_a", ".lora_b"  # endings of the names of an adapter's two variables, after the name of the matrix
 # peft's names of the same matrices: `base_model.model.NAME_OF_THE_LAYER.lora_A.weight`.
 PREFIX, PEFT_A, PEFT_B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 
 
 def adapter_layouts(config: Config) -> dict[str, WeightLayout]:
-    """Return the variables of the adapters, by name; none where `lora_rank` is 0.
+    """Return the variables of the adapters, by name; an empty dict if `lora_rank` is 0.
 
-    A begins normal with the variance of peft's uniform one (1 / (3 * in)), B as zeros (Hu et al. 2021, section 4.1).
+    A is initialized with normal values of the variance that peft's uniform values have, 1 / (3 * in), and B with zeros
+    (Hu et al. 2021, section 4.1).
     """
     layouts = {}
     for name, layout in weight_layouts(config).items() if config.lora_rank else ():
@@ -41,17 +42,17 @@ def adapter_layouts(config: Config) -> dict[str, WeightLayout]:
 
 
 def variable_layouts(config: Config) -> dict[str, WeightLayout]:
-    """Return every variable that a device holds, by name: the model's and the adapters'."""
+    """Return every variable that a device holds during training, by name: the model's and the adapters'."""
     return weight_layouts(config) | adapter_layouts(config)
 
 
 def trained_layouts(config: Config) -> dict[str, WeightLayout]:
-    """Return the variables that training changes, by name: the adapters and the head, or without adapters all."""
+    """Return the variables that training changes, by name: adapters and head, or all variables in a run without adapters."""
     return of_head(config) | adapter_layouts(config) if config.lora_rank else weight_layouts(config)
 
 
 def parameters(config: Config) -> str:
-    """Return how many parameters a model has and how many of them are trained, in words."""
+    """Return the numbers of all parameters and of trained parameters, as the beginning of a sentence."""
     total, trained = (
         sum(math.prod(layout.shape) for layout in layouts.values())
         for layouts in (weight_layouts(config), trained_layouts(config))
@@ -61,7 +62,7 @@ def parameters(config: Config) -> str:
 
 
 def merged(weights: Mapping[str, tf.Tensor], config: Config) -> dict[str, tf.Tensor]:
-    """Return the weights that the model computes with, by its own names; tensors of TensorFlow."""
+    """Return the weights for the model's computation, as tensors by the model's names, with adapters added to the matrices."""
     if not config.lora_rank:
         return dict(weights)
     scale = config.lora_alpha / config.lora_rank
@@ -72,7 +73,7 @@ def merged(weights: Mapping[str, tf.Tensor], config: Config) -> dict[str, tf.Ten
 
 
 def merge_arrays(weights: dict[str, Array], adapters: Mapping[str, np.ndarray], *, scale: float) -> None:
-    """Replace each weight of `weights` that has an adapter by its sum with scale * A B, made when a part is taken."""
+    """Replace each matrix in `weights` that has an adapter by matrix + scale * A B, computed when a part of it is read."""
     for name in [name.removesuffix(A) for name in adapters if name.endswith(A)]:
         weights[name] = _merged_array(weights[name], adapters[name + A], adapters[name + B], scale=scale)
 
@@ -89,7 +90,7 @@ def _merged_array(matrix: Array, a: np.ndarray, b: np.ndarray, *, scale: float) 
 
 
 def _sum(matrix: tf.Tensor, a: tf.Tensor, b: tf.Tensor, scale: float) -> tf.Tensor:
-    """Return matrix + scale * a b. The gradient may come in bfloat16, as the model gives it, and is widened here."""
+    """Return matrix + scale * a b, with gradients for a and b only. A bfloat16 gradient is cast to float32 first."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def add(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:

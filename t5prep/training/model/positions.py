@@ -1,4 +1,4 @@
-"""Compute what the distance of a query and a key decides: windows, rotations of both, and T5's biases."""
+"""Compute everything that depends on the positions of queries and keys: windows, rotations, and T5's biases."""
 
 import math
 from typing import NamedTuple
@@ -10,7 +10,7 @@ Angles = tuple[tf.Tensor, tf.Tensor]  # cosines and sines of `rotary_angles`
 
 
 class Reach(NamedTuple):
-    """Say what a kind of layer attends to, bool[batch or 1, 1, queries or 1, keys], and how it rotates queries and keys, if at all."""
+    """The mask of a kind of layer, bool[batch or 1, 1, queries or 1, keys], and its angles of rotation, or None without any."""
 
     mask: tf.Tensor
     of_queries: Angles | None = None
@@ -18,7 +18,10 @@ class Reach(NamedTuple):
 
 
 def either(is_first: bool | tf.Tensor, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
-    """Return one of two like structures of tensors; in a loop over layers, where a tensor says which, each tensor is chosen."""
+    """Return `first` or `second`, two structures of tensors with equal shapes.
+
+    In a loop over layers `is_first` is a tensor; each tensor is then selected by tf.where.
+    """
     if isinstance(is_first, bool):
         return first if is_first else second
     return tf.nest.map_structure(
@@ -27,16 +30,16 @@ def either(is_first: bool | tf.Tensor, first: tf.Tensor, second: tf.Tensor) -> t
 
 
 def rotate(x: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor, *, axis: int) -> tf.Tensor:
-    """Return vectors along an axis whose halves are the two coordinates of points that are rotated."""
+    """Return x with its vectors along `axis` rotated: element i of the first half and of the second half are a point."""
     first, second = tf.split(tf.cast(x, tf.float32), 2, axis=axis)
     return tf.cast(tf.concat([first * cosines - second * sines, second * cosines + first * sines], axis), x.dtype)
 
 
 def rotary_angles(length: int, width: int, *, theta: float, factor: float = 1.0) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the cosines and sines, float32[length, width / 2], by which rotary positions turn vectors of `width` (Su et al. 2021).
+    """Return the cosines and sines of rotary positions, float32[length, width / 2] each (Su et al. 2021).
 
-    factor: positions are divided by it (Chen et al. 2023, position interpolation). The angles are rounded as those of
-    `transformers`: up to position 8,191 cosines differ by up to 4e-4 from exact ones.
+    width: of the vectors to rotate. theta: the base of the angles. factor: the divisor of positions (Chen et al. 2023, position
+    interpolation). Angles are rounded as in `transformers`: up to position 8,191 cosines differ by up to 4e-4 from exact ones.
 
     >>> [round(float(one[1, 1]), 3) for one in rotary_angles(2, 4, theta=10_000.0)]
     [1.0, 0.01]
@@ -47,12 +50,13 @@ def rotary_angles(length: int, width: int, *, theta: float, factor: float = 1.0)
 
 
 def near(tokens: tf.Tensor, lookback: int, lookahead: int) -> tf.Tensor:
-    """Return bool[1, 1, length, length]: which keys are at most so many positions before and after each query.
+    """Return a mask, bool[1, 1, length, length], of the keys at most `lookback` before and `lookahead` after each query.
 
-    tokens: any int32[batch, length] of the batch, of which only the shape matters. All scores are computed: blocks of a
-    window would need an attention of their own (docs/decisions/009).
+    tokens: any int32[batch, length] of the batch; only its shape matters. All scores are computed and masked, because windows in
+    blocks would need another attention (docs/decisions/009-mask-attention-windows.md).
     """
-    # A zero that TensorFlow does not compute while it lowers: it would store the whole matrix in the program.
+    # Adding a zero that depends on the input stops TensorFlow from computing the mask while it lowers the function. It would
+    # then store the whole matrix as a constant in the program.
     places = tf.range(tokens.shape[1]) + tf.raw_ops.ZerosLike(x=tokens[0, 0])
     distances = places[None, :] - places[:, None]
     return ((distances >= -lookback) & (distances <= lookahead))[None, None]
@@ -61,8 +65,8 @@ def near(tokens: tf.Tensor, lookback: int, lookahead: int) -> tf.Tensor:
 def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
     """Return the bucket of each distance `key - query`: exact for short distances, logarithmic up to `max_distance`.
 
-    It is computed in float32, as in Mesh TensorFlow (transformer_layers.py), so that borders are the same as in the
-    published models' training.
+    bidirectional: half of the `buckets` are for keys after the query; otherwise these keys share bucket 0. Float32 is used as in
+    Mesh TensorFlow (transformer_layers.py), so that the borders of buckets are those of the published models' training.
 
     >>> relative_buckets(np.array([-300, -2, 0, 1, 300]), bidirectional=True, buckets=32, max_distance=128).tolist()
     [15, 2, 0, 17, 31]
@@ -90,11 +94,10 @@ def relative_bias(
     bidirectional: bool,
     max_distance: int,
 ) -> tf.Tensor:
-    """Return the bias that T5 adds to each score by its distance: float32[heads, queries, keys].
+    """Return T5's bias of each score by the distance of query and key: float32[heads, queries, keys].
 
-    table: float32[buckets, heads]; queries are at positions first_query, first_query + 1 and so on, keys at 0, 1 and so
-    on. Packed rows need no positions of their own: a segment is contiguous, so distances inside it are those in the
-    row, and everything outside it is masked.
+    table: float32[buckets, heads]. Queries are at the positions first_query, first_query + 1, …, keys at 0, 1, …. Packed rows
+    need no other positions: a segment is contiguous, so its distances are those in the row, and the mask hides all others.
     """
     buckets = table.shape[0]
     reach = np.arange(-2 * max_distance, 2 * max_distance + 1)
@@ -102,7 +105,8 @@ def relative_bias(
     one_hot = in_buckets(
         table[0, 0], reach, bucket, buckets=buckets, queries=queries, keys=keys, first_query=first_query
     )
-    # With queries and keys as one axis, a TPU would move the result, and its gradient, to another layout.
+    # If queries and keys were one axis, a TPU would copy the result and its gradient to another layout: +0.3 M cycles of a
+    # T5-base step (docs/decisions/004-compute-attention-plainly.md).
     return tf.einsum("bh,bqk->hqk", table, one_hot)
 
 
@@ -118,8 +122,9 @@ def in_buckets(
 ) -> tf.Tensor:
     """Return 1 where the distance of a key from a query is in a bucket, else 0: [buckets, queries, keys].
 
-    `reach` are distances `key - query`, one after the other, and `bucket` the bucket of each; what is further away is in the
-    bucket of the last one. The result has the dtype of `any_number`.
+    any_number: a scalar tensor that depends on the program's input; the result has its dtype. reach: consecutive distances
+    `key - query`; bucket: the bucket of each. Larger distances are in the bucket of the first or last of `reach`. first_query:
+    the position of the first query.
     """
     # Each bucket holds one interval of distances, so two comparisons decide whether a distance is in it.
     intervals = [reach[bucket == number] for number in range(buckets)]
@@ -127,8 +132,9 @@ def in_buckets(
     low = np.array([interval[0] if len(interval) else limit for interval in intervals], np.int32)
     high = np.array([interval[-1] if len(interval) else -limit for interval in intervals], np.int32)
     low[low == reach[0]], high[high == reach[-1]] = -limit, limit
-    # A zero that TensorFlow does not compute while it lowers: it would store the one-hot matrix in the program. With a plain 0
-    # the gradients of T5-base at 512 + 64 tokens (one layer of each stack) are a module of 10.1 MB instead of 0.7 MB.
+    # Adding a zero that depends on the input stops TensorFlow from computing the result while it lowers the function, and from
+    # storing it as a constant. With a plain 0 the gradients of T5-base at 512 + 64 tokens (one layer of each stack) are a module
+    # of 10.1 MB instead of 0.7 MB.
     zero = tf.cast(tf.raw_ops.ZerosLike(x=any_number), tf.int32)
     distances = tf.range(keys)[None, :] - (tf.range(queries) + first_query + zero)[:, None]
     return tf.cast((distances >= low[:, None, None]) & (distances <= high[:, None, None]), any_number.dtype)

@@ -1,4 +1,4 @@
-"""Turn off, each by itself, what a program does only for a TPU: the way to find what makes a NaN there.
+"""Turn off single optimizations for TPUs, to find which of them causes a NaN there.
 
 T5PREP_WITHOUT=random-bits,copies t5prep train ...
 """
@@ -15,7 +15,7 @@ SWITCHES = {
 
 
 def turned_off() -> list[str]:
-    """Return the names in T5PREP_WITHOUT, in the order of `SWITCHES`. Raises UsageError for an unknown one."""
+    """Return the names in T5PREP_WITHOUT, in the order of `SWITCHES`. Raises UsageError for an unknown name."""
     names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",")} - {""}
     if unknown := sorted(names - SWITCHES.keys()):
         suggestion = did_you_mean(unknown[0], SWITCHES)
@@ -24,5 +24,5 @@ def turned_off() -> list[str]:
 
 
 def is_on(name: str) -> bool:
-    """Check that T5PREP_WITHOUT does not name this one of `SWITCHES`. Raises UsageError."""
+    """Check whether the optimization `name` of `SWITCHES` is used: T5PREP_WITHOUT does not name it. Raises UsageError."""
     return name not in turned_off()

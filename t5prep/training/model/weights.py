@@ -1,6 +1,6 @@
-"""Read a published model's weights into our layout, write them as `model.safetensors`, or draw random ones.
+"""Read a published model's weights into our layout (`weight_layout`), write them as `model.safetensors`, or draw random ones.
 
-Values in float32 stay the same bit for bit: tensors are only stacked and transposed.
+Float32 values stay the same bit for bit: tensors are only stacked and transposed.
 """
 
 import dataclasses
@@ -31,18 +31,19 @@ from t5prep.training.published import choosing, safetensors_file, t5x_file
 from t5prep.training.published.stored import Array, Index, LazyArray
 
 WEIGHTS_NAME = "model.safetensors"
-# Other names of the input embedding: files written from shared memory keep any one of them.
+# Names of a T5's input embedding. A program that stores shared memory only once keeps any one of them.
 EMBEDDING_ALIASES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-# Rows of the embeddings that are compared at once, so that no whole copy is in memory.
+# Rows of embeddings that are compared at once, so that memory never holds a full copy.
 COMPARED_ROWS = 4096
-# Written by old versions of transformers; no T5 ever used it.
+# A tensor that old versions of transformers wrote; no T5 ever used it.
 UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 
 
 def load_config(model: str | Path | ModelFiles) -> Config:
-    """Return the config of a model: a directory, or a Hub name, of which nothing else is fetched.
+    """Return the config of a model: a directory, its files, or a Hub name, of which only the config is downloaded.
 
-    A checkpoint of T5X has none: its tensors say the same. Raises UsageError if there is none or of another kind.
+    A T5X checkpoint has no config.json, so its config is derived from the shapes of its tensors. Raises UsageError if there is
+    no config, or it describes no known model.
     """
     files = _files(model)
     if "config.json" not in files.names and choosing.tells_shape(files):
@@ -65,14 +66,20 @@ def load_weights(
 ) -> tuple[Config, dict[str, Array]]:
     """Return a model's config and its weights, float32, in our layout (`weight_layout`).
 
-    Values are read when a part of a weight is taken, one tensor after the other, so that a host which takes its part
-    holds no more than this part and one tensor. Of a T5, the file settles whether the embeddings are tied: they are
-    when it has no `lm_head.weight`. With `masked` an encoder's head is the one that fills masks. With `encoder`, of any model
-    only its encoder's weights are looked for; with `for_classes`, of a T5 that writes texts.
+    Values are read only when a part of a weight is taken, one tensor after the other. A host that takes its part of the weights
+    thus holds no more than this part and one tensor (docs/decisions/017-read-published-weights-in-parts.md). Embeddings of a T5
+    are tied if the file has no `lm_head.weight`, whatever the config says.
 
-    Tensors of a head that the checkpoint lacks are drawn from `head_seed`; with None they are an error. `say` is told
-    which tensors are drawn, and which ones of the checkpoint are not used. Raises UsageError when there are no weights, or
-    they are not a model of that config.
+    Args:
+        model: A directory, its files, or a Hub name.
+        encoder: Read only the weights of the encoder.
+        masked: An encoder's head is the one that fills masks.
+        for_classes: Read only the weights of the encoder if the model is a T5 that writes texts.
+        head_seed: The seed that draws the tensors of a head if the checkpoint lacks them; None raises UsageError.
+        say: Gets a message with the tensors that are drawn, and one with the checkpoint's tensors that are not used.
+
+    Raises:
+        UsageError: There are no weights, or they do not fit the config.
     """
     files = _files(model)
     config = load_config(files)
@@ -120,10 +127,11 @@ def for_classes(
     target: str = "class",
     say: Callable[[str], object] = str,
 ) -> tuple[Config, dict[str, Array]]:
-    """Return a model with these classes and this target. Its head is drawn from `seed` if it had another number or target.
+    """Return the config and weights of a model with a head for `classes` and `target`.
 
-    The columns of the head's last matrix go by the names of classes where both have the same ones, else by their numbers;
-    `say` is told which. A T5 that writes texts gives its encoder, and so does a model that fills masks.
+    The head is drawn from `seed` if the model had another number of classes or another target. Otherwise its columns are
+    reordered by the names of the classes, if both lists have the same names, and else used by their numbers. `say` gets a message
+    about what changes. A T5 that writes texts, or a model that fills masks, keeps only its encoder.
     """
     changed = with_classes(config, classes, target)
     layouts = weight_layouts(changed)
@@ -147,14 +155,14 @@ def for_classes(
     )
 
 
-# The names of a norm's weight and bias in checkpoints that were converted from TensorFlow.
+# The names of a norm's weight and bias in checkpoints that were converted from TensorFlow → today's names.
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-T5_HEAD = ("classifier.weight", "classifier.bias")  # of a T5 with a head for classes
-# The ends of names of tensors that no model is trained by: numbers of positions, which every program computes itself.
+T5_HEAD = ("classifier.weight", "classifier.bias")  # the head of a T5ForTokenClassification
+# Endings of the names of buffers, which are not trained: every program computes them itself.
 BUFFERS = ("position_ids", "token_type_ids", "num_batches_tracked", "inv_freq", "masked_bias")
-# A tensor of a layer, which has a number. One that is not used says that the config is of another model.
+# The name of a tensor in a numbered layer. If the model does not use it, config and weights are of different models.
 IN_LAYER = re.compile(r"\b(layers?|block|albert_layers)\.\d+\.")
-# The ends of names of tensors by which a program keeps a matrix in fewer bits (GPTQ, AWQ, bitsandbytes, compressed-tensors, FP8).
+# Endings of tensors' names in quantized checkpoints (GPTQ, AWQ, bitsandbytes, compressed-tensors, FP8).
 QUANTIZED = (
     ".qweight",
     ".qzeros",
@@ -169,9 +177,9 @@ QUANTIZED = (
 
 
 def _of_encoder(config: EncoderConfig, stored: Mapping[str, LazyArray], *, model: str) -> dict[str, LazyArray]:
-    """Return the tensors of an encoder's checkpoint by the names of `weight_layouts`, whatever they are below.
+    """Return the tensors of an encoder's checkpoint by the names in `weight_layouts`, whatever prefix they have in `stored`.
 
-    Raises UsageError if the matrix by which it fills masks is another one than its embeddings.
+    Raises UsageError if the matrix that fills masks differs from the embeddings.
     """
     layouts = weight_layouts(config)
     (table,) = layouts["embeddings.word"].tensors
@@ -201,9 +209,9 @@ def _of_encoder(config: EncoderConfig, stored: Mapping[str, LazyArray], *, model
 
 
 def _prefix(anchor: str, stored: Mapping[str, LazyArray], *, model: str, usual: str) -> str:
-    """Return what the names of a checkpoint's tensors have before those of the model, of which `anchor` is one.
+    """Return the prefix that a checkpoint adds to the names of the model's tensors. `anchor` is one such name.
 
-    It is the `usual` one if there are several. Raises UsageError if none of them is.
+    If several prefixes occur, "" or the `usual` prefix is returned. Raises UsageError if neither of these occurs then.
     """
     prefixes = sorted(name.removesuffix(anchor) for name in stored if f".{name}".endswith(f".{anchor}"))
     if len(prefixes) > 1 and not {usual, ""} & {*prefixes}:
@@ -214,7 +222,10 @@ def _prefix(anchor: str, stored: Mapping[str, LazyArray], *, model: str, usual: 
 def _of_t5(
     config: ModelConfig, stored: Mapping[str, LazyArray], *, model: str, encoder: bool
 ) -> tuple[ModelConfig, dict[str, LazyArray]]:
-    """Return a T5's config, whose embeddings are tied as the file has them, and its tensors, the input embedding by its name."""
+    """Return a T5's config and its tensors by the names in `weight_layouts`.
+
+    The config's `tie_word_embeddings` is set by the tensors in `stored`. With `encoder` the output embeddings are ignored.
+    """
     inside = IN_CLASSIFIER if config.classes else ""
     prefix = _prefix("encoder.block.0.layer.0.SelfAttention.q.weight", stored, model=model, usual=inside)
     tensors = {
@@ -239,7 +250,7 @@ def _of_t5(
 def _check_complete(
     config: Config, tensors: Mapping[str, LazyArray], required_names: Set[str], *, model: str, encoder: bool
 ) -> None:
-    """Raise UsageError for weights that are missing or quantized, and for those of a layer that the config does not have."""
+    """Raise UsageError if weights are missing or quantized, or if `tensors` has a layer that the config does not have."""
     weight_names = {name for name, tensor in tensors.items() if tensor.is_weight}
     missing = sorted(required_names - weight_names)
     rounded = [name for name in missing if name in tensors] + [name for name in tensors if name.endswith(QUANTIZED)]
@@ -261,7 +272,7 @@ def _check_complete(
 
 
 def _kind(config: Config, *, encoder: bool) -> str:
-    """Return what checkpoint a model of this config is read from, in words."""
+    """Return the kind of checkpoint that a model of this config is read from, as the end of an error's sentence."""
     if isinstance(config, EncoderConfig):
         return f"a checkpoint of {CLASS_NAMES[config.model_type]}, pretrained or with a classification head"
     if config.model_type in FAMILIES:
@@ -273,7 +284,7 @@ def _kind(config: Config, *, encoder: bool) -> str:
     return "a checkpoint of T5ForConditionalGeneration, MT5ForConditionalGeneration or UMT5ForConditionalGeneration"
 
 
-LISTED = 6  # names in a sentence
+LISTED = 6  # the most names that a message lists
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -282,12 +293,15 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def random_weights(config: Config, *, seed: int = 0) -> dict[str, np.ndarray]:
-    """Return weights as a model begins, in our layout: normal, of each tensor's own deviation; the same for a seed."""
+    """Return initial weights of a model, in our layout: normal values with the standard deviations of `weight_layouts`."""
     return draw(weight_layouts(config), seed=seed)
 
 
 def draw(layouts: Mapping[str, WeightLayout], *, seed: int) -> dict[str, np.ndarray]:
-    """Return random values for variables: normal, of each tensor's own deviation; ones for norms."""
+    """Return random values for the variables in `layouts`: normal with each one's standard deviation; 1 for scales of norms.
+
+    The same `seed` gives the same values.
+    """
     weights = {}
     for name, layout in layouts.items():
         if layout.stddev is None:
@@ -295,7 +309,7 @@ def draw(layouts: Mapping[str, WeightLayout], *, seed: int) -> dict[str, np.ndar
             continue
         samples = np.empty((len(layout.tensors), *layout.shape[layout.stacked_axes :]), np.float32)
         for tensor, values in zip(layout.tensors, samples, strict=True):
-            # Each tensor has a stream of its own, so that a deeper model begins with the same lower layers.
+            # The seed includes the tensor's name, so a deeper model has the same initial lower layers.
             part = [layout.part] if layout.parts > 1 else []
             generator = np.random.default_rng([seed, *tensor.encode(), *part])
             generator.standard_normal(dtype=np.float32, out=values)
@@ -304,7 +318,7 @@ def draw(layouts: Mapping[str, WeightLayout], *, seed: int) -> dict[str, np.ndar
 
 
 def finite(weights: Mapping[str, Array], name: str) -> np.ndarray:
-    """Return the values of one weight. Raises UsageError if they are not finite: nobody could use the copy of such a model."""
+    """Return the values of the weight `name`. Raises UsageError if they are not finite, because such a copy is of no use."""
     values = np.asarray(weights[name])
     if not np.isfinite(values).all():
         raise UsageError(
@@ -316,10 +330,10 @@ def finite(weights: Mapping[str, Array], name: str) -> np.ndarray:
 def save_weights(
     directory: str | Path, config: Config, weights: Mapping[str, Array], *, dtype: str = "float32"
 ) -> Path:
-    """Write `model.safetensors` in Hugging Face names, whole or not at all, and return its path.
+    """Write `model.safetensors` with Hugging Face names to `directory`, atomically, and return its path. Raises OutputError.
 
-    weights: arrays or variables in our layout; dtype: float32, bfloat16 or float16, to which values are rounded.
-    `config.json` is the exporter's: `config.to_json()`. Raises OutputError.
+    weights: arrays in our layout; dtype: float32, bfloat16 or float16, to which values are rounded. No config.json is written;
+    its content is `config.to_json()`.
     """
     path = Path(directory) / WEIGHTS_NAME
     write_layouts(path, weight_layouts(config), weights, dtype=dtype)
@@ -329,7 +343,7 @@ def save_weights(
 def write_layouts(
     path: Path, layouts: Mapping[str, WeightLayout], weights: Mapping[str, Array], *, dtype: str = "float32"
 ) -> None:
-    """Write variables of these layouts as safetensors, whole or not at all. Raises OutputError."""
+    """Write the variables in `layouts` to a safetensors file at `path`, atomically. Raises OutputError."""
     shapes, values = _by_tensor(layouts, weights)
     with atomic_files.open_atomic(path) as file:
         safetensors_file.write(file, shapes, values, dtype=dtype)
@@ -338,7 +352,7 @@ def write_layouts(
 def _by_tensor(
     layouts: Mapping[str, WeightLayout], weights: Mapping[str, Array]
 ) -> tuple[dict[str, tuple[int, ...]], Callable[[str], np.ndarray]]:
-    """Return the shape of each tensor that these variables are made of, by PyTorch's names, and what gives its values."""
+    """Return the shape of each tensor in `layouts` by its Hugging Face name, and a function from such a name to its values."""
     places: dict[str, list[tuple[str, WeightLayout, int]]] = {}
     for name, layout in layouts.items():
         for row, tensor in enumerate(layout.tensors):
@@ -349,7 +363,7 @@ def _by_tensor(
         first, *columns = weight_shape[::-1] if layout.transposed else weight_shape
         return (layout.parts * first, *columns)
 
-    @functools.lru_cache(maxsize=1)  # tensors are written variable by variable
+    @functools.lru_cache(maxsize=1)  # one is enough, because tensors are written variable by variable
     def variable(name: str) -> np.ndarray:
         return finite(weights, name).astype(np.float32, copy=False)
 
@@ -369,7 +383,7 @@ def _files(model: str | Path | ModelFiles) -> ModelFiles:
 
 
 def _is_tied(tensors: Mapping[str, LazyArray], table: str, output: str) -> bool:
-    """Check whether the output's matrix is equal to the embedding."""
+    """Check whether the tensor `output` has the same values as the embeddings `table`."""
     embedding, output_matrix = tensors[table], tensors[output]
     begins = range(0, embedding.shape[0], COMPARED_ROWS)
     parts = ((slice(begin, begin + COMPARED_ROWS),) for begin in begins)
@@ -379,7 +393,10 @@ def _is_tied(tensors: Mapping[str, LazyArray], table: str, output: str) -> bool:
 
 
 def _stacked(layout: WeightLayout, tensors: Mapping[str, LazyArray], model: str) -> LazyArray:
-    """Return one variable, which reads from each tensor of its stack only what a part needs. Raises UsageError."""
+    """Return one variable as a lazy array, which reads only the requested part of each tensor.
+
+    Raises UsageError if a tensor of the checkpoint `model` has another shape than the layout.
+    """
     axes = layout.stacked_axes
     weight = layout.shape[axes:]
     rows, *columns = weight[::-1] if layout.transposed else weight

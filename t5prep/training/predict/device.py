@@ -30,10 +30,10 @@ from t5prep.training.step.step import dtype_of
 
 
 class Device:
-    """Answers batches of `rows` inputs with one model.
+    """Answer batches of at most `rows` inputs with one model, whose weights stay on the devices.
 
-    Raises UsageError if the requested device does not exist, if it has too little memory for these options, or
-    if the model's weights are not numbers.
+    Raises UsageError if a requested device does not exist or has too little memory, if there are more beams than tokens allow,
+    or if the model's weights are not finite.
     """
 
     def __init__(
@@ -68,9 +68,10 @@ class Device:
     def __call__(self, inputs: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return answers, int32[inputs, answers, max_length], and scores, float32[inputs, answers], best first.
 
-        Of tags, answers are int32[inputs, 1, length], and scores float32[inputs, 1, length], of each token by itself.
+        For tags, answers are int32[inputs, 1, length] and scores float32[inputs, 1, length], one for each token.
 
-        inputs: at most `rows` of int32[<= length]. The batch that the device gets is always [rows, length].
+        inputs: at most `rows` arrays int32[<= length]. The device always gets a batch [rows, length], so that one program per
+        length is compiled.
         """
         batch = batch_of(inputs, [self.rows, length], tokenizer=self._tokenizer, pairs=self._pairs)
         if self._generation.sample:
@@ -81,8 +82,8 @@ class Device:
 
 
 def check_generates(opened: Model, generation: Generation) -> None:
-    """Raise UsageError for options of generation that a model with classes or numbers does not obey."""
-    beams = 1 if generation.answers > 1 else generation.beams  # several answers are asked for by as many beams
+    """Raise UsageError if options of generation are set that have no effect on a model with classes or numbers."""
+    beams = 1 if generation.answers > 1 else generation.beams  # `answers` also sets the number of beams
     chosen = dataclasses.replace(generation, max_length=0, scores=False, answers=1, beams=beams, length_penalty=0.6)
     if (options := changed(chosen)) and not opened.config.objective.target.is_text:
         raise UsageError(
@@ -92,9 +93,10 @@ def check_generates(opened: Model, generation: Generation) -> None:
 
 
 def check_finite(weights: Mapping[str, jax.Array], layout: Layout, *, name: str) -> None:
-    """Raise UsageError if weights on the devices, of the model `name`, are not numbers."""
+    """Raise UsageError if weights on the devices, of the model `name`, are not finite."""
     for variable, weight in weights.items():
-        # Of a CPU's own memory, numpy needs no compilation. Each value is looked at: XLA's minimum passes over a NaN.
+        # On a CPU, numpy reads the device's memory without a compilation. isfinite checks each value: XLA's minimum or maximum
+        # may ignore a NaN.
         finite = np.isfinite(np.asarray(weight)) if layout.platform == "cpu" else jnp.isfinite(weight)
         if not finite.all():
             raise UsageError(
@@ -106,19 +108,22 @@ def check_finite(weights: Mapping[str, jax.Array], layout: Layout, *, name: str)
 def batch_of(
     inputs: Sequence[np.ndarray], shape: Sequence[int], *, tokenizer: Tokenizer, pairs: bool
 ) -> dict[str, np.ndarray]:
-    """Return inputs, int32[<= length] each, as a batch of `shape`, [rows, length]; rows that are left over hold EOS alone."""
+    """Return `inputs`, int32[<= length] each, as a batch of `shape`, [rows, length]. Unused rows hold only EOS.
+
+    pairs: mark the second text of a pair by 2 in `attention_mask`, as `forward.token_mask` does.
+    """
     ids, mask = np.full(shape, tokenizer.pad_id, np.int32), np.zeros(shape, np.int32)
     for row in range(len(ids)):
         tokens = inputs[row] if row < len(inputs) else np.array([tokenizer.eos_id])
         ids[row, : len(tokens)], mask[row, : len(tokens)] = tokens, 1
-        if pairs:  # as in the batches of training: 2 for the second text of a pair
+        if pairs:
             mask[row, 1 : len(tokens)] += np.cumsum(tokens == tokenizer.eos_id)[:-1] > 0
     return {"input_ids": ids, "attention_mask": mask}
 
 
 @contextlib.contextmanager
 def enough_memory(rows: int, *, beams: int = 1) -> Iterator[None]:
-    """Raise UsageError if the devices have too little memory for what runs in this block on some rows at a time."""
+    """Turn an error of too little device memory in this block into a UsageError that advises on `rows` and `beams`."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -140,7 +145,7 @@ def _answers_of_head(
     options: Generation,
     dtype: tf.DType,
 ) -> dict[str, tf.Tensor]:
-    """Return answers as a model's objective has them (`HeadObjective.answers`)."""
+    """Return `ids` and `scores` of the answers of a model with a head (`HeadObjective.answers`)."""
     return objective.answers(forward(weights, config, batch, dtype=dtype), count=options.answers)
 
 
@@ -153,10 +158,10 @@ def answers_on_rows(
     cache_path: str = "",
     padding: Padding = OF_T5,
 ) -> OnRows:
-    """Return the function (weights, batch) → `ids`, int32[rows, answers, length], and `scores`, float32[rows, answers].
+    """Return a function (weights, batch) → `ids`, int32[rows, answers, length], and `scores`, float32[rows, answers].
 
-    The batch has `input_ids`, and `uniform` if answers are drawn (see `generate.search`); it may have an
-    `attention_mask`, which is otherwise computed from `padding`.
+    The batch has `input_ids`, and `uniform` if answers are sampled (see `search.search`). Without an `attention_mask` in the
+    batch, `padding` defines it. cache_path: the folder of compiled programs; "" for none.
     """
 
     def answers(weights: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -168,9 +173,9 @@ def answers_on_rows(
 
 
 def uniform(ids: np.ndarray, generation: Generation, *, pad_id: int) -> np.ndarray:
-    """Return random float32[rows, answers, max_length] between 0 and 1, from the seed and each row's own tokens.
+    """Return random numbers between 0 and 1, float32[rows, answers, max_length], from the seed and each row's tokens.
 
-    So the draws of a row do not depend on the other rows or on the size of the batch. ids: int32[rows, length].
+    The numbers of a row thus do not depend on other rows or on the size of the batch. ids: int32[rows, length].
     """
     shape = (generation.answers, generation.max_length)
     samples = np.empty([len(ids), *shape], np.float32)

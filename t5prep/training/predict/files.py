@@ -1,4 +1,4 @@
-"""Write answers as text, to streams and to files that a killed run continues."""
+"""Write answers as text, to streams, and to files that a killed run can resume."""
 
 import contextlib
 import csv
@@ -16,7 +16,7 @@ from t5prep.training.predict.predictor import Answer
 
 FORMATS = ("text", "jsonl", "csv", "tsv", "json")
 _SUFFIXES = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".json": "json"}
-# The columns of an answer in a table, after the columns of its row.
+# The columns of an answer in a table; they follow the columns of its row.
 _NEW = ("prediction", "reason", "tokens_lost")
 
 
@@ -35,9 +35,10 @@ def of_name(name: str) -> str:
 
 
 class Writer:
-    """Turn answers into text piece by piece: `begin`, `some` for each group, `end`.
+    """Turn answers into text of the format `kind`, piece by piece: `begin`, `some` for each group, `end`.
 
-    `columns` are the input's, `scores` adds each answer's score. Raises UsageError for an unknown format.
+    `columns`: the input's columns, which a table repeats. `scores`: whether to add each answer's score. Raises UsageError for
+    an unknown format.
     """
 
     def __init__(self, kind: str, *, columns: Sequence[str] = (), scores: bool = False) -> None:
@@ -54,7 +55,7 @@ class Writer:
         return self._table([[*self._columns, *self._new]]) if self.kind in ("csv", "tsv") else ""
 
     def some(self, answers: Sequence[Answer]) -> str:
-        """Return the text of some answers, in order."""
+        """Return the text of a group of answers, in order."""
         if self.kind in ("csv", "tsv"):
             return self._table([self._cells(answer) for answer in answers])
         if self.kind == "text":
@@ -66,7 +67,7 @@ class Writer:
         return comma + ",".join(f"\n  {line}" for line in lines) if lines else ""
 
     def going_on(self) -> None:
-        """Continue after answers that were written earlier."""
+        """Note that an earlier run has written answers already, so that JSON continues with a comma."""
         self._first = False
 
     def end(self) -> str:
@@ -80,7 +81,7 @@ class Writer:
         return [*(_cell(answer.row.get(column)) for column in self._columns), *fields]
 
     def _table(self, rows: Sequence[Sequence[str]]) -> str:
-        if self.kind == "tsv":  # without quoting, as TSV is read here: a field holds no tabs and no newlines
+        if self.kind == "tsv":  # no quoting, because TSV is read without it; tabs and newlines in a field become spaces
             return "".join("\t".join(_line(cell).replace("\t", " ") for cell in row) + "\n" for row in rows)
         text = io.StringIO(newline="")
         csv.writer(text, lineterminator="\n").writerows(rows)
@@ -88,7 +89,7 @@ class Writer:
 
 
 def as_dict(answer: Answer, *, scores: bool = False) -> dict[str, JSON]:
-    """Return an answer as a dict for JSON: id, input and prediction, and other fields that are set."""
+    """Return an answer as a dict for JSON: id, input and prediction, and further fields if they are set."""
     fields: dict[str, JSON] = {"id": answer.id, "input": answer.input, "prediction": answer.prediction}
     if answer.reason:
         fields["reason"] = answer.reason
@@ -122,7 +123,7 @@ def _cell(value: object) -> str:
 
 
 def _free(name: str, columns: Sequence[str]) -> str:
-    """Return the name, with a number after it if the input has a column of that name.
+    """Return `name`, with a number added if `columns` contains it already.
 
     >>> _free("prediction", ["id", "prediction"])
     'prediction_2'
@@ -138,12 +139,12 @@ class _Journal(TypedDict, total=False):
 
 
 class AnswerFile:
-    """Append text piece by piece, and put each piece on disk before the next.
+    """Append text to a file piece by piece, and sync each piece to the disk before the next.
 
-    `identity` describes what the answers depend on. If a killed run with the same identity left a part, this run
-    continues it after `done` answers with their `counts`; `fresh` begins anew. Raises OutputError if the file cannot
-    be written, if it is there already, if another run is writing it, or if a run with another identity was
-    killed.
+    Until `finish`, the text is in a temporary file, and a journal beside it holds `identity`, the number of answers and the bytes.
+    `identity` is everything that the answers depend on. If a killed run with the same identity left a part, this run resumes after
+    its `done` answers, with their `counts`; `fresh` starts from scratch. Raises OutputError if the file cannot be written or
+    exists already, if another run is writing it, or if the part has another identity.
     """
 
     def __init__(self, path: Path, *, identity: JSONObject, fresh: bool = False) -> None:
@@ -161,7 +162,7 @@ class AnswerFile:
         busy = f"{path} is being written by another run. Wait for it, or choose another --out."
         try:
             atomic_files.lock(self._file.fileno(), busy=busy)
-            # Between opening and locking, the other run may have ended: the file opened here is then its answers.
+            # The other run may have ended between opening and locking. Then the opened file is its renamed, finished answers.
             if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._text)):
                 raise FileNotFoundError
         except (FileNotFoundError, OutputError):
@@ -174,7 +175,7 @@ class AnswerFile:
         self.done, self.counts = journal.get("done", 0), dict(journal.get("counts", {}))
 
     def _journal_before(self) -> _Journal:
-        """Return the journal of a killed run, or an empty dict."""
+        """Return the journal of a killed run, or an empty dict. Raises OutputError if its identity is another one."""
         try:
             journal: _Journal = json.loads(self._journal.read_bytes())
         except (OSError, ValueError, RecursionError):
@@ -191,7 +192,7 @@ class AnswerFile:
         return journal
 
     def add(self, text: str, *, answer_count: int, counts: JSONObject) -> None:
-        """Write some answers; `answer_count` is the number written so far, with these, and `counts` are their counts."""
+        """Write the text of further answers. `answer_count` and `counts` include them and all earlier ones."""
         with _explained(self._path):
             self._file.write(text.encode("utf-8", "backslashreplace"))
             self._file.flush()
@@ -200,7 +201,7 @@ class AnswerFile:
             atomic_files.write_scratch(self._journal, json.dumps(journal).encode())
 
     def finish(self, text: str) -> None:
-        """Write the end, and give the file its name."""
+        """Write the last text, and rename the temporary file to its final name."""
         with _explained(self._path):
             self._file.write(text.encode("utf-8", "backslashreplace"))
             self._file.flush()
@@ -210,10 +211,10 @@ class AnswerFile:
         self._file.close()
 
     def close(self) -> None:
-        """Close an unfinished file; its text stays on disk, unless it is empty."""
+        """Close the file. The text of an unfinished file stays on the disk, unless it is empty."""
         if not self._file.closed:
             if self._file.tell() == 0:
-                self._text.unlink(missing_ok=True)  # while it is locked: afterwards another run may write it
+                self._text.unlink(missing_ok=True)  # before closing, which unlocks it: then another run may write it
             self._file.close()
 
 

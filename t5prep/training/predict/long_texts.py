@@ -1,4 +1,4 @@
-"""Split long texts at the ends of sentences, so that each part is answered whole, and join the answers."""
+"""Split long texts at the ends of sentences, so that each part is answered without a cut, and join the answers."""
 
 import collections
 import dataclasses
@@ -10,13 +10,13 @@ from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tokens.splitting import BETWEEN_WORDS, MARGIN, split_text
 from t5prep.tokens.tokenizer import Tokenizer
 
-# The gap between two sentences: spaces after a full stop (and a closing quote or bracket), or a new line.
+# The gap between two sentences: spaces after a full stop (and a closing quote or bracket), or a newline.
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[.!?…][\"'”’»)\]])\s+|\s*\n\s*")
 
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """A long input as `examples` to answer, and the texts `around` them: one text more than there are examples."""
+    """A long input as `examples` to answer, and the texts `around` them: before the first, between them, after the last."""
 
     examples: tuple[Example, ...]
     around: tuple[str, ...]
@@ -28,10 +28,10 @@ class Parts:
 
 
 def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> Parts:
-    """Return an input in parts of about `room` tokens; a longer sentence stays whole up to `limit` tokens.
+    """Return an input in parts of at most `room` tokens; only a single longer sentence may have up to `limit` tokens.
 
-    The one text of the input that truncation may cut is divided; every part repeats the protected texts. Raises Reject
-    if there is no such text or more than one, or if the protected texts leave no room.
+    The input must have exactly one text that truncation may cut. This text is divided, and every part repeats the protected
+    texts. Raises Reject otherwise, or if the protected texts leave no room.
     """
     parts: tuple[Part, ...] = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
     texts = [index for index, part in enumerate(parts) if isinstance(part, str)]
@@ -41,7 +41,7 @@ def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> P
     fixed = sum(
         len(tokenizer.encode(part.text)) if isinstance(part, Protected) else not isinstance(part, str) for part in parts
     )
-    fixed += 1 + MARGIN  # the last EOS
+    fixed += 1 + MARGIN  # EOS, and tokens that appear when pieces are tokenized together
     if limit - fixed < 1:
         raise Reject(f"protected text too long: {fixed} tokens with EOS, the limit is {limit}")
     pieces = _divided(str(parts[index]), tokenizer=tokenizer, room=max(1, room - fixed), limit=limit - fixed)
@@ -57,12 +57,15 @@ def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> P
 
 
 def _divided(text: str, *, tokenizer: Tokenizer, room: int, limit: int) -> list[tuple[str, str]]:
-    """Return groups of sentences of at most `room` tokens, each with the spaces after it; joined, they are the text."""
+    """Return groups of sentences of at most `room` tokens, each with the spaces after it. Joined, they equal `text`.
+
+    A sentence of more than `room` tokens is a group by itself; one of more than `limit` tokens is divided between words.
+    """
     sentences = split_text(text, _BETWEEN_SENTENCES)
     small: list[tuple[str, str, int]] = []
     for (sentence, gap), tokens in zip(sentences, _counts(sentences, tokenizer), strict=True):
         if tokens <= limit:
-            small.append((sentence, gap, tokens + gap.count("\n")))  # a newline that is kept costs one token
+            small.append((sentence, gap, tokens + gap.count("\n")))  # with `keep_newlines` each newline is a token
             continue
         words = _words(sentence, tokenizer=tokenizer, limit=limit)
         small += [*words[:-1], (words[-1][0], words[-1][1] + gap, words[-1][2])]
@@ -80,7 +83,10 @@ def _divided(text: str, *, tokenizer: Tokenizer, room: int, limit: int) -> list[
 
 
 def _words(sentence: str, *, tokenizer: Tokenizer, limit: int) -> list[tuple[str, str, int]]:
-    """Return the words of a sentence that is too long; a word that is too long is divided between letters."""
+    """Return the words of a sentence, each with the spaces after it and its tokens.
+
+    A word of more than `limit` tokens is halved repeatedly.
+    """
     words = split_text(sentence, BETWEEN_WORDS)
     queue = collections.deque(zip(words, _counts(words, tokenizer), strict=True))
     divided: list[tuple[str, str, int]] = []

@@ -1,4 +1,4 @@
-"""Answer the rows of a source with a model, and write the answers as they come: what `t5prep.predict` returns."""
+"""Answer the rows of a source with a model, and write the answers while they are computed: the result of `t5prep.predict`."""
 
 import collections
 import contextlib
@@ -24,7 +24,7 @@ from t5prep.training.run import run
 
 @dataclasses.dataclass
 class Counts:
-    """Count the results of the rows: missing answers by reason, inputs that were cut, unfinished answers."""
+    """Counts over rows: missing answers by reason, cut inputs and their tokens, split inputs, unfinished answers."""
 
     rows: int = 0
     missing: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -46,14 +46,13 @@ class Counts:
             self.unfinished += answer.unfinished
 
     def saved(self) -> JSONObject:
-        """Return the counts as values that JSON can hold."""
+        """Return the counts as a JSON object."""
         return {**vars(self), "missing": dict(self.missing)}
 
     def lines(self, *, limit: int, longest: int, splits: bool) -> list[str]:
-        """Return a message for the user about each thing that was counted.
+        """Return a message for the user about each count that is not 0, except `rows`.
 
-        `limit` and `longest` are the largest numbers of tokens of an input and of an answer; `splits` says that inputs
-        could be split.
+        `limit` and `longest`: the maximum tokens of an input and of an answer. `splits`: whether `--long split` is possible.
         """
         lines = []
         if self.missing:
@@ -76,14 +75,14 @@ class Counts:
 
 
 class Predictions:
-    """Answer the rows of a source, in order, while one iterates; the model is open already.
+    """Answer the rows of a source in order, while the caller iterates. The constructor opens the model. Raises T5prepError.
 
         for answer in predictions: print(answer.id, answer.prediction)
         predictions.write("answers.csv")
 
-    Nothing is kept of earlier answers, so a source of any size fits. `note` is a message for the user about how rows are
-    read ("" for none), `columns` are the input's, `bytes` is the size of its files, and `counts` are those of the answers
-    given so far. Raises T5prepError.
+    Earlier answers are not held in memory, so a source may have any size. `note` is a message for the user about how rows are
+    read ("" for none), `columns` holds the input's columns, `bytes` is the size of its files, and `counts` those of the answers
+    so far.
     """
 
     def __init__(
@@ -92,7 +91,8 @@ class Predictions:
         source: str | Resolved,
         options: PredictOptions = PredictOptions(),  # noqa: B008 - frozen
     ) -> None:
-        # Look for files on this machine first: opening a model takes longer.
+        # Resolve local files before the model is opened, because a mistyped path should fail at once. Sources on other hosts
+        # come afterwards: the model's task names the files to download.
         resolved_source = (
             _resolve_source(source, include=()) if isinstance(source, str) and ":" not in source else source
         )
@@ -115,7 +115,7 @@ class Predictions:
         return itertools.chain.from_iterable(self.windows())
 
     def windows(self, *, skip: int = 0) -> Iterator[list[Answer]]:
-        """Yield the answers of one window of rows after the other, after the first `skip` rows."""
+        """Yield the answers to one window of rows after the other, without the first `skip` rows."""
         for answers in self.predictor.stream(itertools.islice(iter(self.rows), skip, self._options.rows.limit)):
             signals.check()  # a library may have dropped the KeyboardInterrupt that Python raised in its call
             self.counts.add(answers)
@@ -124,10 +124,10 @@ class Predictions:
     def write(
         self, out: str | Path, *, to: str = "", fresh: bool = False, watch: Callable[[list[Answer]], None] | None = None
     ) -> int:
-        """Write all answers to a file, or continue a killed run's; return how many were in it already.
+        """Write all answers to the file `out`, or resume the file of a killed run; return the number of answers found there.
 
-        `to` is text, jsonl, csv, tsv or json; "": as the file is named, or text. `fresh` begins anew. `watch` is called
-        with each list of answers. Raises OutputError, and UsageError if the file is one of the input's.
+        `to`: text, jsonl, csv, tsv or json; "" for the format of the file's ending, or text. `fresh`: start from scratch.
+        `watch` is called with each list of answers. Raises OutputError, and UsageError if `out` is one of the input's files.
         """
         path = Path(out)
         for input_file in self.source.files:
@@ -155,7 +155,7 @@ class Predictions:
         return resumed_count
 
     def write_to(self, stream: TextIO, *, to: str, watch: Callable[[list[Answer]], None] | None = None) -> None:
-        """Write all answers to a stream as they come."""
+        """Write all answers to `stream` in the format `to`, each window as soon as it is computed."""
         writer = Writer(to, columns=self.columns, scores=self.predictor.generation.scores)
         stream.write(writer.begin())
         for answers in self.windows():
@@ -167,13 +167,13 @@ class Predictions:
         stream.flush()
 
     def sentences(self) -> list[str]:
-        """Return messages for the user about the answers given so far."""
+        """Return messages for the user about the answers so far, see `Counts.lines`."""
         predictor = self.predictor
         longest = predictor.generation.max_length
         return self.counts.lines(limit=predictor.limit, longest=longest, splits=predictor.writes_texts)
 
     def identity(self, *, to: str) -> JSONObject:
-        """Return what the bytes of the answers depend on, so that a killed run can be continued."""
+        """Return everything that the bytes of an answer file depend on, as JSON. A killed run resumes only if it is unchanged."""
         files: list[JSON] = [[file.name, file.bytes, sources.sha256(file)] for file in self.source.files]
         return {
             "model": [self.opened.name, self.opened.state.step if self.opened.state else 0],
@@ -189,6 +189,6 @@ class Predictions:
 
 
 def _resolve_source(source: str, *, include: tuple[str, ...]) -> Resolved:
-    """Return the files of a source: of a corpus or folder those that its task reads, of a glob all that match."""
+    """Return the files of a source. A glob has all matching files; a corpus or folder only those that `include` names."""
     glob = "://" not in source and any(character in source for character in "*?[")
     return sources.resolve(source, include=() if glob else include)

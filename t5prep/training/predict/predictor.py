@@ -1,4 +1,4 @@
-"""Answer rows in order: tokenize and cut them as the run's data was, and batch rows of similar length."""
+"""Answer rows in order: tokenize and cut them like the run's data, and batch rows of similar length."""
 
 import dataclasses
 import itertools
@@ -25,9 +25,10 @@ from t5prep.training.predict.long_texts import Parts
 from t5prep.training.predict.rows import Asking, Question
 from t5prep.training.run import run
 
-# Batches in a window. Its rows are sorted by length; its answers are written together, and a killed run resumes there.
+# Batches in a window. The rows of a window are sorted by length, and its answers are written together. A killed run resumes at
+# the beginning of a window.
 WINDOW = 16
-# Inputs are padded to one of these lengths: few programs are compiled, and at most a third of a batch is padding.
+# Inputs are padded to one of these lengths (16, 24, 32, 48, …). Thus few programs are compiled, and padding is at most a third.
 BUCKETS = tuple(size for power in range(4, 20) for size in (1 << power, 3 << (power - 1)))
 _Item = TypeVar("_Item")
 
@@ -36,8 +37,9 @@ _Item = TypeVar("_Item")
 class Answer:
     """The model's answer to one row: `prediction`, or None and the `reason`.
 
-    `others` are further answers, best first. `tokens` counts the input before it was cut, `lost` the tokens cut off;
-    `parts` is the number of parts that it was split into; `unfinished` says that an answer reached the longest length.
+    `others`: further answers with their scores, best first. `tokens`: the input's tokens before it was cut. `lost`: the tokens
+    that were cut off. `parts`: the number of parts that the input was split into. `unfinished`: an answer reached the maximum
+    length without EOS. `row`: the columns of the input.
     """
 
     id: str
@@ -55,11 +57,11 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class _Request:
-    """One question as it goes to the device: the ids of each of its parts, or the reason why there are none."""
+    """A tokenized question: the ids of each of its parts, or the reason why there are none."""
 
     question: Question
     ids: tuple[np.ndarray, ...] = ()
-    words: np.ndarray | None = None  # of tags: where words begin (`OneInput.words`)
+    words: np.ndarray | None = None  # for tags: the word that begins at each token (`OneInput.words`)
     parts: Parts | None = None
     tokens: int = 0
     lost: int = 0
@@ -67,10 +69,9 @@ class _Request:
 
 
 class Predictor:
-    """Answer questions with one model, which is opened once.
+    """Answer questions with one opened model. Raises UsageError, OutputError or TokenizerError.
 
-    `writes_texts`: whether answers can be joined. Raises UsageError,
-    OutputError or TokenizerError.
+    `writes_texts`: whether answers are texts, which can be joined after `--long split`. `limit`: the maximum tokens of an input.
     """
 
     def __init__(
@@ -107,7 +108,8 @@ class Predictor:
             )
         if self.long == "split" and generation.answers > 1:
             raise UsageError("--long split joins one answer of each part: leave --answers out, or use --long cut.")
-        # Answers about as long as their inputs (restored or translated texts) need room to become longer.
+        # A part of a split text is at most this long. If answers may be half as long as inputs or longer (restored or translated
+        # texts), parts are shorter, so that an answer may have a third more tokens than its part.
         self._room = min(self.limit, length * 3 // 4) if 2 * length >= self.limit else self.limit
         self.rows = options.batch
         self._device = Device(
@@ -115,7 +117,7 @@ class Predictor:
         )
 
     def stream(self, questions: Iterable[Question]) -> Iterator[list[Answer]]:
-        """Yield the answers of one window of questions after the other, in order; memory holds one window."""
+        """Yield the answers to one window of questions after the other, in order; memory holds one window."""
         for window in _batched(questions, WINDOW * self.rows):
             yield self.answer(window)
 
@@ -135,7 +137,7 @@ class Predictor:
         return [self._answered(request, list(itertools.islice(answers, len(request.ids)))) for request in requests]
 
     def _ask(self, questions: Sequence[Question]) -> list[_Request]:
-        """Return the questions tokenized; those that are too long are treated as `long` says."""
+        """Return the tokenized questions; too long ones are cut, split or refused according to `long`."""
         encoded = iter(self._featurize.inputs_of([question.example for question in questions if question.example]))
         return [
             self._fitted(question, question.example, next(encoded))
@@ -153,7 +155,8 @@ class Predictor:
             return _Request(question, reason=f"too long: {features.tokens} tokens, the limit is {self.limit}")
         if self.long == "split" and features.tokens > self._room:
             return self._split(question, example, features.tokens)
-        markers = int((ids == self.tokenizer.sentinel(1)).sum())  # each marker replaces cut text; no text contains one
+        # A marker stands for the cut text, and is not a token of the input. No text contains one.
+        markers = int((ids == self.tokenizer.sentinel(1)).sum())
         tokens_lost = features.tokens - len(ids) + markers if too_long else 0
         return _Request(question, (ids,), features.words, tokens=features.tokens, lost=tokens_lost)
 
@@ -170,7 +173,7 @@ class Predictor:
         return _Request(question, ids, parts=parts, tokens=tokens)
 
     def _read(self, ids: np.ndarray, scores: np.ndarray, request: _Request) -> "_Generated":
-        """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers]."""
+        """Return the texts of one part's answers. ids: int32[answers, length]; scores: float32[answers]."""
         if isinstance(self._objective, HeadObjective):
             count = len(request.question.text.split(" "))
             return _Generated(*self._objective.read(ids, scores, words=request.words, count=count), False)
@@ -207,14 +210,14 @@ class _Generated:
 
 
 def _batched(items: Iterable[_Item], count: int) -> Iterator[tuple[_Item, ...]]:
-    """Yield groups of `count` items, and at last the remaining ones."""
+    """Yield tuples of `count` items, and at last a shorter tuple of the remaining items."""
     iterator = iter(items)
     while batch := tuple(itertools.islice(iterator, count)):
         yield batch
 
 
 def bucket(length: int, *, limit: int) -> int:
-    """Return the length that inputs of at most `length` tokens are padded to, never more than the limit.
+    """Return the length to which inputs of at most `length` tokens are padded: the next of BUCKETS, but at most `limit`.
 
     >>> bucket(17, limit=512), bucket(400, limit=500)
     (24, 500)
@@ -223,11 +226,14 @@ def bucket(length: int, *, limit: int) -> int:
 
 
 def answer_length(target_length: int) -> int:
-    """Return how many tokens to generate. For classes (a token and EOS) only the first is needed, as in evaluation."""
+    """Return the number of tokens to generate. For targets of one token and EOS only the first is needed, as in evaluation."""
     return 1 if target_length == 2 else target_length
 
 
 def answer(ids: Sequence[int] | np.ndarray, words: Tokenizer, *, keep_newlines: bool = False) -> str:
-    """Return the text of generated ids without EOS and padding; lines stay separate if the data kept newlines."""
+    """Return the text of generated `ids` without EOS and padding, decoded by the tokenizer `words`.
+
+    With `keep_newlines`, the data's tokens for newlines become newlines again.
+    """
     plain = [int(token) for token in ids if token not in (words.eos_id, words.pad_id)]
     return newlines.decode(plain, tokenizer=words, keep_newlines=keep_newlines)

@@ -1,4 +1,4 @@
-"""Turn raw rows into inputs of the task that a run was trained on: the one file where training uses the tasks."""
+"""Turn raw rows into inputs of the task that a run was trained on: the only file where training uses the tasks."""
 
 import dataclasses
 import functools
@@ -26,13 +26,13 @@ if TYPE_CHECKING:  # `t5prep.training.api` reads this file, and starts without T
 EMPTY = "empty row"
 # The column of a table that holds complete inputs, and the column of lines of text.
 INPUT, LINE = "input", "text"
-# The name of standard input; the ids of its rows are only their numbers.
+# The name of standard input. The ids of its rows have no file name in front of the row's number.
 STDIN = "standard input"
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """One row to answer: its id, its input without a target (or the reason why it has none), its columns."""
+    """One row to answer: its id, its input as an Example without a target (None, and the `reason`), and its columns."""
 
     id: str
     example: Example | None
@@ -47,11 +47,13 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Asking:
-    """The way rows become inputs: by a task (`name`), or unchanged (`name` is "").
+    """The way rows become inputs: by the task `name`, or unchanged if `name` is "".
 
-    A row must have the `columns`. `id_column` holds its id ("" if there is none), and a line of text becomes the
-    `line_column` ("" if several columns make an input). `whole`: an input that was cut has no correct answer.
-    `classes`: answers are one of a few words. `filters` change the text of an input as they changed those of training.
+    `to_inputs`: makes the input of a row, or raises Reject. `columns`: a row must have these. `id_column`: the column of the id,
+    or "". `line_column`: the column that a line of a text file stands for; "" if an input needs several columns. `files`: the
+    files of a corpus that the task reads. `pairs`: endings of files with inputs and with targets, line by line. `format`: the
+    task's file format. `whole`: a cut input has no correct answer. `classes`: answers are one of a few words. `filters`: change
+    the text of an input as they changed the training texts.
     """
 
     to_inputs: Callable[[Record], Example]
@@ -67,7 +69,7 @@ class Asking:
     filters: Chain | None = None
 
     def question(self, record: Record, *, default_id: str) -> Question:
-        """Return the question of a row; its id is `default_id` if it has none of its own."""
+        """Return the question of a row; its id is `default_id` if the row has no id."""
         names = rows.names_of(self.columns)
         id_value = record.get(self.id_column) if self.id_column else None
         id = default_id if id_value in (None, "") else str(id_value)
@@ -91,7 +93,7 @@ class Asking:
 
 
 def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
-    """Return the manifest whose task the rows are for; None if a model has none. Raises UsageError."""
+    """Return the manifest of the task `name`, or of the only task; None if the model has no manifest. Raises UsageError."""
     names = list(dict.fromkeys(manifest.settings.task for manifest in manifests))
     if name and name not in names:
         explanation = f"it was trained on {', '.join(names)}" if names else "it comes without a manifest that names one"
@@ -102,11 +104,11 @@ def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
 
 
 def asking_of(opened: "Model", manifest: Manifest | None, options: RowOptions, *, column: str = "") -> Asking:
-    """Return how a model's manifest makes inputs of rows: by its task, and by the filters that changed texts.
+    """Return how the manifest's task, and the filters that changed texts, make inputs of rows.
 
-    Without such a task, with `as_text`, or with the name of a `column`, the task makes nothing: the filters alone are applied.
-    Code that came with the model is executed only if this user has run it before, or with `trust_code`. Raises UsageError
-    if neither is so, DatasetError for a file that is altered, TaskError.
+    Only the filters apply if the task is not known, with `options.as_text`, or if a `column` with the inputs is named. Code
+    that came with the model is executed only if this user has run it before, or with `options.trust_code`. Raises UsageError
+    if neither is true, DatasetError if a file of code was altered, and TaskError.
     """
     filters = _filters(opened, manifest, trust_code=options.trust_code) if manifest else None
     if column:
@@ -138,7 +140,7 @@ def asking_of(opened: "Model", manifest: Manifest | None, options: RowOptions, *
 
 
 def _input_maker(chosen_task: ChosenTask) -> tuple[Callable[[Record], Example], tuple[Column, ...]]:
-    """Return what a task makes of a row without a target, and the columns that it needs for that."""
+    """Return the function that makes an input of a row without a target, and the columns that it needs."""
     make = chosen_task.task.to_inputs or chosen_task.task.to_example
     columns = tuple(chosen_task.columns.inputs) if chosen_task.task.to_inputs else chosen_task.columns.all
     return lambda record: make(record, chosen_task.options), columns
@@ -147,7 +149,7 @@ def _input_maker(chosen_task: ChosenTask) -> tuple[Callable[[Record], Example], 
 def _filters(opened: "Model", manifest: Manifest, *, trust_code: bool) -> Chain | None:
     """Return the filters that changed the texts of a dataset; None if there are none.
 
-    Raises UsageError for one whose file the model does not carry, or whose code this user has not run.
+    Raises UsageError if the model has no copy of a filter's file, or if this user has not run the filter's code.
     """
     copies = opened.filter_files.get(opened.manifests.index(manifest), {})
     for file in manifest.filter_files:
@@ -167,7 +169,7 @@ def _filters(opened: "Model", manifest: Manifest, *, trust_code: bool) -> Chain 
 
 
 def _definition(opened: "Model", manifest: Manifest, *, trust_code: bool) -> registry.Definition | None:
-    """Return the task that made a dataset, or None if it is not here."""
+    """Return the task that made a dataset: an installed one, or the model's copy of its file; None if neither exists."""
     facts = manifest.task
     if not facts.file:
         return registry.get_installed(manifest.settings.task) if manifest.settings.task in registry.names() else None
@@ -182,9 +184,9 @@ def _definition(opened: "Model", manifest: Manifest, *, trust_code: bool) -> reg
 
 
 def prompt_of(opened: "Model", manifest: Manifest) -> str:
-    """Return an input of a dataset with the names of its columns in braces, as in `question: {q}`; "" if its task is not known.
+    """Return the template of a dataset's inputs, with columns in braces, such as `question: {q}`; "" if its task is unknown.
 
-    The tokenizer's own name of EOS stands between two fields. Code that came with the model is not executed.
+    The tokenizer's piece for EOS separates two fields. Code that came with the model is not executed.
     """
     try:
         definition = None if manifest.task.file else _definition(opened, manifest, trust_code=False)
@@ -198,9 +200,9 @@ def prompt_of(opened: "Model", manifest: Manifest) -> str:
 
 
 def as_they_stand(column: str = INPUT, *, empty: bool = False, filters: Chain | None = None) -> Asking:
-    """Return how rows are used unchanged as inputs: lines of text, or a column of a table (text or fields).
+    """Return the Asking that uses rows unchanged: lines of text, or a `column` of a table with a text or a list of fields.
 
-    `empty`: a text without any letters is an input, too.
+    `empty`: accept blank texts too.
     """
     make = functools.partial(_as_it_stands, column=column, empty=empty)
     return Asking(to_inputs=make, columns=(column,), id_column="id", line_column=column, format="text", filters=filters)
@@ -218,14 +220,24 @@ def _as_it_stands(record: Record, *, column: str, empty: bool) -> Example:
 
 
 class Rows:
-    """Iterate over the questions of a source in order: one for each row, also for rows that have an error.
+    """Iterate over the questions of a source in order: one for each row, also for rows with an error.
 
-    `trained` are the settings of the model's data, None if they are not known: what `options` leave open is read as that was.
-    `source`: with the files that are read; `asking`: how rows become inputs, as decided from the first rows; `columns`: the
-    names of the first file's; `note`: a message for the user about how rows are read ("" for none). `option` is what lets
-    inputs be whole ones.
-    Raises SourceError for a table without the needed columns and for `records` of a table, UsageError for an unknown
-    format.
+    Args:
+        source: The source.
+        asking: How rows become inputs, if the first file has the needed columns.
+        options: How files are read.
+        trained: The settings of the model's data, from which choices come that `options` leave open; None if unknown.
+        option: The command-line option that makes rows complete inputs, for messages.
+
+    Attributes:
+        source: The source with only the files that are read.
+        asking: How rows become inputs, as decided from the first file's columns.
+        columns: The columns of the first file.
+        note: A message for the user about how rows are read; "" for none.
+
+    Raises:
+        SourceError: A table lacks the needed columns, or no file can be read.
+        UsageError: A format is unknown.
     """
 
     def __init__(
@@ -247,7 +259,7 @@ class Rows:
             any_format=bool(asking.pairs),
         )
         self.source, messages = selected
-        # Left out are files that hold the correct answers by line: `test.target` beside `test.source`.
+        # Files with the correct answers, such as `test.target` beside `test.source`, are not rows to answer.
         file_names = {unpacked_name(file.name) for file in self.source.files}
         answers = {
             name.removesuffix(left) + right
@@ -260,7 +272,7 @@ class Rows:
             raise SourceError(f"{source.uri} has no files that rows could be read from.")
         self.asking = asking
         self.columns: tuple[str, ...] = ()
-        self._names: list[str] = []  # of the columns of the model's data, where files do not begin with names
+        self._names: list[str] = []  # the model's columns, if the files have no header
         first = next(self._scan(self._files[0]), None)
         lines = first is not None and first.format.kind == "text"
         names = () if lines or first is None else blocks.column_names(first)
@@ -297,7 +309,7 @@ class Rows:
         return bool(self.asking.line_column) if lines else not rows.missing(self.asking.columns, names)
 
     def _missing(self, first: Block, names: Sequence[str]) -> str:
-        """Return the end of the sentence that names the first missing column, with what reads the file otherwise."""
+        """Return the end of a sentence: the first missing column, and advice on options that read the file differently."""
         columns = self.asking.columns
         return rows.missing(columns, names, advice=column_checks.advice(first, columns))
 
@@ -317,9 +329,9 @@ class Rows:
         yield from blocks.scan(file, dataclasses.replace(form, encoding=encoding))
 
     def _encoding_of(self, file: RawFile) -> str:
-        """Return the encoding of a text file: the one that was named, else that of the model's data.
+        """Return the encoding of a text file: that of the options, else that of the model's data.
 
-        Raises SourceError for a file that could be either the latter or UTF-8.
+        Raises SourceError if the file is valid in the latter and in UTF-8, with different texts.
         """
         trained = self._trained.encoding if self._trained else "utf-8"
         if self._file_options.encoding or trained == "utf-8":
@@ -334,7 +346,7 @@ class Rows:
         return trained
 
     def _divided(self, block: Block) -> str:
-        """Return what divides the columns of a table, for an error, where the model's data says it."""
+        """Return two sentences of an error about the table's delimiter, if it was taken from the model's data; else ""."""
         if (
             block.format.kind != "csv"
             or self._file_options.delimiter

@@ -1,4 +1,4 @@
-"""Write the model card in Markdown, with the Hub's header: the model, its data, and its scores."""
+"""Make the model card of an exported model in Markdown, with the Hub's YAML header: model, data, and scores."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _CARD_SETTINGS = (
     *("model", "lora", "lora_alpha", "batch", "steps", "epochs", "optimizer", "learning_rate", "schedule", "warmup"),
     *("weight_decay", "clip_norm", "dropout", "label_smoothing", "z_loss", "buckets", "seed", "dtype"),
 )
-# Settings that a run does not have where they are 0.
+# Settings for which 0 means "not used", so that the card leaves them out.
 _UNSET_AT_ZERO = ("lora", "lora_alpha", "steps", "epochs", "weight_decay", "clip_norm", "label_smoothing")
 
 UNTIED = """
@@ -37,7 +37,7 @@ model = AutoModelFor{0}.from_pretrained("THIS_MODEL")"""
 def model_card(model: Model, *, name: str, licence: str = "") -> str:
     """Return the README.md of an exported model: lineage from the manifests, metrics and settings from the checkpoint.
 
-    `licence` is the model's, by the Hub's name for it; "" takes the base model's licence if that is known.
+    `licence` is the Hub's name of the model's licence; "" for the base model's licence, if that is known.
     """
     parts = [header(model, name=name, licence=licence), f"# {name}", _describe_model(model)]
     parts += ["## How to ask it", *(_inputs(model, dataset) for dataset in model.manifests)] if model.manifests else []
@@ -121,7 +121,7 @@ model = PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained({json.du
 
 
 def _inputs(model: Model, dataset: Manifest) -> str:
-    """Return how an input is made of a row: its template, what filters changed, and the command that does all of it."""
+    """Return the section on inputs of a dataset: its template, its filters, and the command that makes such inputs."""
     chosen, prompt = dataset.settings, rows.prompt_of(model, dataset)
     sentences = [
         f"An input of the task {code(chosen.task)} is {code(prompt)}: the names in braces are columns."
@@ -171,7 +171,7 @@ def _table(first: str, facts: Mapping[str, object]) -> str:
     return "\n".join(lines)
 
 
-# Names of the Hub's first T5 models, which may be given without their owner.
+# Names of the first T5 models, which the Hub also knows without their owner.
 OWNERLESS_NAME = re.compile(r"t5-(small|base|large|3b|11b)")
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 # The licence of each publisher's T5 models, from their cards. For other models the user names the licence.
@@ -180,7 +180,7 @@ TASK, CLASS_TASK = "text2text-generation", "text-classification"
 
 
 def header(model: Model, *, name: str, licence: str = "") -> str:
-    """Return the YAML between two lines of dashes. `licence` is the Hub's name of one, such as apache-2.0."""
+    """Return the YAML header between two lines of dashes. `licence` is the Hub's name of a licence, such as apache-2.0."""
     base, kind = base_model(model), model.config.model_type
     numbers = _numbers(model)
     tasks = sorted({dataset.settings.task for dataset in model.manifests})
@@ -200,12 +200,12 @@ def header(model: Model, *, name: str, licence: str = "") -> str:
 
 
 def _task(model: Model) -> str:
-    """Return the Hub's name of what a model does."""
+    """Return the Hub's name of the model's job."""
     return model.config.objective.hub_task
 
 
 def base_model(model: Model) -> str:
-    """Return the Hub's name of the model that training began from; "" for random weights or a model not on the Hub."""
+    """Return the Hub's name of the model whose weights training began with; "" for random weights or a local model."""
     settings = model.state.config if model.state else {}
     name = str(settings.get("model", ""))
     if settings.get("weights") == "random" or Path(name).exists():
@@ -216,15 +216,15 @@ def base_model(model: Model) -> str:
 
 
 def datasets(model: Model) -> list[str]:
-    """Return the Hub's names of the datasets that the model was trained on; datasets of other hosts have none."""
+    """Return the Hub's names of the datasets that the model was trained on, without datasets from elsewhere."""
     matches = (re.match(r"hf:([\w.-]+/[\w.-]+)", dataset.source.uri) for dataset in model.manifests)
     return sorted({match[1] for match in matches if match})
 
 
 def _metrics(model: Model) -> dict[str, float]:
-    """Return the numbers of the checkpoint's evaluation, first the one that chose the checkpoint.
+    """Return the numbers of the checkpoint's evaluation; the number that chose the checkpoint comes first.
 
-    Of a model that tells classes apart, numbers of tokens other than its loss are no scores.
+    For a model with classes, perplexity and token accuracy are left out, because they are no scores of classes.
     """
     if model.state is None:
         return {}
@@ -239,13 +239,13 @@ def _metrics(model: Model) -> dict[str, float]:
 
 
 def _numbers(model: Model) -> dict[str, float]:
-    """Return the numbers that the Hub has a metric for, first the one that chose the checkpoint."""
+    """Return the numbers of `_metrics` for which the Hub has a metric."""
     reported = {name for name, number in NUMBERS.items() if number.hub}
     return {name: float(value) for name, value in _metrics(model).items() if name in reported}
 
 
 def _results(model: Model, numbers: Mapping[str, float]) -> list[EvalResult]:
-    """Return each metric with the data that it was measured on; for a mixture, the first dataset's name."""
+    """Return each of `numbers` as the Hub's EvalResult, with its data; for a mixture, with the first dataset's name."""
     dataset = model.manifests[0]
     split = str(model.state.config.get("eval_split", "validation")) if model.state else "validation"
     return [

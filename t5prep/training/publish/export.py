@@ -27,7 +27,7 @@ from t5prep.training.predict.predictor import answer_length
 from t5prep.training.publish import card
 from t5prep.training.run import adapters, run
 
-# Rows that a SavedModel generates in one batch.
+# Rows that a SavedModel generates in one batch; its program needs static shapes.
 ROWS = 8
 SAVEDMODEL = ExportOptions("savedmodel")
 
@@ -40,9 +40,8 @@ def export(model: str, *, out: str, options: ExportOptions) -> str:
 def export_hf(model: str, *, out: str, options: ExportOptions = ExportOptions()) -> str:  # noqa: B008 - frozen
     """Write config, safetensors, tokenizer, generation config, model card and manifests; return the checkpoint's name.
 
-    A run with adapters (LoRA) gives adapters in the layout of peft, or with `merge` a whole model. With a head for classes or
-    masks it gives a whole model, because the head is trained, too.
-    Raises OutputError, UsageError.
+    A run with adapters (LoRA) is written as adapters in the layout of peft. It is written as a complete model with `merge`, and if
+    it has a head for classes or masks, because the head is trained too. Raises OutputError, UsageError.
     """
     opened, merge, dtype = run.open_model(model, checkpoint=options.checkpoint), options.merge, options.dtype
     if merge and not opened.adapter:
@@ -80,11 +79,11 @@ def export_hf(model: str, *, out: str, options: ExportOptions = ExportOptions())
 
 
 def export_saved_model(model: str, *, out: str, options: ExportOptions = SAVEDMODEL, rows: int = ROWS) -> str:
-    """Write a TensorFlow SavedModel from ids to ids: `input_ids` int32[any, input_length] → `output_ids`.
+    """Write a TensorFlow SavedModel with the signature `input_ids` int32[any, input_length] → `output_ids`.
 
-    It generates `rows` of them in one batch. The model itself masks padding (0). With `text`, `serving_default` takes
-    whole inputs, `input` string[any], and gives `prediction` beside `output_ids`; the signature `ids` takes ids. A
-    program that loads it imports tensorflow_text first. Raises OutputError, UsageError.
+    It generates `rows` answers in one batch, and masks padding itself. With `options.text`, `serving_default` takes complete
+    inputs, `input` string[any], and returns `prediction` besides `output_ids`; the signature `ids` takes ids. A program that loads
+    it must then import tensorflow_text first. Return the checkpoint's name. Raises OutputError, UsageError.
     """
     opened = run.open_model(model, checkpoint=options.checkpoint)
     config = opened.config
@@ -138,7 +137,7 @@ def export_saved_model(model: str, *, out: str, options: ExportOptions = SAVEDMO
 
 
 def _base_for_others(opened: run.Model) -> str:
-    """Return the name under which others find the model that adapters belong to. Raises UsageError."""
+    """Return the name or path under which others find the base model of the adapters. Raises UsageError if there is none."""
     settings = opened.state.config if opened.state else {}
     base = opened.adapter.base if opened.adapter else ""
     alone = "random weights, which nobody else has" if settings.get("weights") == "random" else ""
@@ -154,10 +153,9 @@ def _write_json(path: Path, value: JSONObject) -> None:
 
 
 class TextSignature(tf.Module):
-    """Encode and decode texts with the SentencePiece of tensorflow_text: the ids are those of `predict --as-text`.
+    """Encode and decode texts with SentencePiece of tensorflow_text. The ids are those of `predict --as-text`.
 
-    Inputs are cut as the run's data was. Raises UsageError where tensorflow_text is missing, or where it has no
-    equivalent of the tokenizer.
+    Inputs are cut like the run's data. Raises UsageError if tensorflow_text is missing, or has no equivalent of the tokenizer.
     """
 
     def __init__(self, tokenizer: Tokenizer, settings: Settings) -> None:
@@ -188,7 +186,7 @@ class TextSignature(tf.Module):
         self._policy = settings.truncation
 
     def encode(self, texts: tf.Tensor) -> tf.Tensor:
-        """Return the ids of texts, string[rows], with EOS, cut and padded: int32[rows, input_length]."""
+        """Return the ids of `texts`, string[rows], with EOS, cut and padded: int32[rows, input_length]."""
         ids = self._pieces.tokenize(texts)
         is_control = tf.reduce_any(ids.flat_values[:, None] == self._controls[None, :], axis=1)
         ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(~is_control))  # text never becomes a control token

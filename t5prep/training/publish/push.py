@@ -1,6 +1,6 @@
-"""Upload an exported model, or a tokenizer with the shape of a model, to the Hugging Face Hub, with the user's own login.
+"""Upload an exported model, or a tokenizer with a config.json, to the Hugging Face Hub with the user's login.
 
-It needs no TensorFlow.
+This module needs no TensorFlow.
 """
 
 import json
@@ -13,7 +13,7 @@ from t5prep.io import atomic_files, uploads
 
 WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
 TOKENIZERS = ("spiece.model", "tokenizer.json")
-# What is pushed of a folder without weights: nothing else that lies there is published by accident.
+# The only files that are pushed from a folder without weights, so that nothing else in it is published by accident.
 UNTRAINED = (
     *("README.md", "config.json", "generation_config.json", *TOKENIZERS),
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
@@ -21,9 +21,9 @@ UNTRAINED = (
 
 
 def push(directory: str, *, repo: str, private: bool = False, message: str = "Model exported by t5prep") -> str:
-    """Upload an exported directory, or a tokenizer and config.json without weights, and return the page's address.
+    """Upload an exported directory, or a tokenizer and config.json without weights, and return the address of its page.
 
-    Raises UsageError, OutputError.
+    `message` describes the commit of an exported model. Raises UsageError, OutputError.
     """
     model_folder = Path(directory)
     names = {path.name for path in model_folder.iterdir()} if model_folder.is_dir() else set()
@@ -44,7 +44,7 @@ def push(directory: str, *, repo: str, private: bool = False, message: str = "Mo
 
 
 def _card(model_folder: Path, name: str) -> str:
-    """Return the model card of a tokenizer and a shape that has no weights yet. Raises UsageError."""
+    """Return the model card of a tokenizer and config.json without weights. Raises UsageError."""
     from huggingface_hub import ModelCardData
 
     try:

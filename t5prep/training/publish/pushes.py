@@ -1,4 +1,4 @@
-"""Push checkpoints of a run to the Hub: the best one when asked, or each one while the run trains."""
+"""Push checkpoints of a run to the Hub: the best one on request, or each one while the run trains."""
 
 import concurrent.futures
 import itertools
@@ -20,14 +20,15 @@ from t5prep.training.run import run
 
 
 def push_best(name: str, *, repo: str, private: bool = False, logs: bool = False) -> str:
-    """Export and push a run's best checkpoint, and return the page's address. No device is opened.
+    """Export and push a run's best checkpoint, and return the address of its page. Raises UsageError, OutputError.
 
-    logs: push the run's TensorBoard logs too, as `runs/`, where the Hub shows them.
-    Raises UsageError, OutputError.
+    logs: push the run's TensorBoard logs too, as `runs/`, where the Hub shows them. No device is opened.
     """
     if gcs.is_gs(name):
         gcs.check_tensorflow_reaches(name)
-        gcs.objects(checkpoints.folder(name))  # of a bucket that cannot be read, TensorFlow would wait for minutes
+        gcs.objects(
+            checkpoints.folder(name)
+        )  # fails at once if the bucket cannot be read; TensorFlow retries for minutes
     elif not (Path(name) / run.SETTINGS).is_file():
         raise UsageError(f"{name} has no {run.SETTINGS}, so it is not a run.{paths.mistyped(name)}")
     if checkpoints.last(name) is None:
@@ -38,9 +39,9 @@ def push_best(name: str, *, repo: str, private: bool = False, logs: bool = False
 class CheckpointPushes:
     """Push each checkpoint of a run, with its logs, as one commit, in the background and in order.
 
-    Used as a context: its end waits for the last push. Neither a slow network nor a failure stops the training: a push that
-    fails is a sentence, and the next one has the newer weights. Making one raises UsageError or OutputError if the
-    repository cannot be written, before any step is trained.
+    A context manager, whose end waits for the last push. Neither a slow network nor a failure stops the training: a failed push
+    prints a line, and the next one has newer weights. The constructor raises UsageError or OutputError if the repository cannot be
+    written, so that no step is trained in vain.
     """
 
     def __init__(self, name: str, *, repo: str) -> None:
@@ -57,28 +58,31 @@ class CheckpointPushes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: types.TracebackType | None
     ) -> None:
-        """Wait for the pushes, or if training failed, for the one under way."""
+        """Wait for all pushes; if training failed, cancel those that have not begun and wait for the current one."""
         for future in self._pending.values():
             if error is None or not future.cancel():
                 future.result()
 
     def begin(self, step: int, written: concurrent.futures.Future[str] | None) -> None:
-        """Begin to push the checkpoint of a step, once it is `written` (None: it is)."""
+        """Push the checkpoint of `step` in the background, as soon as the future `written` is done (None: it is written)."""
         self._pending[step] = self._api.run_as_future(self._run, step, written)
 
     def finish(self, step: int) -> None:
-        """Push the last checkpoint, unless it has arrived, and wait for it; say the command if it cannot be pushed."""
+        """Wait for all pushes, and push the checkpoint of the last `step` once more if it failed.
+
+        If that fails too, print the command to push it later.
+        """
         for future in self._pending.values():
             future.result()
         if self._last != (step, True) and not self._run(step, None):
             say(f"Push the run later: t5prep push --model {self._name} --repo {self._repo} --logs")
 
     def waiting(self) -> Collection[int]:
-        """Return the steps whose checkpoints must stay, because their push has not ended."""
+        """Return the steps whose push has not ended, so that their checkpoints must not be removed."""
         return [step for step, future in list(self._pending.items()) if not future.done()]
 
     def _run(self, step: int, written: concurrent.futures.Future[str] | None) -> bool:
-        """Push one checkpoint; return whether it arrived."""
+        """Push the checkpoint of `step` after the future `written`; return whether it arrived."""
         arrived = False
         try:
             if written is None or written.exception() is None:
@@ -95,7 +99,7 @@ class CheckpointPushes:
 
 
 def _push(name: str, step: int, *, repo: str, private: bool, logs: bool) -> str:
-    """Export the checkpoint of a step into a folder that is pushed, and return the page's address."""
+    """Export the checkpoint of `step` to a temporary folder, push it, and return the address of its page."""
     with atomic_files.temporary_folder() as folder:
         out = Path(folder) / repo.rpartition("/")[2]
         export_hf(name, out=str(out), options=ExportOptions(checkpoint=str(step)))
@@ -105,11 +109,11 @@ def _push(name: str, step: int, *, repo: str, private: bool, logs: bool) -> str:
 
 
 def _copy_logs(name: str, out: Path) -> None:
-    """Copy what a run has logged for TensorBoard so far. Raises OutputError."""
+    """Copy the TensorBoard files of the run `name` to `out`. Raises OutputError."""
     try:
         events = sorted(tf.io.gfile.glob(f"{name.rstrip('/')}/{CURVES}/events.out.tfevents.*"))
         out.mkdir()
-        for path in filter(_has_points, events):  # a run that had ended and is started again begins an empty file
+        for path in filter(_has_points, events):  # a finished run that is started again writes an empty file
             tf.io.gfile.copy(path, str(out / Path(path).name))
     except (OSError, tf.errors.OpError) as error:
         raise OutputError(f"The TensorBoard logs of {name} cannot be read ({error}).") from error
@@ -118,6 +122,6 @@ def _copy_logs(name: str, out: Path) -> None:
 
 
 def _has_points(path: str) -> bool:
-    """Check whether a file of TensorBoard holds more than its version."""
+    """Check whether a TensorBoard file holds more than its first record, the version."""
     records = tf.data.TFRecordDataset(path).as_numpy_iterator()
     return len(list(itertools.islice(records, 2))) > 1

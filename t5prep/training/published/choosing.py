@@ -1,4 +1,4 @@
-"""Choose which of a model's weight files to read, the first of four formats that it has, and read tensors by name."""
+"""Choose the weight files of a model, in the first of four formats that it has, and read their tensors by name."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,8 @@ from t5prep.io.model_files import ModelFiles
 from t5prep.training.published import flax_file, safetensors_file, t5x_file, torch_file
 from t5prep.training.published.stored import Index, LazyArray, UnreadableError
 
-# File → reader, in order of preference: fast and safe first. Each may be in parts, listed by `FILE.index.json`.
+# File → reader, in order of preference: fast and safe formats first. A file may be split into parts, which `FILE.index.json`
+# lists.
 FORMATS: dict[str, Callable[[Path], dict[str, LazyArray]]] = {
     "model.safetensors": safetensors_file.tensors,
     "pytorch_model.bin": torch_file.tensors,
@@ -20,7 +21,7 @@ FORMATS: dict[str, Callable[[Path], dict[str, LazyArray]]] = {
 }
 
 
-# Other formats, by the file that tells them, and the command that converts them once, by the libraries that write them.
+# The file by which an unsupported format is recognized → how to convert it once with the libraries that write it.
 CONVERT = {
     "tf_model.h5": (
         'with transformers 4, which reads TensorFlow\'s weights (pip install "transformers<5" tensorflow tf-keras torch): '
@@ -36,9 +37,9 @@ CONVERT = {
 
 
 def tensors(model: ModelFiles) -> dict[str, LazyArray]:
-    """Return the tensors of a model by PyTorch's names; from the Hub only the files of the chosen format are fetched.
+    """Return the tensors of a model by PyTorch's names. Only the files of the chosen format are downloaded from the Hub.
 
-    Raises UsageError, naming the model as the user did, when there are no weights or they cannot be read.
+    Raises UsageError, with the user's name of the model, if there are no weights or they cannot be read.
     """
     for file_name, read in FORMATS.items():
         if file_name in model.names:
@@ -49,7 +50,8 @@ def tensors(model: ModelFiles) -> dict[str, LazyArray]:
                 name: stored
                 for part in sorted(set(parts.values()))
                 for name, stored in _read(model, part, read).items()
-                if parts.get(name, part) == part  # a part may have a copy of a tensor that another one is named for
+                if parts.get(name, part)
+                == part  # a part may hold a copy of a tensor for which the index names another part
             }
     if name := _unread(model):
         raise UsageError(
@@ -60,12 +62,15 @@ def tensors(model: ModelFiles) -> dict[str, LazyArray]:
 
 
 def tells_shape(model: ModelFiles) -> bool:
-    """Check whether the weights of a model tell its shape, or lie in a format that `tensors` refuses."""
+    """Check whether `shape` should be called for a model without config.json: it is T5X's, or of an unsupported format.
+
+    In the second case `shape` raises the error that names the conversion.
+    """
     return t5x_file.NAME in model.names or _unread(model) is not None
 
 
 def shape(model: ModelFiles) -> bytes:
-    """Return the config.json that a checkpoint of T5X lacks, from the shapes of its tensors. Raises UsageError."""
+    """Return a config.json for a T5X checkpoint, derived from the shapes of its tensors. Raises UsageError."""
     try:
         return json.dumps(t5x_file.shape_of(tensors(model))).encode()
     except UnreadableError as error:
@@ -75,12 +80,12 @@ def shape(model: ModelFiles) -> bytes:
 
 
 def _unread(model: ModelFiles) -> str | None:
-    """Return the weight file of a model in a format that is not read, if it has one."""
+    """Return the weight file of a model in an unsupported format (CONVERT), or None."""
     return next((name for name in CONVERT if {name, f"{name}.index.json"} & model.names), None)
 
 
 def _parts(model: ModelFiles, index: str) -> dict[str, str]:
-    """Return the file that an index names for each tensor. Raises UsageError if one is missing."""
+    """Return the file of each tensor, by the index file `index`. Raises UsageError if a file is missing."""
     try:
         parts = {str(name): str(file) for name, file in json.loads(model.read(index))["weight_map"].items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -102,7 +107,7 @@ def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, LazyArr
 
 
 def _wrap_errors(model: ModelFiles, file: str, stored: LazyArray) -> LazyArray:
-    """Return the tensor with a `part` whose errors name the model, in case the file changes before it is read."""
+    """Return the tensor with errors that name the model, for a file that changes before its values are read."""
 
     def part(index: Index) -> np.ndarray:
         try:

@@ -1,8 +1,8 @@
 """Read tensors of a `flax_model.msgpack`: nested maps of arrays, as flax.serialization writes them.
 
-An array is an extension of type 1 that holds [shape, dtype, bytes]; one of more than 1 GiB is a map of flat chunks.
-Flax keeps matrices as [in, out], the transpose of PyTorch's. MessagePack (github.com/msgpack/msgpack, spec.md) is read
-without copying its bytes.
+An array is an extension of type 1 that holds [shape, dtype, bytes]; an array of more than 1 GiB is a map of flat chunks. Flax
+stores matrices as [in, out], the transpose of PyTorch's. MessagePack (github.com/msgpack/msgpack, spec.md) is parsed here
+because its libraries copy the bytes of arrays, while this parser returns their positions in the file.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from t5prep.training.published.stored import LazyArray, UnreadableError, in_pieces
 
-# The maps of a model are nested nine deep; a file that nests much deeper is not a model.
+# The maps of a model are nested nine deep. The limit keeps a forged file from exhausting Python's stack.
 MOST_DEPTH = 40
 
 _FIXED = {0xC0: None, 0xC2: False, 0xC3: True}
@@ -26,19 +26,19 @@ _FIXEXT = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 
 @dataclasses.dataclass(frozen=True)
 class Bytes:
-    """Bytes of the file, from `offset` on; `kind` is an extension's type, or None for plain bytes."""
+    """A range of the file's bytes; `kind` is the type of an extension, or None for plain bytes."""
 
     offset: int
     length: int
     kind: int | None = None
 
 
-# What an object of msgpack becomes.
+# A value of MessagePack in Python.
 Value: TypeAlias = "dict[Value, Value] | list[Value] | Bytes | str | int | float | bool | None"
 
 
 def unpack(data: memoryview, offset: int = 0) -> Value:
-    """Return the value that begins at `offset`; bytes and extensions as `Bytes`. Raises UnreadableError."""
+    """Return the MessagePack value that begins at `offset`, with bytes and extensions as `Bytes`. Raises UnreadableError."""
     try:
         value, _ = _value(data, offset, 0)
     except (struct.error, IndexError, UnicodeDecodeError, TypeError) as error:
@@ -47,7 +47,7 @@ def unpack(data: memoryview, offset: int = 0) -> Value:
 
 
 def _value(data: memoryview, offset: int, depth: int) -> tuple[Value, int]:
-    """Return a value, and the offset of the next one."""
+    """Return the value at `offset`, and the offset of the next value. `depth` counts the nested maps and lists around it."""
     if depth > MOST_DEPTH:
         raise UnreadableError("it is damaged")
     tag = data[offset]
@@ -121,7 +121,7 @@ def tensors(path: Path) -> dict[str, LazyArray]:
 
 
 def mapped(path: Path) -> memoryview:
-    """Return the bytes of a file, which are not read before they are looked at. Raises UnreadableError for an empty one."""
+    """Return a memory map of a file, whose pages are read on access. Raises UnreadableError for an empty file."""
     if not path.stat().st_size:
         raise UnreadableError("it is empty")
     with path.open("rb") as file:
@@ -139,7 +139,7 @@ def _walk(path: Path, data: memoryview, value: Value, names: tuple[str, ...]) ->
 
 
 def pytorch_name(names: tuple[str, ...], stored: LazyArray) -> tuple[str, bool]:
-    """Return PyTorch's name of a weight, and whether Flax keeps it transposed."""
+    """Return PyTorch's name of the weight with the path `names`, and whether Flax stores it transposed."""
     *parts, last = names or ("",)
     return ".".join([*parts, re.sub("^(kernel|embedding|scale)$", "weight", last)]), (
         last == "kernel" and len(stored.shape) == 2
@@ -147,7 +147,7 @@ def pytorch_name(names: tuple[str, ...], stored: LazyArray) -> tuple[str, bool]:
 
 
 def array_at(path: Path, data: memoryview, value: Value) -> LazyArray:
-    """Return the array that `unpack` gave as `value`: one extension, or the map of an array in chunks."""
+    """Return the array that is `value`, a result of `unpack`: an extension, or the map of an array in chunks."""
     if isinstance(value, dict):
         shape, chunks = _sizes(_listed(value.get("shape"))), _listed(value.get("chunks"))
     else:
@@ -161,7 +161,7 @@ def array_at(path: Path, data: memoryview, value: Value) -> LazyArray:
 
 
 def _described(data: memoryview, value: Value) -> tuple[list[int], str, Bytes]:
-    """Return an array's shape, dtype and bytes."""
+    """Return the shape, dtype and bytes of the array in the extension `value`. Raises UnreadableError."""
     if not isinstance(value, Bytes) or value.kind != ARRAY:
         raise UnreadableError(f"it holds a {type(value).__name__} where an array should be")
     described = unpack(data, value.offset)
@@ -176,7 +176,7 @@ def _described(data: memoryview, value: Value) -> tuple[list[int], str, Bytes]:
 
 
 def _sizes(values: list[Value]) -> list[int]:
-    """Return the values as the lengths of axes."""
+    """Return `values` as the lengths of axes. Raises UnreadableError if one is no integer."""
     sizes = [value for value in values if isinstance(value, int)]
     if len(sizes) < len(values):
         raise UnreadableError("an array of it is damaged")
@@ -184,7 +184,7 @@ def _sizes(values: list[Value]) -> list[int]:
 
 
 def _listed(numbered: Value) -> list[Value]:
-    """Return the values of {"0": a, "1": b} in order."""
+    """Return [a, b] from {"0": a, "1": b}, as flax.serialization writes lists. Raises UnreadableError."""
     if not isinstance(numbered, dict):
         raise UnreadableError("an array of it is damaged")
     return [numbered[key] for key in sorted(numbered, key=lambda key: int(str(key)) if str(key).isdecimal() else -1)]

@@ -1,4 +1,4 @@
-"""Read adapters (LoRA) that peft or this package wrote: `adapter_config.json` and `adapter_model.safetensors`."""
+"""Read LoRA adapters that peft or this package wrote: `adapter_config.json` and `adapter_model.safetensors`."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from t5prep.training.published import safetensors_file
 from t5prep.training.published.stored import UnreadableError
 
 CONFIG_NAME, WEIGHTS_NAME = "adapter_config.json", "adapter_model.safetensors"
-# Options of peft's LoraConfig that change what adapters mean; read is only what has none of them.
+# Options of peft's LoraConfig that change the meaning of adapters → the values with which adapters are plain and can be read.
 PLAIN: dict[str, tuple[JSON, ...]] = {
     "use_dora": (False, None),
     "use_rslora": (False, None),
@@ -27,7 +27,7 @@ PLAIN: dict[str, tuple[JSON, ...]] = {
 
 
 def base_of(files: ModelFiles) -> str:
-    """Return the name of the model that adapters belong to. Raises UsageError."""
+    """Return the name of the base model of the adapters in `files`. Raises UsageError if none is named."""
     base = _config(files).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise UsageError(f"{files.name}: {CONFIG_NAME} names no base model: write it there (base_model_name_or_path).")
@@ -35,9 +35,9 @@ def base_of(files: ModelFiles) -> str:
 
 
 def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]]:
-    """Return the base's shape with the adapters' rank, and the adapters in our layout; zeros if a layer has none.
+    """Return the config `base` with the adapters' rank, and the adapters in our layout; zeros for layers without one.
 
-    Raises UsageError if they are of another kind than plain LoRA, damaged, or of another model.
+    Raises UsageError if the adapters are not plain LoRA, are damaged, or belong to another model.
     """
     adapter_config = _config(files)
     odd = [key for key, plain in PLAIN.items() if adapter_config.get(key) not in plain]

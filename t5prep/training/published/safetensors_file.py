@@ -1,4 +1,4 @@
-"""Read and write `.safetensors` files: a header in JSON, then values (github.com/huggingface/safetensors, README)."""
+"""Read and write `.safetensors` files: a JSON header, then values (github.com/huggingface/safetensors, README)."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from t5prep.io import paths
 from t5prep.training.published import stored
 from t5prep.training.published.stored import LazyArray, UnreadableError, in_file, size_of
 
-# The format's dtypes: those of weights, of buffers, and of weights that were quantized.
+# The format's names of dtypes → numpy's names: for weights, buffers, and quantized weights.
 DTYPES = {
     "F64": "float64",
     "F32": "float32",
@@ -36,12 +36,12 @@ DTYPES = {
     "F6_E3M2": "float6_e3m2",
     "F4": "float4",
 }
-# The bytes of a value of each dtype that is written.
+# Bytes of a value, for the dtypes that are written.
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "U8": 1}
 NO_METADATA: Mapping[str, str] = types.MappingProxyType({})
-# The format's own limit of the header's bytes, which rejects a wrong length.
+# The format's limit of the header. It also rejects a file whose first bytes are no length.
 MOST_HEADER_BYTES = 100_000_000
-ALIGNMENT = 8  # of the first value, in bytes
+ALIGNMENT = 8  # bytes; the first value begins at a multiple of it, as in files of the safetensors library
 
 
 def tensors(path: Path) -> dict[str, LazyArray]:
@@ -64,9 +64,9 @@ def tensors(path: Path) -> dict[str, LazyArray]:
 def write(
     file: BinaryIO, shapes: Mapping[str, Sequence[int]], values: Callable[[str], np.ndarray], *, dtype: str = "float32"
 ) -> None:
-    """Write tensors of these names and shapes; `values` returns one tensor, float32, when it is written.
+    """Write tensors with the names and shapes in `shapes`, rounded to `dtype`.
 
-    So at most one tensor is in memory twice.
+    `values(name)` returns one float32 tensor when it is due, so that at most one tensor is in memory twice.
     """
     short = next(short for short, long in DTYPES.items() if long == dtype)
     file.write(header({name: (short, shape) for name, shape in shapes.items()}))
@@ -76,7 +76,10 @@ def write(
 
 
 def header(tensors: Mapping[str, tuple[str, Sequence[int]]], metadata: Mapping[str, str] = NO_METADATA) -> bytes:
-    """Return how a file begins whose tensors follow in this order: name → dtype, by the format's names, and shape."""
+    """Return the first bytes of a file, up to the first value. Values must follow in the order of `tensors`.
+
+    `tensors` maps a name to the dtype, by the format's name, and the shape.
+    """
     entries: dict[str, object] = {"__metadata__": {"format": "pt", **metadata}}
     begin = 0
     for name, (dtype, shape) in tensors.items():
@@ -89,7 +92,7 @@ def header(tensors: Mapping[str, tuple[str, Sequence[int]]], metadata: Mapping[s
 
 
 def _tensor(path: Path, entry: dict, values: int) -> LazyArray:
-    """Return one tensor; the values of all tensors begin at byte `values`."""
+    """Return the tensor of a header's `entry`. `values` is the byte at which the values of all tensors begin."""
     dtype, shape = DTYPES.get(entry["dtype"], str(entry["dtype"])), entry["shape"]
     begin, end = entry["data_offsets"]
     if not (type(begin) is type(end) is int and begin >= 0 and end - begin == size_of(dtype, shape)):

@@ -1,4 +1,4 @@
-"""A tensor in a file: its shape is known now, its values are read when they are needed, in parts."""
+"""Define lazy arrays: tensors in files whose shapes are known at once, and whose values are read in parts on demand."""
 
 import math
 import os
@@ -11,16 +11,16 @@ import tensorflow as tf
 
 from t5prep.io import paths
 
-Index = tuple[slice, ...]  # one slice with begin and end for each axis
+Index = tuple[slice, ...]  # for each axis a slice with begin and end
 ReadPart = Callable[[Index], np.ndarray]
-Part = slice | int | tuple[slice | int, ...]  # of an array, as Python indexes it
+Part = slice | int | tuple[slice | int, ...]  # an index in Python's brackets
 
 
 class LazyArray:
-    """Read a float32 array in parts: `array[index]` reads one part, `np.asarray(array)` all of it, anew each time.
+    """A float32 array that is read in parts: `array[index]` reads one part, `np.asarray(array)` all of it, each time again.
 
-    A tensor in a file is one, with PyTorch's order of axes. `part(index)` returns the part float32[length of each slice]. An
-    index is made of slices without steps and of ints. `stored_dtype` is the dtype of the values in the file.
+    Indices are slices without steps, and ints. `part(index)` returns the values of a complete index, float32[length of each
+    slice]. `stored_dtype` is the dtype of the values in the file.
     """
 
     dtype = np.dtype(np.float32)
@@ -31,11 +31,11 @@ class LazyArray:
 
     @property
     def is_weight(self) -> bool:
-        """Check whether the file stores floats that a weight can be read from."""
+        """Check whether the stored values are floats, which can be read as a weight."""
         return self.stored_dtype in DTYPES
 
     def __getitem__(self, index: Part) -> np.ndarray:
-        """Return one part. Raises IndexError for an index of another kind."""
+        """Return one part. Raises IndexError for an index with steps or negative numbers."""
         indices = index if isinstance(index, tuple) else (index,)
         if len(indices) > len(self.shape):
             raise IndexError(f"{len(indices)} indices for an array of {len(self.shape)} axes")
@@ -47,11 +47,11 @@ class LazyArray:
         return np.asarray(self.read(), dtype)
 
     def read(self, index: Sequence[slice] = ()) -> np.ndarray:
-        """Return the values, or those of one part: a slice without a step for each axis. Raises UnreadableError."""
+        """Return the values at `index`, slices without steps for the first axes. Raises UnreadableError."""
         return self._part(full_index(index, self.shape))
 
     def rows(self, first: int, count: int) -> "LazyArray":
-        """Return `count` rows of the first axis, from the `first` on."""
+        """Return `count` rows of the first axis, from row `first` on, as a lazy array."""
         if (first, count) == (0, self.shape[0]):
             return self
         return LazyArray(
@@ -62,16 +62,16 @@ class LazyArray:
 
     @property
     def transposed(self) -> "LazyArray":
-        """Return the same array with its axes in reverse order."""
+        """Return the array with its axes in reverse order, as a lazy array."""
         return LazyArray(self.shape[::-1], lambda index: self._part(index[::-1]).T, stored_dtype=self.stored_dtype)
 
 
-# An array that is read, or that can be.
+# An array in memory, or one that is read on demand.
 Array: TypeAlias = np.ndarray | LazyArray
 
 
 def full_index(index: Sequence[slice], shape: Sequence[int]) -> Index:
-    """Return an index with a begin and an end for every axis. Raises IndexError for steps.
+    """Return `index` with begin and end for every axis of `shape`. Raises IndexError for steps.
 
     >>> full_index((slice(2, None),), (8, 3))
     (slice(2, 8, None), slice(0, 3, None))
@@ -98,7 +98,7 @@ DTYPES: dict[str, np.dtype] = {
     "float16": np.dtype("<f2"),
     "bfloat16": np.dtype(tf.bfloat16.as_numpy_dtype),
 }
-# The bits of the other dtypes that tensors of a checkpoint may have: buffers such as BERT's `position_ids`, quantized weights.
+# Other dtypes that a checkpoint's tensors may have (buffers such as BERT's `position_ids`, quantized weights) → their bits.
 OTHER_DTYPES = {
     dtype: bits
     for bits, dtypes in {
@@ -114,18 +114,18 @@ OTHER_DTYPES = {
 }
 
 
-MOST_DESCRIPTION_BYTES = 1 << 24  # of the file that describes an array, or lists all of them
+MOST_DESCRIPTION_BYTES = 1 << 24  # the maximum size of a file that describes an array
 
 
 class UnreadableError(Exception):
-    """Say why a file cannot be read, as the end of a sentence: "it is cut short"."""
+    """An error whose message is the end of a sentence that says why a file cannot be read: "it is cut short"."""
 
 
 def in_file(path: Path, *, dtype: str, shape: Sequence[int], offset: int) -> LazyArray:
-    """Return a tensor whose values are contiguous from byte `offset` on.
+    """Return a tensor whose values are contiguous from byte `offset` of a file on.
 
-    A tensor of another dtype than a weight's has a shape, and its values cannot be read. Raises UnreadableError for an
-    unknown dtype, and if the file ends before the tensor does.
+    If `dtype` is no dtype of weights, the tensor has a shape, but its values cannot be read. Raises UnreadableError for an
+    unknown dtype, and if the file ends before the tensor.
     """
     if dtype in DTYPES:
         return in_pieces(path, dtype=dtype, shape=shape, pieces=[(offset, size_of(dtype, shape))])
@@ -135,7 +135,7 @@ def in_file(path: Path, *, dtype: str, shape: Sequence[int], offset: int) -> Laz
 
 
 def without_values(*, dtype: str, shape: Sequence[int]) -> LazyArray:
-    """Return a tensor of another dtype than a weight's, whose values cannot be read. Raises UnreadableError for an unknown dtype."""
+    """Return a tensor with only a shape, for a `dtype` that no weight has. Raises UnreadableError for an unknown dtype."""
     size_of(dtype, shape)
 
     def refuse(_: Index) -> np.ndarray:
@@ -145,7 +145,7 @@ def without_values(*, dtype: str, shape: Sequence[int]) -> LazyArray:
 
 
 def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[tuple[int, int]]) -> LazyArray:
-    """Return a tensor whose values are in several pieces, each (offset, bytes). Raises UnreadableError."""
+    """Return a tensor whose values are in several `pieces` of a file, each (offset, bytes). Raises UnreadableError."""
     size = weight_size(dtype, shape)
     if sum(length for _, length in pieces) != size:
         raise UnreadableError(f"a tensor of shape {tuple(shape)} has {sum(n for _, n in pieces):,} bytes, not {size:,}")
@@ -156,7 +156,7 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
         raise UnreadableError("it is cut short")
 
     def part(index: Index) -> np.ndarray:
-        """Return a part: only the rows of the first axis that it needs are read, and of them one part is kept."""
+        """Return the values at `index`. Only the needed rows of the first axis are read from the file."""
         rows, *other_slices = index or (slice(0, 1),)
         row = math.prod(shape[1:])
         values = _values(path, pieces, dtype, first=rows.start * row, count=(rows.stop - rows.start) * row)
@@ -169,7 +169,7 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
 
 
 def size_of(dtype: str, shape: Sequence[int]) -> int:
-    """Return the bytes of a tensor. Raises UnreadableError for an unknown dtype, or an invalid shape."""
+    """Return the size of a tensor in bytes. Raises UnreadableError for an unknown dtype or an invalid shape."""
     if dtype not in DTYPES and dtype not in OTHER_DTYPES:
         raise UnreadableError(f"it has a tensor of the unknown dtype {str(dtype)[:40]}")
     if not all(type(length) is int and length >= 0 for length in shape) or len(shape) > 8:
@@ -179,7 +179,7 @@ def size_of(dtype: str, shape: Sequence[int]) -> int:
 
 
 def weight_size(dtype: str, shape: Sequence[int]) -> int:
-    """Return the bytes of a weight. Raises UnreadableError as `size_of` does, and for a dtype that no weight has."""
+    """Return the size of a weight in bytes. Raises UnreadableError like `size_of`, and for a dtype that no weight has."""
     size = size_of(dtype, shape)
     if dtype not in DTYPES:
         raise UnreadableError(f"it has a tensor of {dtype}, and weights are float64, float32, float16 or bfloat16")
@@ -187,7 +187,7 @@ def weight_size(dtype: str, shape: Sequence[int]) -> int:
 
 
 def read_small(path: Path, max_bytes: int) -> bytes:
-    """Return the content of a file of at most so many bytes. Raises UnreadableError for a larger one, OSError for a pipe."""
+    """Return the content of a file of at most `max_bytes`. Raises UnreadableError for a larger file, OSError for a pipe."""
     with paths.opened(path) as file:
         if os.fstat(file.fileno()).st_size > max_bytes:
             raise UnreadableError(f"{path.parent.name}/{path.name} is larger than what it can hold")
@@ -195,7 +195,7 @@ def read_small(path: Path, max_bytes: int) -> bytes:
 
 
 def _values(path: Path, pieces: Sequence[tuple[int, int]], dtype: str, *, first: int, count: int) -> np.ndarray:
-    """Return `count` values from the `first` on, as the file stores them. Raises UnreadableError."""
+    """Return `count` values, from value `first` on, in the file's dtype. Raises UnreadableError."""
     size, parts, begin = DTYPES[dtype].itemsize, [], 0
     for offset, length in pieces:
         start, end = max(first, begin), min(first + count, begin + length // size)
@@ -208,7 +208,10 @@ def _values(path: Path, pieces: Sequence[tuple[int, int]], dtype: str, *, first:
 
 
 def _bytes_of(path: Path, offset: int, count: int, dtype: str) -> np.ndarray:
-    """Return `count` values of a file, read and not mapped: pages of a map would count as memory until it is closed."""
+    """Return `count` values of a file from byte `offset` on. Raises UnreadableError.
+
+    The file is read and not mapped, because the pages of a map count as used memory until it is closed.
+    """
     raw = np.fromfile(path, DTYPES[dtype], count, offset=offset)
     if len(raw) != count:
         raise UnreadableError("it is cut short")

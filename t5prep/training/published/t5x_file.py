@@ -1,12 +1,14 @@
-"""Read checkpoints of T5X: a folder with a `checkpoint`, in MessagePack, and a Zarr array beside it for each large tensor.
+"""Read checkpoints of T5X: a folder with a `checkpoint` in MessagePack, and a Zarr array beside it for each large tensor.
 
 The layout is that of google-research/t5x at cc342d4 (checkpoints.py, version 3). `checkpoint` is the tree that
-flax.serialization writes, {"version": 3, "optimizer": {"target": weights, "state": ...}}. A leaf is an array itself, or
-says where its array lies: TensorStore's spec, a map with `driver` and `kvstore`, or since T5X writes by Orbax the text
-`PLACEHOLDER://` and a name, below `target` without `optimizer`. An array is Zarr 2: `.zarray` says shape, dtype and
-chunks, and each chunk is a file, compressed by gzip.
+flax.serialization writes, {"version": 3, "optimizer": {"target": weights, "state": ...}}. A leaf is one of these:
 
-A checkpoint has no config.json: the model's shape is that of its tensors.
+* an array;
+* TensorStore's spec of an array, a map with `driver` and `kvstore`;
+* the text `PLACEHOLDER://NAME`, in checkpoints that T5X writes through Orbax; there `target` is not inside `optimizer`.
+
+An array is Zarr 2: `.zarray` holds shape, dtype and chunks, and each chunk is a file, compressed by gzip. A checkpoint has no
+config.json, so the config is derived from the shapes of its tensors.
 """
 
 import itertools
@@ -32,9 +34,9 @@ from t5prep.training.published.stored import (
 
 NAME = "checkpoint"
 MOST_NAME_BYTES = 255  # of a file name on Linux
-GZIP_OR_ZLIB = 47  # zlib's word for either header
+GZIP_OR_ZLIB = 47  # the `wbits` with which zlib accepts either header
 PLACEHOLDER = "PLACEHOLDER://"
-# T5X's names of a stack's parts → PyTorch's; of those below `layers_N`, after `block.N.layer.`.
+# T5X's names of a stack's parts → PyTorch's names. Those inside `layers_N` follow `block.N.layer.`.
 NORMS = {
     "encoder": {"pre_attention_layer_norm": 0, "pre_mlp_layer_norm": 1},
     "decoder": {"pre_self_attention_layer_norm": 0, "pre_cross_attention_layer_norm": 1, "pre_mlp_layer_norm": 2},
@@ -49,10 +51,7 @@ ZARR_TYPES = {"<f4": "float32", "<f2": "float16", "<f8": "float64", "bfloat16": 
 
 
 def tensors(path: Path) -> dict[str, LazyArray]:
-    """Return the weights of a checkpoint, of which `path` is the file in MessagePack, by PyTorch's names.
-
-    Raises UnreadableError.
-    """
+    """Return the weights of a checkpoint by PyTorch's names. `path` is its MessagePack file. Raises UnreadableError."""
     data = mapped(path)
     tree = unpack(data)
     tree = tree.get("optimizer", tree) if isinstance(tree, dict) else {}
@@ -68,7 +67,9 @@ def tensors(path: Path) -> dict[str, LazyArray]:
 
 
 def pytorch_name(names: tuple[str, ...]) -> tuple[str, bool]:
-    """Return PyTorch's name of a weight, and whether it is stored transposed. Raises UnreadableError for an unknown one.
+    """Return PyTorch's name of a weight, and whether T5X stores it transposed. Raises UnreadableError for an unknown name.
+
+    `names` is the path of the weight in the tree.
 
     >>> pytorch_name(("decoder", "layers_3", "encoder_decoder_attention", "out", "kernel"))
     ('decoder.block.3.layer.1.EncDecAttention.o.weight', True)
@@ -85,7 +86,7 @@ def pytorch_name(names: tuple[str, ...]) -> tuple[str, bool]:
             return "lm_head.weight", True
         case [norm, "scale"] if not of_layer and norm == f"{stack}_norm":
             return f"{stack}.final_layer_norm.weight", False
-        case ["relpos_bias", "rel_embedding"] if stack in NORMS:  # outside of a layer: one for all
+        case ["relpos_bias", "rel_embedding"] if stack in NORMS:  # outside of `layers_N`: one table for all layers
             return f"{block}0.SelfAttention.relative_attention_bias.weight", True
         case [norm, "scale"] if norm in NORMS.get(stack, {}):
             return f"{block}{NORMS[stack][norm]}.layer_norm.weight", False
@@ -97,7 +98,7 @@ def pytorch_name(names: tuple[str, ...]) -> tuple[str, bool]:
 
 
 def shape_of(tensors: Mapping[str, LazyArray]) -> JSONObject:
-    """Return the entries of a config.json for these tensors. Raises UnreadableError if they are no T5."""
+    """Return the entries of a config.json that describe `tensors`. Raises UnreadableError if they are not a T5's."""
     first = {stack: f"{stack}.block.0.layer." for stack in NORMS}
     try:
         vocabulary, width = tensors["shared.weight"].shape
@@ -150,7 +151,10 @@ def _stored(path: Path, data: memoryview, leaf: Value) -> LazyArray:
 
 
 def zarr_array(folder: Path, name: str) -> LazyArray:
-    """Return the array of that name in a folder, of Zarr 2. Raises UnreadableError."""
+    """Return the Zarr 2 array `name` in `folder`. Raises UnreadableError.
+
+    The checkpoint may come from a stranger, so `name` must not leave the folder, and a chunk must not be larger than the array.
+    """
     if "/" in name or name in ("", ".", "..") or len(name.encode(errors="replace")) > MOST_NAME_BYTES:
         raise UnreadableError(f"it names the array {name!r:.80}, which is not beside it")
     try:
@@ -166,23 +170,23 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
         raise UnreadableError(f"{name}/.zarray is damaged") from error
     weight_size(dtype, shape)
     chunk_bytes = weight_size(dtype, chunk)
-    if separator not in (".", "/"):  # any other one could name a file elsewhere
+    if separator not in (".", "/"):  # another separator, such as "/../", could name a file elsewhere
         raise UnreadableError(
             f"the array {name} separates the numbers of its chunks by {separator!r:.20}, and not by . or /"
         )
     if not plain or kind not in (None, "gzip", "zlib") or len(shape) != len(chunk) or not all(chunk):
         raise UnreadableError(f"the array {name} is of a kind that T5X does not write ({kind})")
-    # A chunk is unpacked whole: one larger than its array would take memory that the shape does not tell.
+    # A chunk is unpacked as a whole, so a chunk larger than its array would take more memory than the shape suggests.
     if any(chunk_length > max(length, 1) for chunk_length, length in zip(chunk, shape, strict=True)):
         raise UnreadableError(f"the array {name} has chunks that are larger than itself")
 
     def values(chunk_index: tuple[int, ...]) -> np.ndarray:
         file = folder / name / (separator.join(map(str, chunk_index)) or "0")
         try:
-            raw = read_small(
-                file, chunk_bytes + chunk_bytes // 8 + 1024
-            )  # what cannot be compressed becomes a little larger
-            if kind is not None:  # at most one byte too many: what is larger than its chunk is not unpacked
+            # Incompressible values become a little larger by gzip, hence the additional eighth.
+            raw = read_small(file, chunk_bytes + chunk_bytes // 8 + 1024)
+            # Unpack at most one byte too many: it makes frombuffer raise, and a bomb of zeros is never unpacked.
+            if kind is not None:
                 raw = zlib.decompressobj(GZIP_OR_ZLIB).decompress(raw, chunk_bytes + 1)
             return np.frombuffer(raw, DTYPES[dtype]).reshape(chunk)
         except FileNotFoundError as error:

@@ -1,8 +1,8 @@
-"""Read tensors of a `pytorch_model.bin`: PyTorch's zip archive since 1.6, and the older file of pickles.
+"""Read tensors of a `pytorch_model.bin`, without executing pickled code: PyTorch's zip archive since 1.6, or its older format.
 
-Of a pickle only dicts, lists, numbers, text and tensors can be built, nothing else. Python's own unpickler calls
-whatever a pickle names. So its instructions are read first, and may be only those that tensors need; and it finds three
-functions of this file and PyTorch's storages by name, any other name is an error.
+Python's unpickler calls any function that a pickle names, so a stranger's file could run code. Here two checks allow only dicts,
+lists, numbers, text and tensors. First the pickle's instructions are read, and any that tensors do not need is an error. Then
+the unpickler resolves only the names in `_CALLS` and PyTorch's storages; any other name is an error.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ import numpy as np
 
 from t5prep.training.published.stored import DTYPES, Index, LazyArray, UnreadableError, in_file, size_of, without_values
 
-# PyTorch's storages by the dtype of their values. Weights have floats; buffers such as `position_ids`, whole numbers.
+# PyTorch's class of a storage → the dtype of its values. Weights are floats; buffers such as `position_ids` are integers.
 STORAGES = {
     "DoubleStorage": "float64",
     "FloatStorage": "float32",
@@ -33,10 +33,10 @@ STORAGES = {
     "ComplexFloatStorage": "complex64",
     "ComplexDoubleStorage": "complex128",
 }
-# A model has some hundred tensors; a pickle with far more values is not a model.
+# A model has some hundred tensors, each of a few dozen instructions. A pickle with far more is not a model.
 MOST_INSTRUCTIONS = 5_000_000
-# A tensor has four tuples, and none comes twice. The hash of one that is nested 200,000 times deep overflows the stack of C, and
-# that of ((a, a), (a, a)), where each pair is one tuple twice, takes twice as long with each pair more.
+# A tensor has four tuples, and none occurs twice. A forged file could hang or crash Python by the hash of a tuple. A tuple nested
+# 200,000 deep overflows the stack of C. In ((a, a), (a, a)), where each pair holds one tuple twice, each level doubles the time.
 MOST_TUPLES, MOST_REPEATED = 40_000, 16
 INSTRUCTIONS = frozenset(
     (
@@ -49,7 +49,7 @@ INSTRUCTIONS = frozenset(
 
 
 class _Fixed:
-    """Refuse to be changed by the pickle that made it: its instruction BUILD would else write into any attribute, unchecked."""
+    """A base class whose objects a pickle cannot change: the instruction BUILD would write any attribute, unchecked."""
 
     def __setstate__(self, _: object) -> None:
         raise UnreadableError("it sets the state of something that is not a dict; nothing of it was run")
@@ -57,9 +57,9 @@ class _Fixed:
 
 @dataclasses.dataclass(frozen=True)
 class Storage(_Fixed):
-    """A storage: a run of values that tensors are parts of; `key` is its place in the archive.
+    """A storage: a sequence of `size` values that tensors share. `key` is its name in the archive.
 
-    `begin` counts in values.
+    `begin` is the number of values before the first one, if this is a view of a larger storage.
     """
 
     key: str
@@ -70,7 +70,7 @@ class Storage(_Fixed):
 
 @dataclasses.dataclass(frozen=True)
 class Cut(_Fixed):
-    """A tensor as a part of a storage; offset and strides count in values."""
+    """A tensor as a part of a storage; offset and strides are in values, not bytes."""
 
     storage: Storage
     offset: int
@@ -79,9 +79,9 @@ class Cut(_Fixed):
 
 
 def load_pickle(file: BinaryIO) -> object:
-    """Return the value of the pickle at the file's position, and leave the position after the pickle.
+    """Return the value of the pickle at the file's position, and move the position to its end.
 
-    Raises UnreadableError when it names anything but a tensor's parts, or is damaged. Nothing it names is called.
+    Raises UnreadableError if the pickle is damaged or names anything but parts of tensors; no such name is called.
     """
     begin = file.tell()
     try:
@@ -96,9 +96,9 @@ def load_pickle(file: BinaryIO) -> object:
 
 
 def _check_instructions(file: BinaryIO) -> None:
-    """Raise UnreadableError if the pickle at the file's position says more, or other things, than tensors need."""
+    """Raise UnreadableError if the pickle at the file's position has more or other instructions than tensors need."""
     tuples, repeated, last = 0, 0, ""
-    memo: dict[int, bool] = {}  # whether what has a number is a tuple
+    memo: dict[int, bool] = {}  # number in the pickle's memo → whether it is a tuple
     for number, (instruction, argument, _) in enumerate(pickletools.genops(file)):
         name = instruction.name
         tuples += name.startswith("TUPLE")
@@ -111,14 +111,14 @@ def _check_instructions(file: BinaryIO) -> None:
         if name not in INSTRUCTIONS:
             raise UnreadableError(f"it wants to do what no tensor needs ({name})")
         if name == "LONG_BINPUT" and int(argument or 0) > MOST_INSTRUCTIONS:
-            raise IndexError  # the unpickler would make room for as many values
+            raise IndexError  # the unpickler would allocate a memo of this size
 
 
 class _Unpickler(pickle.Unpickler):
-    """Build dicts, lists, numbers, text and tensors of a pickle, in place of PyTorch's classes `Storage` and `Cut`."""
+    """Build the dicts, lists, numbers, texts and tensors of a pickle, with `Storage` and `Cut` instead of PyTorch's classes."""
 
     def find_class(self, module: str, name: str) -> "str | _Call":
-        """Return what stands for a name: the dtype of a storage, or a function of this file. Nothing is imported."""
+        """Return the object for a name in a pickle: the dtype of a storage, or a function in `_CALLS`. Nothing is imported."""
         if module == "torch" and name in STORAGES:
             return STORAGES[name]
         full_name = f"{module}.{name}"
@@ -139,17 +139,17 @@ class _Unpickler(pickle.Unpickler):
 
 @dataclasses.dataclass(frozen=True)
 class _Call(_Fixed):
-    """A function of this file, which a pickle may call."""
+    """A function of this file that a pickle may call."""
 
     function: Callable[..., object]
 
     def __call__(self, *arguments: object) -> object:
-        """Return what the function makes of the arguments."""
+        """Return the function's result for the arguments."""
         return self.function(*arguments)
 
 
 class _Dict(dict[str, object]):
-    """A dict of a pickle, without the state that it may have: transformers' `_metadata` does not affect the weights."""
+    """A dict of a pickle, which ignores its state: transformers' `_metadata` does not affect the weights."""
 
     def __init__(self, items: Iterable[tuple[str | int, object]] = ()) -> None:
         items = list(items)
@@ -177,15 +177,15 @@ _CALLS: dict[str, Callable[..., object]] = {
 
 # The first two pickles of the older format (torch/serialization.py).
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
-MOST_BYTEORDER = 16  # bytes that are read of the entry that says "little" or "big"
+MOST_BYTEORDER = 16  # bytes that are read of the entry `byteorder`, which holds "little" or "big"
 LOCAL_HEADER = 30  # bytes of a zip entry's local header before its name
 
-# The byte at which a storage's values begin, and the number of its values in the archive.
+# A function from a storage to the byte at which its values begin, and the number of its values in the archive.
 StorageLocator = Callable[[Storage], tuple[int, int]]
 
 
 def tensors(path: Path) -> dict[str, LazyArray]:
-    """Return the tensors of a file by name. Raises UnreadableError; nothing that the file names is called."""
+    """Return the tensors of a file by name. Raises UnreadableError; no code of the file is executed."""
     with path.open("rb") as file:
         state, locate = _zip(file) if file.read(2) == b"PK" else _legacy(file)
     if not isinstance(state, dict):
@@ -197,12 +197,12 @@ def tensors(path: Path) -> dict[str, LazyArray]:
 
 
 def _zip(file: BinaryIO) -> tuple[object, StorageLocator]:
-    """Return the state and the place of each storage: entry `NAME/data/KEY` beside `NAME/data.pkl`."""
+    """Return the state and a locator of storages for a zip archive, which has `NAME/data.pkl` and entries `NAME/data/KEY`."""
     try:
         archive = zipfile.ZipFile(file)
         entries = {info.filename.partition("/")[2]: info for info in archive.infolist()}
         if "byteorder" in entries:
-            _begin(file, entries["byteorder"])  # refuses a compressed one, which could unpack to any size
+            _begin(file, entries["byteorder"])  # raises for a compressed entry, which could unpack to any size
             with archive.open(entries["byteorder"]) as content:
                 if content.read(MOST_BYTEORDER) != b"little":
                     raise UnreadableError("its numbers are big-endian")
@@ -223,7 +223,7 @@ def _zip(file: BinaryIO) -> tuple[object, StorageLocator]:
 
 
 def _begin(file: BinaryIO, info: zipfile.ZipInfo) -> int:
-    """Return the byte at which a zip entry's content begins."""
+    """Return the byte at which a zip entry's content begins. Raises UnreadableError for a compressed entry."""
     if info.compress_type != zipfile.ZIP_STORED:
         raise UnreadableError("its archive is compressed, and PyTorch writes none that is")
     file.seek(info.header_offset)
@@ -235,7 +235,11 @@ def _begin(file: BinaryIO, info: zipfile.ZipInfo) -> int:
 
 
 def _legacy(file: BinaryIO) -> tuple[object, StorageLocator]:
-    """Return the state and the place of each storage: after five pickles, each with its number of values before it."""
+    """Return the state and a locator of storages for the older format.
+
+    It has five pickles (magic, protocol, system, state, storage keys), and then each storage: its number of values as int64, and
+    the values.
+    """
     file.seek(0)
     if load_pickle(file) != MAGIC or load_pickle(file) != PROTOCOL:
         raise UnreadableError("it is not a file of PyTorch's")

@@ -1,6 +1,6 @@
-"""Read a run's adapters (LoRA), and write them in the layout of Hugging Face's peft.
+"""Read a run's LoRA adapters, and write them in the layout of Hugging Face's peft.
 
-A checkpoint holds only the adapters and the head; the weights beside which they were trained are those of the run's `model`.
+A checkpoint of such a run holds only the adapters and the head. All other weights come from the *base*, the run's `model`.
 """
 
 import dataclasses
@@ -27,24 +27,24 @@ from t5prep.training.run.checkpoint import State
 
 @dataclasses.dataclass(frozen=True)
 class Adapter:
-    """Adapters apart from their base: the shape with their rank, and their matrices by our names."""
+    """Adapters without their base: the config with their rank, and their matrices by our names."""
 
-    base: str  # the model that they belong to, as the user named it
+    base: str  # the user's name of the base
     config: Config
     weights: dict[str, np.ndarray]
 
 
 def digest(weights: Mapping[str, Array]) -> str:
-    """Return a digest of a model's weights without its head, by which a changed base is noticed.
+    """Return a digest of a model's weights without its head, which shows whether the base has changed.
 
-    It is fast, because every reader computes it.
+    Every command that opens a run with adapters computes it, so it uses a fast checksum of each array.
     """
     sums = {name: _checksum(array) for name, array in weights.items() if not name.startswith(OF_HEADS)}
     return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
 
 
 def _checksum(array: Array) -> int:
-    """Return the CRC-32C of an array, of which one matrix is in memory at a time, and copied a part at a time."""
+    """Return the CRC-32C of an array. One matrix at a time is in memory, and 4 Mi values of it are copied at a time."""
     checksum, size = 0, 1 << 22
     for index in np.ndindex(array.shape[:-2]):
         values = np.ascontiguousarray(array[index]).reshape(-1)
@@ -54,9 +54,9 @@ def _checksum(array: Array) -> int:
 
 
 def read(path: str, state: State, config: Config, weights: dict[str, Array]) -> Adapter:
-    """Return a checkpoint's adapters, and add them to the weights, whose head becomes that of the checkpoint.
+    """Return the adapters of the checkpoint at `path`, and merge them and the checkpoint's head into `weights`.
 
-    `config` and `weights` are of the base. Raises OutputError if it is not the one that they were trained beside.
+    `config` and `weights` are those of the base. Raises OutputError if the adapters were trained with another base.
     """
     if state.base != digest(weights):
         raise OutputError(
@@ -72,9 +72,9 @@ def read(path: str, state: State, config: Config, weights: dict[str, Array]) -> 
 
 
 def write(folder: Path, adapter: Adapter, *, base: str, dtype: str) -> None:
-    """Write `adapter_config.json` and `adapter_model.safetensors`, as `PeftModel.from_pretrained` loads them.
+    """Write `adapter_config.json` and `adapter_model.safetensors`, which `PeftModel.from_pretrained` loads.
 
-    base: the model's name in the config. Raises OutputError.
+    base: the name of the base in the config. Raises OutputError.
     """
     layouts = lora.adapter_layouts(adapter.config)
     write_layouts(folder / WEIGHTS_NAME, layouts, adapter.weights, dtype=dtype)
@@ -83,10 +83,10 @@ def write(folder: Path, adapter: Adapter, *, base: str, dtype: str) -> None:
 
 
 def peft_config(config: Config, *, base: str) -> dict[str, JSON]:
-    """Return what peft's LoraConfig needs to know of these adapters."""
+    """Return the content of `adapter_config.json`, the fields of peft's LoraConfig."""
     tensors = [name for layout in lora.adapter_layouts(config).values() for name in layout.tensors]
     modules = {name.removesuffix(lora.PEFT_A).removesuffix(lora.PEFT_B).rpartition(".")[2] for name in tensors}
-    # The vision tower of a T5Gemma 2 has modules of the same names.
+    # The vision tower of a T5Gemma 2 has modules of the same names, which would otherwise get adapters too.
     exclusions = (
         {"exclude_modules": config.traits.left_out}
         if isinstance(config, ModelConfig) and config.traits.left_out

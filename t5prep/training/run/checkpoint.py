@@ -1,11 +1,11 @@
-"""Write and find the checkpoints of a run, local or gs://: each complete or absent; the last few and the best are kept.
+"""Write and find the checkpoints of a run, local or gs://. The last few and the best are kept, the others deleted.
 
 RUN/checkpoints/00001200/
-  state.index, state.data-...   TensorFlow's own checkpoint: trained weights, optimizer, step (`checkpoint_tensors`)
-  checkpoint.json               written last, so a directory without it is not a checkpoint: what a restart must know
+  state.index, state.data-...   TensorFlow's checkpoint: trained weights, optimizer, step (`checkpoint_tensors`)
+  checkpoint.json               the fields of `State`; written last, so a directory without it is not a checkpoint
 
-The step is also the position in the data: the reader's order is a pure function of (seed, step), so nothing else is
-stored. A checkpoint of another run is never overwritten or resumed.
+The step is also the position in the data, because the order of records is a pure function of (seed, step). A checkpoint of
+another run is never overwritten or resumed.
 """
 
 import contextlib
@@ -45,20 +45,25 @@ class State:
     step: int
     config: dict[str, Any]
     data: list[dict[str, str]]  # {"uri", "task", "digest"} of every dataset
-    tokenizer: str  # SHA-256 of the SentencePiece model
+    tokenizer: str  # SHA-256 of the tokenizer
     metric: str
-    value: float | None = None  # None: saved between evaluations
+    value: float | None = None  # None: saved between evaluations, or not evaluated yet
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     best: float | None = None  # the best value so far
     stale: int = 0  # evaluations since the best value
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions())
-    processors: int = 0  # that a run on a CPU may use, which decide its last bits; 0: not known, or of no effect
-    files: dict[str, int] = dataclasses.field(default_factory=dict)  # name → bytes
+    processors: int = (
+        0  # usable processors in a run on a CPU, which decide its last bits; 0: unknown, or another device
+    )
+    files: dict[str, int] = dataclasses.field(default_factory=dict)  # name → size in bytes
     schema: int = SCHEMA
-    base: str = ""  # digest of the weights that adapters were trained beside (`adapters.digest`); "": all are trained
+    base: str = ""  # digest of the base of adapters (`adapters.digest`); "": a run without adapters
 
     def judge(self, value: float) -> tuple[bool, int]:
-        """Return whether `value` is better than all before, and the number of evaluations since the best one."""
+        """Return whether `value` is better than all before, and the number of evaluations since the best one.
+
+        An equal value is not better, and neither is NaN.
+        """
         if value != value:
             return False, self.stale + 1
         if self.best is None:
@@ -68,19 +73,19 @@ class State:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what decides the arithmetic besides the configuration."""
+    """Return the versions of the packages that decide the arithmetic of a run. A run resumes only with the same versions."""
     python = ".".join(platform.python_version_tuple()[:2])
     jax = importlib.metadata.version("jax")
     return {"t5prep": __version__, "tensorflow": tf.__version__, "jax": jax, "python": python}
 
 
 def usable_processors() -> int:
-    """Return how many processors this process may use, by which XLA divides its sums on a CPU."""
+    """Return the number of processors that this process may use. XLA divides sums on a CPU by it."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def other_processors(state: State, processors: int) -> str:
-    """Return a warning if a run on a CPU began with another number of processors than it may use now, else ""."""
+    """Return a warning if a run on a CPU began with another number of processors than `processors`, else ""."""
     if 0 in (state.processors, processors) or state.processors == processors:
         return ""
     return (
@@ -95,14 +100,14 @@ def folder(run: str) -> str:
 
 
 def list_checkpoints(run: str) -> list[tuple[str, State]]:
-    """Return every complete checkpoint of a run, `(path, state)`, oldest first. Damaged ones are left out."""
+    """Return `(path, state)` of every complete checkpoint of a run, oldest first, without damaged ones."""
     return [(path, state) for path, state in _all(run) if isinstance(state, State)]
 
 
 def _all(run: str) -> list[tuple[str, State | OutputError]]:
-    """Return every checkpoint of a run, oldest first.
+    """Return `(path, state)` of every checkpoint of a run, oldest first.
 
-    In place of the state of one that was cut short, or comes from a newer version, stands the error that says so.
+    If a checkpoint is damaged, or was written by a newer version, an OutputError replaces its state.
     """
     every: list[tuple[str, State | OutputError]] = []
     for path in _places(run):
@@ -116,7 +121,7 @@ def _all(run: str) -> list[tuple[str, State | OutputError]]:
 
 
 def _places(run: str) -> list[str]:
-    """Return the numbered folders among a run's checkpoints, oldest first; what the user put beside them is left out."""
+    """Return the paths of a run's checkpoint folders, oldest first, complete or not. Other files of the user are ignored."""
     if not tf.io.gfile.isdir(folder(run)):
         return []
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder(run)))
@@ -124,7 +129,7 @@ def _places(run: str) -> list[str]:
 
 
 def last(run: str) -> tuple[str, State] | None:
-    """Return the newest complete checkpoint, or None. Raises OutputError if the newest one is damaged."""
+    """Return path and state of the newest checkpoint, or None. Raises OutputError if it is damaged."""
     every = _all(run)
     if not every:
         return None
@@ -135,11 +140,11 @@ def last(run: str) -> tuple[str, State] | None:
 
 
 def best(run: str) -> tuple[str, State]:
-    """Return the checkpoint with the best metric (the earliest of equal ones); the newest if none was evaluated.
+    """Return path and state of the checkpoint with the best metric; the newest if none was evaluated.
 
-    Only checkpoints are compared whose scores are of the same evaluation as the newest one's. As good is not better: so
-    `State.judge` counts for patience too. Raises UsageError if the run has no checkpoint, and OutputError if the best
-    one, or the only ones, are damaged; other damaged ones are passed over.
+    Of equal values the earliest wins, as in `State.judge`. Only checkpoints with the evaluation settings of the newest one are
+    compared. Raises UsageError if the run has no checkpoint, and OutputError if the best one or all are damaged; other damaged
+    checkpoints are ignored.
     """
     every = list_checkpoints(run)
     damaged = [state for _, state in _all(run) if isinstance(state, OutputError)]
@@ -159,21 +164,21 @@ def best(run: str) -> tuple[str, State]:
         return every[-1]
     sign = 1 if lower_is_better(scored[0][1].metric) else -1
     path, state = min(scored, key=lambda item: (sign * (item[1].value or 0.0), item[1].step))
-    newest = scored[-1][1].best  # the best value of the run when that one was written
+    newest = scored[-1][1].best  # the run's best value when the newest evaluated checkpoint was written
     if damaged and newest is not None and sign * newest < sign * (state.value or 0.0):
         raise damaged[-1]
     return path, state
 
 
 def _of_scores(config: JSONObject) -> list[JSON]:
-    """Return the settings that decide which numbers an evaluation has."""
+    """Return the values of the settings that decide the numbers of an evaluation. Only equal ones can be compared."""
     return [config.get(key) for key in configs.OF_SCORES]
 
 
 def judged_anew(state: State, config: configs.TrainConfig) -> str:
-    """Return a sentence if the evaluations of a resumed run differ from those of its checkpoint, else "".
+    """Return a message if a resumed run has other evaluation settings than its checkpoint `state`, else "".
 
-    Their scores cannot be compared: the best value and patience begin anew.
+    The scores cannot be compared then, so the caller resets the best value and the patience.
     """
     now = dataclasses.asdict(config)
     changed = [key for key in configs.OF_SCORES if state.config.get(key) != now[key]]
@@ -184,7 +189,7 @@ def judged_anew(state: State, config: configs.TrainConfig) -> str:
 
 
 def choose(run: str, *, checkpoint: str = "best") -> tuple[str, State]:
-    """Return the `best` checkpoint, the `last`, or that of a step's number. Raises UsageError that lists the steps."""
+    """Return path and state of a checkpoint: "best", "last", or a step's number. Raises a UsageError that lists the steps."""
     if checkpoint == "best":
         return best(run)
     if checkpoint == "last" and (newest := last(run)):
@@ -202,18 +207,16 @@ def choose(run: str, *, checkpoint: str = "best") -> tuple[str, State]:
 def save(
     run: str, write: Callable[[str], None], *, state: State, keep: int, in_use: Callable[[], Collection[int]] = tuple
 ) -> str:
-    """Write one checkpoint, complete or not at all, then delete those that are neither best nor among the last `keep`.
+    """Write one checkpoint atomically, delete old ones (`prune`), and return its path.
 
-    `in_use` returns the steps of further ones that stay.
-
-    `write` gets a file name prefix and writes the tensors of this host under it. Every host calls this; the first one
-    makes the directory and writes `checkpoint.json` at the end. Raises OutputError when it cannot be written; earlier
-    checkpoints are then untouched.
+    Every host calls this function. `write(prefix)` writes the tensors of this host to files with the prefix. The first host
+    makes the directory before, and writes `checkpoint.json` at the end. `in_use` returns the steps of checkpoints that must not
+    be deleted. Raises OutputError if it cannot be written; earlier checkpoints are then untouched.
     """
     path = f"{folder(run)}/{state.step:08d}"
     try:
         if hosts.writes():
-            if tf.io.gfile.exists(path):  # an incomplete one, from a run that was killed
+            if tf.io.gfile.exists(path):  # an incomplete checkpoint of a killed run
                 remove(path)
             tf.io.gfile.makedirs(path)
         hosts.wait(f"{path} begun")
@@ -226,7 +229,7 @@ def save(
             prune(run, keep=keep, in_use=in_use)
         hosts.wait(f"{path} written")
     except (tf.errors.OpError, OSError) as error:
-        with contextlib.suppress(tf.errors.OpError, OSError):  # what is there of it would take the room of the next one
+        with contextlib.suppress(tf.errors.OpError, OSError):  # an incomplete checkpoint would only fill the disk
             if hosts.writes() and tf.io.gfile.isdir(path):
                 remove(path)
         raise OutputError(f"The checkpoint {path} cannot be written: {reason(error)}") from error
@@ -234,9 +237,9 @@ def save(
 
 
 def describe(run: str, *, state: State, keep: int, in_use: Callable[[], Collection[int]] = tuple) -> None:
-    """Write a checkpoint's `checkpoint.json` again, after its evaluation. Then delete old checkpoints as `save` does.
+    """Write the `checkpoint.json` of an evaluated checkpoint again, with `state`, and delete old checkpoints as `save` does.
 
-    Raises OutputError when it cannot be written.
+    Raises OutputError if it cannot be written.
     """
     path = f"{folder(run)}/{state.step:08d}"
     try:
@@ -251,7 +254,10 @@ def describe(run: str, *, state: State, keep: int, in_use: Callable[[], Collecti
 def check(
     path: str, state: State, *, config: configs.TrainConfig, data: list[dict[str, str]], tokenizer: str, base: str = ""
 ) -> None:
-    """Raise UsageError or DatasetError unless this checkpoint continues the same run: settings, data, versions."""
+    """Raise UsageError or DatasetError unless the checkpoint `state` at `path` can be resumed.
+
+    Settings (except those that may change), data, tokenizer, base of adapters, and versions must be equal.
+    """
     advice = start_anew(config)
     different = configs.differing(config, state.config)
     if different:
@@ -283,16 +289,16 @@ def check(
 
 
 def start_anew(config: configs.TrainConfig) -> str:
-    """Return the advice for who wants to train on from a run's weights with other settings."""
+    """Return advice, as a part of a sentence, on training a run's weights further with other settings."""
     weights = " --set weights=pretrained" if config.weights == "random" else ""
     return f"start another run from its weights with --model RUN{weights} --out NEW"
 
 
 def check_space(run: str, *, size: int, keep: int) -> str:
-    """Return a sentence about the bytes that checkpoints will need. Raises OutputError when the disk is too small.
+    """Return a message about the bytes that checkpoints will need. Raises OutputError if the disk is too small.
 
-    What a killed start left of a checkpoint is removed first. `size` is that of one checkpoint; the last `keep` stay, the
-    best, and the one that is being written.
+    `size` is the size of one checkpoint. The last `keep`, the best, and the one being written exist at the same time. Incomplete
+    checkpoints of a killed run are removed first.
     """
     need = (keep + 2) * size
     message = f"Checkpoints take {byte_sizes.text(size)} each, {byte_sizes.text(need)} at most "
@@ -314,7 +320,7 @@ def check_space(run: str, *, size: int, keep: int) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a small file that appears complete or not at all, local or gs:// (where every object does so)."""
+    """Write a small file atomically, local or on gs://, where every object is written atomically."""
     if "://" in path:
         with tf.io.gfile.GFile(path, "w") as file:
             file.write(text)
@@ -324,7 +330,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Delete a checkpoint; `checkpoint.json` goes first, so that a half-deleted one does not count as a checkpoint."""
+    """Delete a checkpoint. `checkpoint.json` is deleted first, so that a half-deleted folder does not count as a checkpoint."""
     if tf.io.gfile.exists(f"{path}/{MARKER}"):
         tf.io.gfile.remove(f"{path}/{MARKER}")
     tf.io.gfile.rmtree(path)
@@ -335,7 +341,7 @@ def _mark(path: str, state: State) -> None:
 
 
 def remove_incomplete(run: str) -> None:
-    """Delete the numbered folders without `checkpoint.json`: those that were being written when a run ended."""
+    """Delete the checkpoint folders without `checkpoint.json`, which were being written when the run was killed."""
     for path in _places(run):
         if not tf.io.gfile.exists(f"{path}/{MARKER}"):
             remove(path)
@@ -348,7 +354,7 @@ def prune(run: str, *, keep: int, in_use: Callable[[], Collection[int]] = tuple)
     kept_paths |= {path for path in _places(run) if int(path.rpartition("/")[2]) in steps}
     try:
         kept_paths.add(best(run)[0])
-    except OutputError:  # the best one is damaged: it may be repaired, and is no reason to lose this one
+    except OutputError:  # the best checkpoint is damaged, and may be repaired: delete none that is readable
         kept_paths |= {path for path, _ in _all(run)}
     for old in _places(run):
         if old not in kept_paths:
@@ -361,7 +367,7 @@ _CONVERTER = cattrs.Converter(forbid_extra_keys=True)
 def _state(path: str) -> State:
     try:
         content = paths.read(f"{path}/{MARKER}")
-    except OutputError as error:  # it cannot be reached, which is no damage: nothing is removed for it
+    except OutputError as error:  # unreachable is not damaged, so the error must not look like a damaged checkpoint
         raise OSError(errno.EIO, str(error), f"{path}/{MARKER}") from error
     try:
         fields = dict(json.loads(content))
@@ -394,7 +400,7 @@ def _to_disk(path: str) -> None:
 
 
 def reason(error: Exception) -> str:
-    """Return an error as the end of a sentence: the first line of its message, without TensorFlow's names of operations."""
+    """Return an error of TensorFlow or the system as the end of a sentence: its first line, without names of operations."""
     message = str(getattr(error, "message", None) or error).splitlines()[0]
     if "No space left on device" in message or getattr(error, "errno", None) == errno.ENOSPC:
         return "the disk is full. Free some of it, and start the same command again."

@@ -1,6 +1,6 @@
-"""Write and read a checkpoint's tensors: each host writes its own parts; any number of devices and hosts reads them.
+"""Write and read a checkpoint's tensors: each host writes its own parts, and any number of devices and hosts reads them.
 
-They are TensorFlow's own checkpoint (`tf.train.load_checkpoint` reads it), whose tensors may be stored in slices.
+The format is TensorFlow's checkpoint (`tf.train.load_checkpoint` reads it), which stores tensors in slices.
 """
 
 import concurrent.futures
@@ -23,21 +23,21 @@ from t5prep.training.runtime.state import Index, Variables, put_array
 STEP = "step/.ATTRIBUTES/VARIABLE_VALUE"
 
 
-Part = tuple[str, str, np.ndarray]  # a tensor's name, the slice of it that the values are, and the values
+Part = tuple[str, str, np.ndarray]  # a tensor's name, the slice (`slice_spec`), and the slice's values
 
 
 def copied(variables: Variables) -> list[Part]:
     """Return a copy, in this host's memory, of the parts that this host writes.
 
-    The next step may reuse the variables' memory, also if a CPU device shares it with numpy.
+    A copy is needed on CPUs too, where numpy shares the devices' memory: the next step reuses it.
     """
     return [(name, spec, np.array(values)) for name, spec, values in _parts(variables)]
 
 
 def write(prefix: str, parts: Sequence[Part]) -> None:
-    """Write this host's parts of a run's variables; `prefix.index` appears when all hosts have written."""
+    """Write this host's parts of a run's variables. `prefix.index` appears when all hosts have written theirs."""
     part = prefix if hosts.count() == 1 else f"{prefix}-{jax.process_index():05d}"
-    if parts:  # empty if another host holds the first copy of every tensor
+    if parts:  # a host has none if other hosts hold the first copies of all tensors
         names, specs, values = map(list, zip(*parts, strict=True))
         tf.raw_ops.SaveV2(prefix=part, tensor_names=names, shape_and_slices=specs, tensors=values)
     if part == prefix:
@@ -52,9 +52,10 @@ def write(prefix: str, parts: Sequence[Part]) -> None:
 
 
 def restore(path: str, variables: Variables) -> Variables:
-    """Return a checkpoint's tensors, on the devices of `variables`: arrays, or shapes with a sharding; no copies.
+    """Return a checkpoint's tensors on the devices, without `copies`.
 
-    Raises OutputError when names or shapes differ.
+    `variables` gives names, shapes and shardings: as arrays, or as jax.ShapeDtypeStructs. Weights without slots are taken from
+    it. Raises OutputError if names or shapes differ.
     """
     _check(path, variables)
     arrays = iter([_read_array(path, name, array) for name, array in _iterate_tensors(variables)])
@@ -64,9 +65,10 @@ def restore(path: str, variables: Variables) -> Variables:
 
 
 def restore_weights(path: str, variables: Variables) -> dict[str, jax.Array]:
-    """Return a checkpoint's weights on the devices of `variables`, whose own trained values, slots and copies are deleted first.
+    """Return a checkpoint's weights on the devices of `variables`.
 
-    So one copy of the weights is on the devices. Raises OutputError when names or shapes differ.
+    The trained weights, slots and copies in `variables` are deleted first, so that the devices hold the weights only once. Raises
+    OutputError if names or shapes differ.
     """
     _check(path, variables)
     for array in (*(array for _, array in _iterate_tensors(variables)), *variables.copies.values()):
@@ -76,7 +78,7 @@ def restore_weights(path: str, variables: Variables) -> dict[str, jax.Array]:
 
 
 def _check(path: str, variables: Variables) -> None:
-    """Raise OutputError unless a checkpoint has exactly these variables."""
+    """Raise OutputError unless the checkpoint at `path` has exactly the names and shapes of `variables`."""
     reader = _reader(path)
     expected_shapes = {name: tuple(array.shape) for name, array in _iterate_tensors(variables)}
     stored_shapes = {
@@ -100,9 +102,9 @@ def _other_shape(path: str, name: str, stored_shape: object, expected_shape: obj
 
 
 def read_weights(path: str, layouts: Mapping[str, WeightLayout]) -> dict[str, LazyArray]:
-    """Return the weights of a checkpoint that a model has, whose values are read when a part is taken.
+    """Return the weights of a checkpoint that `layouts` names, as lazy arrays.
 
-    Raises OutputError if one is missing or has another shape.
+    Raises OutputError if a weight is missing or has another shape.
     """
     shapes = _reader(path).get_variable_to_shape_map()
 
@@ -118,12 +120,12 @@ def read_weights(path: str, layouts: Mapping[str, WeightLayout]) -> dict[str, La
 
 
 def has_weight(path: str, name: str) -> bool:
-    """Check whether a checkpoint holds the weight of that name. Raises OutputError."""
+    """Check whether the checkpoint at `path` holds the weight `name`. Raises OutputError."""
     return bool(_reader(path).has_tensor(_key("weights", name)))
 
 
 def slice_spec(shape: tuple[int, ...], index: Index) -> str:
-    """Return a part of a tensor in the notation of TensorFlow's checkpoints; "" is the whole tensor.
+    """Return a slice of a tensor in the notation of TensorFlow's checkpoints; "" for the whole tensor.
 
     >>> slice_spec((8, 6), (slice(0, 4), slice(None))), slice_spec((8, 6), (slice(None), slice(None)))
     ('8 6 0,4:-', '')
@@ -139,7 +141,7 @@ def slice_spec(shape: tuple[int, ...], index: Index) -> str:
 
 
 def _parts(variables: Variables) -> Iterator[Part]:
-    """Yield each part that this host writes. Of equal parts, one host writes the first copy."""
+    """Yield each part that this host writes. If several devices hold a part, the one with its first copy writes it."""
     for name, array in _iterate_tensors(variables):
         for shard in array.addressable_shards:
             if shard.replica_id == 0:
@@ -147,7 +149,7 @@ def _parts(variables: Variables) -> Iterator[Part]:
 
 
 def _iterate_tensors(variables: Variables) -> Iterator[tuple[str, jax.Array]]:
-    """Yield every tensor with its name in the checkpoint; weights without slots are not trained and not in it."""
+    """Yield every tensor with its name in the checkpoint. Weights without slots are not trained, so they are left out."""
     for name in variables.slots:
         yield _key("weights", name), variables.weights[name]
     for name, slots in variables.slots.items():
@@ -164,7 +166,7 @@ def _read_array(path: str, name: str, like: jax.Array) -> jax.Array:
 
 
 def _read_part(path: str, name: str, spec: str, dtype: tf.DType) -> np.ndarray:
-    """Return one part of a tensor of a checkpoint. Raises OutputError."""
+    """Return the slice `spec` (`slice_spec`) of a tensor of a checkpoint. Raises OutputError."""
     try:
         (value,) = tf.raw_ops.RestoreV2(
             prefix=f"{path}/{TENSORS}", tensor_names=[name], shape_and_slices=[spec], dtypes=[dtype]
@@ -182,7 +184,7 @@ def _reader(path: str) -> Any:
 
 
 def _key(*names: str) -> str:
-    """Return the name in TensorFlow's checkpoint, which writes a dot as two dots."""
+    """Return the key of a tensor in TensorFlow's checkpoint, in which each dot of a name is doubled."""
     return "/".join(name.replace(".", "..") for name in names) + "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
@@ -191,25 +193,25 @@ def _plain(key: str) -> str:
 
 
 class CheckpointWriter:
-    """Write the checkpoints of one run, one after the other. Used as a context: its end waits for the last one.
+    """Write the checkpoints of one run in a thread, one after the other. A context manager, whose end waits for the last one.
 
-    A run of several hosts writes at once and waits, because its hosts meet at the beginning and end of each checkpoint
-    by a computation on their devices, which must come in the same order on all of them.
+    A run of several hosts does not use the thread, and waits for each checkpoint. Its hosts meet at the beginning and end of a
+    checkpoint by a computation on their devices, and such computations must have the same order on all hosts.
     """
 
     def __init__(self, run: str, *, keep: int, in_use: Callable[[], Collection[int]] = tuple) -> None:
-        """Write checkpoints of which `keep` stay, and those of the steps that `in_use` returns."""
+        """Write checkpoints of `run`; the last `keep`, the best, and those of the steps in `in_use()` are not deleted."""
         self._run, self._keep, self._in_use = run, keep, in_use
         self._thread = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: concurrent.futures.Future[str] | None = None
-        self.step = -1  # of the checkpoint that was saved last
-        self.written: concurrent.futures.Future[str] | None = None  # when it is complete; None: it is
+        self.step = -1  # the step of the newest checkpoint
+        self.written: concurrent.futures.Future[str] | None = None  # done when that checkpoint is complete; None: it is
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Wait for the checkpoint that is being written; its error is raised unless another one is on its way."""
+        """Wait for the checkpoint that is being written. Its error is raised, unless the block itself raised one."""
         try:
             self.wait()
         except Exception:
@@ -219,9 +221,9 @@ class CheckpointWriter:
             self._thread.shutdown()
 
     def save(self, variables: Variables, *, state: State) -> None:
-        """Copy the variables and begin to write them as a checkpoint, after an earlier one is complete.
+        """Wait for the previous checkpoint, copy the variables, and begin to write them as a checkpoint.
 
-        Raises OutputError if that one could not be written.
+        Raises OutputError if the previous checkpoint could not be written.
         """
         self.wait()
         tensors = functools.partial(write, parts=copied(variables))
@@ -235,12 +237,12 @@ class CheckpointWriter:
             self._writing = self.written = self._thread.submit(save)
 
     def describe(self, state: State) -> None:
-        """Add an evaluation to the checkpoint of its step, which is complete then. Raises OutputError."""
+        """Wait for the checkpoint of `state.step`, and add the evaluation in `state` to it. Raises OutputError."""
         self.wait()
         checkpoints.describe(self._run, state=state, keep=self._keep, in_use=self._in_use)
 
     def check(self) -> None:
-        """Raise OutputError if the last checkpoint could not be written; wait for nothing."""
+        """Raise OutputError if the last checkpoint could not be written. Do not wait for it."""
         if self._writing and self._writing.done():
             self.wait()
 

@@ -1,11 +1,11 @@
-"""Write a run's directory, and open models from it, from a Hugging Face directory or from the Hub.
+"""Write a run's directory, and open models from a run, from a Hugging Face directory or from the Hub.
 
 RUN/train.json           every setting, resolved
-RUN/config.json          the model's shape, as Hugging Face writes it
-RUN/spiece.model         the tokenizer (an encoder's: tokenizer.json), so that predicting needs no other files
-RUN/manifest-0.json      the dataset it is trained on; one for each dataset of a mixture
-RUN/task-0.py            the user's own file that made that dataset, if one did
-RUN/filter-0-0.py        the first file of the user's that the filters of that dataset read
+RUN/config.json          the model's config, in Hugging Face's format
+RUN/spiece.model         the tokenizer (an encoder's: tokenizer.json), so that `predict` needs no other files
+RUN/manifest-0.json      the manifest of the dataset; one for each dataset of a mixture
+RUN/task-0.py            a copy of the user's task that made dataset 0, if it is not a built-in task
+RUN/filter-0-0.py        a copy of the first file that the filters of dataset 0 read
 RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
 """
 
@@ -54,13 +54,13 @@ from t5prep.training.settings import config as configs
 from t5prep.training.settings.config import TrainConfig
 
 _MANIFEST = re.compile(r"manifest-\d+\.json")
-# How inputs are prepared for a model without a manifest.
+# The settings for inputs of a model without a manifest.
 UNKNOWN_DATA = Settings("", {}, input_length=512, target_length=128, truncation="head", marker="none")
-# The most tokens of an input for a classifier without a manifest.
+# The maximum tokens of an input for a classifier without a manifest.
 MOST_TOKENS = 512
 SETTINGS, SHAPE = "train.json", "config.json"
 TOKENIZERS = (Tokenizer.file_name, EncoderTokenizer.file_name)
-_COPIES = ("manifest-", "task-", "filter-")  # beginnings of the names of what a run copies from its datasets
+_COPIES = ("manifest-", "task-", "filter-")  # prefixes of the files that a run copies from its datasets
 
 # A small shape for the built-in sample: it trains from random weights on two CPU cores in minutes.
 TINY = ModelConfig(
@@ -76,12 +76,12 @@ TINY = ModelConfig(
 )
 
 
-# The same for a dataset of classes.
+# The same for a dataset with classes.
 TINY_ENCODER = EncoderConfig(d_model=64, d_ff=128, num_layers=4, num_heads=4, max_positions=512)
 
 
 class TaskFile(NamedTuple):
-    """A run's copy of a file of the user's, of a task or a filter: its path and its bytes. It may be code, and nothing ran it."""
+    """A run's copy of a user's file of a task or filter: its path and bytes. It may be code, which has not been executed."""
 
     path: str
     code: bytes
@@ -89,31 +89,31 @@ class TaskFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model to use: its shape and weights, and, if known, its tokenizer and what it was trained on."""
+    """An opened model: its config and weights, and, if known, its tokenizer, manifests and checkpoint."""
 
     name: str  # the checkpoint's path, the directory, or the Hub's name
     config: Config
-    weights: dict[str, Array]  # may be read only when parts are taken (`lazy_array`)
+    weights: dict[str, Array]  # perhaps `stored.LazyArray`s, which are read on access
     tokenizer: Tokenizer | None = None
     manifests: tuple[Manifest, ...] = ()
     state: State | None = None
-    adapter: Adapter | None = None  # already in the weights
-    own_tasks: Mapping[int, TaskFile] = dataclasses.field(default_factory=dict)  # by the number of the manifest
-    # By the number of the manifest, and by the path that the manifest names.
+    adapter: Adapter | None = None  # already merged into the weights
+    own_tasks: Mapping[int, TaskFile] = dataclasses.field(default_factory=dict)  # by the index in `manifests`
+    # By the index in `manifests`, then by the file's path in the manifest.
     filter_files: Mapping[int, Mapping[str, TaskFile]] = dataclasses.field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
-        """Return the settings of its training data; without a manifest, settings that suit any model."""
+        """Return the settings of the first training dataset; without a manifest, settings that suit any model."""
         return self.manifests[0].settings if self.manifests else settings_without_data(self.config)
 
     def copy_name(self, manifest: Manifest, file: str) -> str:
-        """Return the name, in the folder of a run or an exported model, of a file that a dataset's filters read."""
+        """Return the name, in the folder of a run or an exported model, of the copy of a filter's `file`."""
         return _copy_name(self.manifests.index(manifest), manifest.filter_names[file])
 
 
 def settings_without_data(config: Config) -> Settings:
-    """Return how inputs are prepared for a model without a manifest."""
+    """Return the settings for inputs of a model without a manifest."""
     target = config.objective.target
     if target.has_tokens:
         return UNKNOWN_DATA
@@ -126,7 +126,10 @@ def settings_without_data(config: Config) -> Settings:
 
 
 def is_run(name: str) -> bool:
-    """Check whether a place holds a run of t5prep. Raises UsageError for a gs:// address without a bucket, OutputError."""
+    """Check whether the path or gs:// prefix `name` holds a run of t5prep.
+
+    Raises UsageError for a gs:// address without a bucket, and OutputError if the bucket cannot be reached.
+    """
     if gcs.is_gs(name):
         gcs.split(name)
         gcs.check_tensorflow_reaches(name)
@@ -134,16 +137,16 @@ def is_run(name: str) -> bool:
 
 
 def files_of(name: str) -> ModelFiles | None:
-    """Return the files of a model in Hugging Face layout, None for a run. Raises UsageError where there is neither."""
+    """Return the files of a model in Hugging Face layout; None for a run. Raises UsageError if `name` is neither."""
     return None if is_run(name) else model_files.find(name)
 
 
 def check_begin(out: str) -> None:
-    """Raise OutputError if the directory for a run holds files that are not a run's."""
+    """Raise OutputError if the directory `out` for a new run holds files that are not a run's."""
     file_names = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
     ours = (SETTINGS, SHAPE, *TOKENIZERS, *_COPIES, "programs", atomic_files.UNFINISHED)
     strange = [name for name in file_names if not name.startswith(ours)]
-    if strange:  # otherwise the files are the first ones of a run that was killed
+    if strange:  # other files may stay: a run that was killed before its first checkpoint wrote them
         raise OutputError(f"{out} holds something that is not a run ({strange[0]}). Choose another --out.")
 
 
@@ -156,10 +159,10 @@ def begin(
     datasets: Sequence[Dataset],
     goes_on: bool = False,
 ) -> None:
-    """Write a run's files, or leave those of a run that `goes_on` from a checkpoint; of several hosts, one does.
+    """Write a run's files, unless the run `goes_on` from a checkpoint. With several hosts, one writes and the others wait.
 
-    What a start without a checkpoint left is replaced: it may have had other data or another model.
-    Raises OutputError if other files are there, or it cannot be written.
+    Files of an earlier start without a checkpoint are replaced, because it may have had other data or another model. Raises
+    OutputError if the directory holds other files, or cannot be written.
     """
     if hosts.writes() and not goes_on:
         check_begin(out)
@@ -189,12 +192,16 @@ def open_model(
     head_seed: int | None = None,
     say: Callable[[str], object] = say,
 ) -> Model:
-    """Open a run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
+    """Open a checkpoint of a run, or a model in Hugging Face layout. Raises UsageError, OutputError or TokenizerError.
 
-    `model` is its name, or its files where they are found already. With `encoder`, a model in Hugging Face layout needs no
-    other weights than its encoder's. Where the `target` to train it for, or that of its manifests, is hidden tokens, an
-    encoder's head is the one that fills masks. `head_seed` and `say`: as for `load_weights`.
-    Raises UsageError, OutputError or TokenizerError.
+    Args:
+        model: The name of a run or model, or the model's files.
+        checkpoint: "best", "last", or a step's number, of a run.
+        encoder: A model in Hugging Face layout needs only the weights of its encoder.
+        target: The target that the model will be trained for. If this or a manifest's target is hidden tokens, an encoder's
+            head is the one that fills masks.
+        head_seed: The seed of a missing head, see `load_weights`.
+        say: Gets messages, see `load_weights`.
     """
     name = model if isinstance(model, str) else model.name
     files = files_of(model) if isinstance(model, str) else model
@@ -234,7 +241,8 @@ def open_model(
         adapter = adapters.read(path, state, config, weights)
         return Model(path, config, weights, tokenizer, manifests, state, adapter, *copies)
     if isinstance(config, ModelConfig):
-        # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
+        # The config of a T5 1.1 does not show whether it has one or two matrices of embeddings. The tensors do, as in
+        # `load_weights`.
         tied = not checkpoint_tensors.has_weight(path, "lm_head")
         config = dataclasses.replace(config, tie_word_embeddings=tied)
     checkpoint_weights: dict[str, Array] = {**checkpoint_tensors.read_weights(path, weight_layouts(config))}
@@ -242,7 +250,7 @@ def open_model(
 
 
 def _base_of(name: str, state: State, shape: Config) -> tuple[Config, dict[str, Array]]:
-    """Return the model that a run's adapters were trained beside. Raises UsageError, OutputError."""
+    """Return config and weights of the base of the adapters in the run `name`. Raises UsageError, OutputError."""
     config = configs.build(state.config)
     try:
         return start_from(config, ids=shape.vocab_size, target=shape.objective.target, say=str)[:2]
@@ -263,12 +271,16 @@ def start_from(
     target: Target = TextTarget(),  # noqa: B008 - frozen
     say: Callable[[str], object] = say,
 ) -> tuple[Config, dict[str, Array], Tokenizer | None]:
-    """Return the model that a run starts from: its shape, weights, and its tokenizer if it has one.
+    """Return the model that a run starts from: its config, its weights, and its tokenizer or None. Raises UsageError.
 
-    `ids` is the number of ids of the data's tokenizer, of which the data has the first `needed` ones at most (None: all). A
-    trained model must have an embedding for each of these; a random one gets all, in a multiple of 128. `target` is what the
-    data has: where it has classes, a T5 gives its encoder, and the model's last matrix begins anew if it has another number
-    of them. `say`: as for `load_weights`. Raises UsageError.
+    Args:
+        config: The settings of the run.
+        ids: The number of ids of the data's tokenizer. A model with random weights gets this many embeddings, rounded up to
+            a multiple of 128.
+        needed: The number of ids that may occur in the data; None for all. A trained model must have as many embeddings.
+        target: The target of the data. With classes, a T5 is reduced to its encoder, and the head is drawn again if it has
+            another number of classes.
+        say: Gets messages, see `load_weights`.
     """
     if config.weights == "random":
         tiny = TINY if target.is_text else TINY_ENCODER
@@ -300,7 +312,7 @@ def start_from(
 
 
 def _check_target(train_config: TrainConfig, config: Config, target: Target) -> None:
-    """Raise UsageError if a model tells classes apart and the data has texts, or is a T5 and the data hides tokens."""
+    """Raise UsageError if a classifier would learn texts, or a T5 an encoder's hidden tokens."""
     name = train_config.model
     if target == HiddenTokensTarget() and not isinstance(config, EncoderConfig):
         raise UsageError(
@@ -314,7 +326,7 @@ def _check_target(train_config: TrainConfig, config: Config, target: Target) -> 
 
 
 def _tokenizer_in(files: ModelFiles) -> Tokenizer | None:
-    """Return a model's own tokenizer, or None if it has only weights: callers that need one raise the error."""
+    """Return a model's own tokenizer; None if it has only weights. Callers that need a tokenizer raise the error."""
     try:
         return loading.load(files)
     except TokenizerError:
@@ -327,18 +339,18 @@ def _manifests_of(files: ModelFiles) -> tuple[Manifest, ...]:
 
 
 def manifests_of_run(folder: str) -> tuple[Manifest, ...]:
-    """Return the manifests that a run keeps of the datasets it is trained on. Raises DatasetError."""
+    """Return the run's copies of the manifests of its datasets. Raises DatasetError."""
     manifest_paths = sorted(tf.io.gfile.glob(f"{folder.rstrip('/')}/manifest-*.json"), key=_number_in)
     return tuple(manifest.loads(paths.read(path), location=path) for path in manifest_paths)
 
 
 def _number_in(name: str) -> int:
-    """Return the number of a manifest's name, by which the tenth comes after the second."""
+    """Return the number in a manifest's file name. Sorting by it puts manifest-10 after manifest-2."""
     return int("".join(filter(str.isdigit, name.rpartition("/")[2])) or 0)
 
 
 def _copy_code(out: str, datasets: Sequence[Dataset]) -> None:
-    """Copy into a run the user's own files of tasks and filters beside its datasets. Raises DatasetError for an altered one."""
+    """Copy the users' files of tasks and filters from the datasets to the run. Raises DatasetError for an altered file."""
     for number, dataset in enumerate(datasets):
         task, path = dataset.manifest.task, dataset.at(manifest.TASK_FILE)
         if task.file and tf.io.gfile.exists(path):
@@ -355,7 +367,7 @@ def _copy_code(out: str, datasets: Sequence[Dataset]) -> None:
 
 
 def _copy_name(number: int, filter_name: str) -> str:
-    """Return the name in a run of a filter's file of the dataset `number`.
+    """Return the name of the run's copy of a filter's file of dataset `number`.
 
     >>> _copy_name(2, "filter-0.py")
     'filter-2-0.py'
@@ -364,7 +376,7 @@ def _copy_name(number: int, filter_name: str) -> str:
 
 
 def copies_of(model: Model) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of each of the user's own files that a model carries."""
+    """Yield name and content of each file of a task or filter that a model carries."""
     for number, task in model.own_tasks.items():
         yield f"task-{number}.py", task.code
     for number, files in model.filter_files.items():
@@ -375,7 +387,10 @@ def copies_of(model: Model) -> Iterator[tuple[str, bytes]]:
 def _copies(
     names: Collection[str], read: Callable[[str], bytes], *, folder: str, manifests: Sequence[Manifest]
 ) -> tuple[dict[int, TaskFile], dict[int, dict[str, TaskFile]]]:
-    """Return the files of tasks, and those of filters, that a run or an exported model has beside its manifests."""
+    """Return the copies of tasks' files and of filters' files in a run or an exported model, by the index in `manifests`.
+
+    names: the files in `folder`; read: returns the content of one.
+    """
     file_names = set(names)
     tasks = {number: f"task-{number}.py" for number, dataset in enumerate(manifests) if dataset.task.file}
     filters = {
@@ -396,12 +411,11 @@ def _copies(
 
 @contextlib.contextmanager
 def lock_run(out: str) -> Iterator[None]:
-    """Keep the directory of a run for this process during a `with`; make it if it is missing, remove it if it stays empty.
+    """Lock the directory of a run for this process during a `with`. Raises OutputError if another process has locked it.
 
-    What a killed process left of the run's own files is removed first.
-    The system frees it when the process ends, however it ends. Directories on gs://, and on file systems without locks,
-    are not held; of several hosts the one that writes holds it.
-    Raises OutputError if another process holds it, or if it cannot be made.
+    The directory is created if it is missing, and removed if it stays empty. Temporary files of a killed process are removed
+    first. The system releases the lock when the process ends in any way. Directories on gs://, and on file systems without
+    locks, are not locked; with several hosts only the one that writes locks.
     """
     if "://" in out or not hosts.writes():
         yield
@@ -419,6 +433,6 @@ def lock_run(out: str) -> Iterator[None]:
         yield
     finally:
         if missing:
-            with contextlib.suppress(OSError):  # it is not empty: the run has begun
+            with contextlib.suppress(OSError):  # rmdir fails if the run has written files, as it should
                 os.rmdir(out)
         os.close(handle)

@@ -1,12 +1,12 @@
-"""Compile the step of a run for the first layout that fits; keep compiled programs.
+"""Compile programs, and cache them; compile the step of a run for the first layout that fits.
 
-A kept program is named by the digest of the program and of the compiler, its options and the devices.
+A cached program is named by the digest of the program, and by the digest of its environment (compiler, options, devices):
 
-PLACE/DIGEST-ENVIRONMENT.executable   signed (`io.store`): one line of JSON with versions, options and devices in
-                                      words, then the compiled program, as jax writes it
+FOLDER/DIGEST-ENVIRONMENT.executable   signed (`io.store`): one line of JSON with versions, options and devices,
+                                       then the compiled program in jax's format
 
-PLACE is the folder `programs` of the cache, or RUN/programs of a run on gs://. Loading a compiled program executes what is
-in it, and jax unpickles a part of it. So only what this user signed is loaded; anything else is compiled again.
+FOLDER is the folder `programs` of the cache, or RUN/programs for a run on gs://. Loading a compiled program executes it, and
+jax unpickles a part of it. Therefore only files that this user has signed are loaded; anything else is compiled again.
 """
 
 import contextlib
@@ -38,20 +38,20 @@ from t5prep.training.settings.config import TrainConfig
 from t5prep.training.settings.padding import Padding
 from t5prep.training.step import memory
 
-MOST_KEPT = 64  # programs in the cache's folder; the oldest are deleted first
+MOST_KEPT = 64  # cached programs in a folder; the oldest are deleted first
 _FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 # Options of the compiler by platform; the names are those of XLA's flags.
 OPTIONS: dict[str, dict[str, bool | int | str]] = {
     # No fusions of YNNPACK, which jaxlib 0.10.2 makes by default: with them a step of T5 takes twice the processor time
-    # (`bench_step`), and some programs hang (github.com/jax-ml/jax/issues/39257).
+    # (docs/decisions/012-disable-ynnpack-fusions.md), and some programs hang (github.com/jax-ml/jax/issues/39257).
     "cpu": {"xla_cpu_experimental_ynn_fusion_type": ""},
     "cuda": {
         # Triton's products: 2 + 2 layers of T5-base compiled in 56 s and took 32.7 ms a step; without them the whole run of 60
         # steps took 19 s, at 19.4 ms a step (H200, docs/gpus.md).
         "xla_gpu_enable_triton_gemm": False,
-        # One product for queries, keys and values has slow transposes behind it (6.1 of 75.8 ms), and trying kernels for every
-        # fusion compiles long: with neither, a step of T5-base (32 × (512 + 114), H200) compiles in 29.7 s rather than 65.2 s
-        # and takes 59.9 ms rather than 75.8. What each of the two does alone was not measured.
+        # XLA joins the products of queries, keys and values, and slow transposes follow (6.1 of 75.8 ms). Tuning the kernels of
+        # every fusion takes long to compile. Without both, a step of T5-base (32 × (512 + 114), H200) compiles in 29.7 s instead
+        # of 65.2 s, and takes 59.9 ms instead of 75.8 ms. Each option alone was not measured.
         "xla_gpu_dot_merger_threshold_mb": 0,
         "xla_gpu_experimental_enable_fusion_autotuner": False,
     },
@@ -61,14 +61,15 @@ Say = Callable[[str], None]
 
 
 def place_of(out: str = "") -> str:
-    """Return the folder for the programs of a run: beside it on gs://, otherwise in the cache."""
+    """Return the folder for the compiled programs of the run `out`: inside the run on gs://, otherwise in the cache."""
     return f"{out.rstrip('/')}/programs" if "://" in out else str(store.root() / "programs")
 
 
 def compile_program(program: Program, *, cache_path: str = "", say: Say | None = None) -> jax.stages.Compiled:
-    """Return the program compiled for the devices of its layout: loaded if it is kept, otherwise compiled and kept.
+    """Return the compiled program for the devices of its layout: from the folder `cache_path`, or compiled and cached there.
 
-    Raises T5prepError if it does not compile, DoesNotFitError if that is for lack of memory.
+    `say` gets a message if a cached program cannot be used. Raises T5prepError if the program does not compile, and
+    DoesNotFitError if it needs too much memory.
     """
     cache_path = cache_path or place_of()
     programs, name = _programs(cache_path), _name(program)
@@ -94,9 +95,9 @@ def compile_program(program: Program, *, cache_path: str = "", say: Say | None =
 
 
 def compile_now(program: Program, *, cache_path: str = "") -> jax.stages.Compiled:
-    """Return the program compiled. Raises T5prepError, or DoesNotFitError.
+    """Compile and return a program. Raises T5prepError or DoesNotFitError.
 
-    What XLA measured to choose a GPU's kernels is kept in the folder of programs, `cache_path`, for other programs.
+    On a GPU, XLA's measurements for the choice of kernels are cached in `cache_path` too, for other programs.
     """
     platform = program.layout.platform
     options = dict(OPTIONS.get(platform, {}))
@@ -117,7 +118,7 @@ class DoesNotFitError(T5prepError):
     """A program needs more memory than a device has."""
 
     def __init__(self, reason: str) -> None:
-        self.reason = reason  # the compiler's own words
+        self.reason = reason  # the compiler's message
         super().__init__(
             f"The program does not fit into the memory of a device ({reason}). Split the model over several: "
             "--set shard=auto; or see what else would fit: t5prep plan"
@@ -125,7 +126,7 @@ class DoesNotFitError(T5prepError):
 
 
 def save(compiled: jax.stages.Compiled, program: Program, cache_path: str) -> str:
-    """Store a compiled program, and return its path; "" if it cannot be kept."""
+    """Write a compiled program to the folder `cache_path` and return its path; "" if it cannot be cached."""
     try:
         content, _, _ = serialize_executable.serialize(compiled)
     except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
@@ -135,7 +136,7 @@ def save(compiled: jax.stages.Compiled, program: Program, cache_path: str) -> st
     try:
         stored = programs.put(name, json.dumps(facts).encode() + b"\n" + content)
     except OutputError:
-        return ""  # with a full disk or a read-only bucket, the next start compiles again: no other harm
+        return ""  # a full disk or a read-only bucket does no harm: the next start compiles again
     programs.trim(MOST_KEPT, weigh=lambda _: 1)
     return programs.path(name) if stored else ""
 
@@ -150,7 +151,7 @@ def _name(program: Program) -> str:
 
 
 class Environment(TypedDict, total=False):
-    """What decides a compiled program besides the program: versions, options, and the devices it is for."""
+    """Everything that decides a compiled program besides its source: versions, options, and devices."""
 
     jax: str
     jaxlib: str
@@ -163,7 +164,7 @@ class Environment(TypedDict, total=False):
 
 
 def environment(program: Program) -> Environment:
-    """Return the environment in which a program is compiled here."""
+    """Return the environment in which this process compiles `program`."""
     devices = program.layout.devices
     facts: Environment = {
         "jax": jax.__version__,
@@ -182,13 +183,13 @@ def environment(program: Program) -> Environment:
 
 
 def _parted(content: bytes) -> tuple[Environment, bytes]:
-    """Return the facts and the program that are stored together."""
+    """Return the environment and the executable from the content of a cached file."""
     facts, _, executable = content.partition(b"\n")
     return json.loads(facts), executable
 
 
 def _loaded(executable: bytes, program: Program) -> jax.stages.Compiled | None:
-    """Return a compiled program that this user kept; None if the runtime cannot read it."""
+    """Return the compiled program in `executable`; None if the runtime cannot read it."""
     in_tree, out_tree = jax.tree.structure((program.arguments, {})), program.lowered.out_tree
     try:
         return serialize_executable.deserialize_and_load(
@@ -204,7 +205,7 @@ def _words(facts: Environment) -> str:
 
 
 def _processor() -> str:
-    """Return a digest of this processor's features: a program for another one may use instructions that it lacks."""
+    """Return a digest of this processor's features. A program for another processor may use instructions that it lacks."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -215,16 +216,16 @@ def _processor() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class CompiledStep:
-    """A step that can be run, and the specs of its variables."""
+    """A compiled step (`run`, see `programs.StepProgram`), and the specs of its variables."""
 
     run: Callable[..., tuple[Tree, ...]]
     variables: Variables
 
 
 def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator[Layout]:
-    """Yield the layouts of the devices to try: the one of `config.shard`, or with `auto` each wider than the last.
+    """Yield the layouts to try: that of `config.shard`, or with "auto" 1, 2, 4, … devices for each replica.
 
-    Raises UsageError if a batch cannot be divided for one.
+    Raises UsageError if a batch cannot be divided by the replicas of a layout.
     """
     shard = 1 if config.shard == "auto" else int(config.shard)
     layout = open_layout(shard=shard)
@@ -237,7 +238,7 @@ def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator
 
 
 def check_batch(config: TrainConfig, replicas: int) -> None:
-    """Raise UsageError if a batch cannot be divided into equal parts, or is too large for any program."""
+    """Raise UsageError if a batch cannot be divided by `replicas`, or is too large for any program."""
     if config.batch >= 2**31:
         raise UsageError(f"The batch is {config.batch:,}, and no program takes more than {2**31 - 1:,} rows.")
     if config.batch % (replicas * config.accumulate):
@@ -250,12 +251,15 @@ def check_batch(config: TrainConfig, replicas: int) -> None:
         )
 
 
-# T5-small has 136,000 tokens on a v5e whose memory it fills.
+# Far more than any chip holds: T5-small fills the memory of a v5e with 136,000 tokens.
 MANY_TOKENS = 1 << 20
 
 
 def large_step(config: TrainConfig, replicas: int, lengths: tuple[int, int]) -> str:
-    """Return a sentence about a step of more than MANY_TOKENS on a device, before it takes its memory; else nothing."""
+    """Return a warning if a step has more than MANY_TOKENS tokens on a device, else "".
+
+    `lengths` are those of inputs and targets.
+    """
     tokens = config.batch // (replicas * config.accumulate) * sum(lengths)
     if tokens <= MANY_TOKENS:
         return ""
@@ -275,9 +279,10 @@ def compile_step(
     padding: Padding,
     cache_path: str,
 ) -> tuple[CompiledStep, Layout]:
-    """Return a step for batches of several (input, target) lengths, the longest first, and the first layout that it fits.
+    """Return a compiled step, and the first of `layouts` in whose memory it fits. Raises T5prepError if it fits none.
 
-    Each pair of lengths has a program of its own. Raises T5prepError if it fits none of the layouts.
+    `lengths` holds the (input, target) lengths of batches, the longest first; each pair gets its own program. The longest needs
+    the most memory, so a layout that is too small fails at once.
     """
     refusal, narrower = "", None
     for layout in layouts:
@@ -305,7 +310,7 @@ def compile_step(
 
 
 def _by_length(programs: Mapping[tuple[int, int], Callable[..., tuple[Tree, ...]]]) -> Callable[..., tuple[Tree, ...]]:
-    """Return a step that calls the program for the lengths of its batch."""
+    """Return a step that calls the program for the lengths of its batch. `programs`: by (input, target) length."""
     if len(programs) == 1:
         return next(iter(programs.values()))
 

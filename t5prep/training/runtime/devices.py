@@ -1,4 +1,4 @@
-"""Open the devices of a run: a TPU, GPUs, or the CPU, as devices of PJRT; raise a clear error if there is none."""
+"""Open the devices of a run as jax's devices: a TPU, GPUs, or the CPU. Raise a clear error if there is none."""
 
 import glob
 import importlib.util
@@ -21,11 +21,14 @@ _CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
 def open_layout(
     *, tpu: str | None = None, gpus: bool = False, replicas: int = 1, shard: int | None = 1, weight_bytes: int = 0
 ) -> Layout:
-    """Return the devices for `--tpu`, `--gpus` or the CPU, `shard` of them for each replica of the model.
+    """Return the layout of the devices for `--tpu`, `--gpus` or the CPU. Raises UsageError if they do not exist.
 
-    `tpu` is None for no TPU, `auto` or `local` for the one of this machine. `replicas` is the number of CPU devices,
-    which are logical ones (for tests). `shard` None: as many as `weight_bytes` need.
-    Raises UsageError when the requested devices do not exist.
+    Args:
+        tpu: "auto" or "local" for the TPU of this machine; None for no TPU.
+        gpus: Whether to use all GPUs of this machine.
+        replicas: The number of replicas on logical CPU devices, for tests.
+        shard: Devices of each replica; None for as many as `weight_bytes` need.
+        weight_bytes: The size of the model's weights in float32.
     """
     if tpu is not None and gpus:
         raise UsageError("Both --tpu and --gpus were given; a run is on one of them.")
@@ -34,18 +37,18 @@ def open_layout(
 
 
 def chips() -> list[str]:
-    """Return the files of the TPU chips of this machine; an empty list if there is no chip."""
+    """Return the device files of the TPU chips of this machine; an empty list if there is no chip."""
     return sorted(path for pattern in _CHIPS for path in glob.glob(pattern))
 
 
 def _tpu(name: str) -> "list[jax.Device]":
-    """Return the devices of the TPU of this machine and its slice."""
+    """Return the devices of this machine's TPU, and of the other hosts of its slice."""
     if name not in ("auto", "local"):
         raise UsageError(
             f"--tpu {name}: a TPU is used from its own VM. Go there (gcloud compute tpus tpu-vm ssh {name} --worker=all "
             "--command=...) and give the same command with --tpu local."
         )
-    if not chips():  # checked first: libtpu asks the network about this machine, and waits for an answer
+    if not chips():  # checked first, because libtpu would query the network about this machine and wait for an answer
         raise UsageError(
             f"--tpu: no TPU here: there is no chip among {' '.join(_CHIPS)}. "
             "Run this on a TPU VM (gcloud compute tpus tpu-vm ssh NAME), or leave --tpu out to train on the CPU."
@@ -63,7 +66,7 @@ def _gpus() -> "list[jax.Device]":
 
 
 def _cpus(count: int) -> "list[jax.Device]":
-    """Return `count` logical devices of this host's CPU, or those of all hosts if there are several."""
+    """Return `count` logical CPU devices, in equal numbers from each host if there are several hosts."""
     import jax
 
     processes = hosts.given_processes()
@@ -85,13 +88,13 @@ def _cpus(count: int) -> "list[jax.Device]":
 
 
 def _devices(platform: str, sentence: str) -> "list[jax.Device]":
-    """Return all devices of a platform, with those of other hosts. Raises UsageError with the `sentence`."""
+    """Return all devices of a platform on all hosts. Raises UsageError with `sentence` and jax's reason."""
     import jax
 
     jax.config.update("jax_platforms", platform if platform == "cpu" else f"{platform},cpu")
     hosts.join(platform)
     try:
-        with signals.kept_from_new_threads():  # of which the first call starts many
+        with signals.kept_from_new_threads():  # the first call of jax.devices starts many threads
             return list(jax.devices(platform))
     except RuntimeError as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]

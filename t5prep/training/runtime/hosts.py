@@ -1,4 +1,4 @@
-"""Connect several hosts that train together: join them, wait for each other, and choose the one that writes."""
+"""Connect the hosts of a run: join them, let them wait for each other, and choose the one that writes."""
 
 import atexit
 import contextlib
@@ -12,16 +12,16 @@ from t5prep.errors import T5prepError, UsageError
 
 # The metadata of a TPU VM about its slice's workers (https://cloud.google.com/compute/docs/metadata/overview).
 _WORKERS = "http://metadata.google.internal/computeMetadata/v1/instance/attributes/worker-network-endpoints"
-_SECONDS = 5.0
-# A host that is silent for so long is dead or frozen: jax then ends the others, whose devices would wait for it for ever.
+_SECONDS = 5.0  # the timeout of the metadata server
+# A host that is silent for this long is dead or frozen. jax then ends the other hosts, whose devices would wait for ever.
 HEARTBEAT_SECONDS = 60
 
 
 def join(platform: str) -> None:
-    """Join the other hosts of a run, once: those of a TPU slice, or those that JAX_COORDINATOR_ADDRESS names.
+    """Join the other hosts of a run, once: those of a TPU slice, or those of the coordinator JAX_COORDINATOR_ADDRESS.
 
-    From then on jax's coordination service ends this process when another host is dead or frozen (`HEARTBEAT_SECONDS`).
-    Raises T5prepError if they do not answer.
+    From then on jax's coordination service ends this process if another host is dead or frozen (`HEARTBEAT_SECONDS`). Raises
+    T5prepError if the hosts do not answer.
     """
     import jax
 
@@ -42,21 +42,21 @@ def join(platform: str) -> None:
 
 
 def given_processes() -> int:
-    """Return the number in JAX_NUM_PROCESSES if JAX_COORDINATOR_ADDRESS is set; otherwise 1."""
+    """Return the number in JAX_NUM_PROCESSES if JAX_COORDINATOR_ADDRESS is set; otherwise 1. Raises UsageError."""
     return _number("JAX_NUM_PROCESSES") if "JAX_COORDINATOR_ADDRESS" in os.environ else 1
 
 
 def count() -> int:
-    """Return how many processes train together. A process that joined no others opens no device to find out."""
+    """Return the number of processes that train together. No device is opened if this process joined no others."""
     import jax
 
     return int(jax.process_count()) if jax.distributed.is_initialized() else 1
 
 
 def writes() -> bool:
-    """Check whether this is the process that writes logs and settings. One that joined no others is, and opens no device.
+    """Check whether this process writes logs and settings: the first one, or one that joined no others.
 
-    `push` may run beside a training on the same machine: it would take the chips from it.
+    In the second case no device is opened. `push` may run beside a training on the same machine, and must not take its chips.
     """
     import jax
 
@@ -64,7 +64,7 @@ def writes() -> bool:
 
 
 def wait(name: str) -> None:
-    """Wait until all processes have reached the wait of that name."""
+    """Wait until all processes have called `wait` with the same `name`."""
     if count() > 1:
         from jax.experimental import multihost_utils
 
@@ -73,7 +73,7 @@ def wait(name: str) -> None:
 
 @contextlib.contextmanager
 def end_all_on_failure() -> Iterator[None]:
-    """Run a block on all hosts: when it fails on one host, it ends on all. Raises T5prepError."""
+    """Run a block on all hosts; if it fails on one host, end it on all. Raises T5prepError if another host has ended."""
     import jax
 
     try:
@@ -93,13 +93,13 @@ def end_all_on_failure() -> Iterator[None]:
 
 
 def leave(*, failed: bool) -> None:
-    """End this host's part of a run: quietly, or so that the other hosts end, too."""
+    """End this host's part of a run: together with the others, or, if it `failed`, so that the other hosts end too."""
     import jax
 
     if count() == 1:
         return
     if failed:
-        atexit.unregister(jax.distributed.shutdown)  # it would wait minutes for the others
+        atexit.unregister(jax.distributed.shutdown)  # it would wait for minutes for the other hosts
 
         def end_now() -> None:  # because a normal exit would wait for the other hosts
             sys.stdout.flush()
@@ -109,18 +109,19 @@ def leave(*, failed: bool) -> None:
         atexit.register(end_now)
     else:
         wait("the run has ended")
-        jax.distributed.shutdown()  # now, as on the other hosts: later, each would wait for the others' output
+        # All hosts shut down now. At the end of the process, each would wait until the others have written their output.
+        jax.distributed.shutdown()
 
 
 def stopping(step: int) -> bool:
-    """Return whether all hosts end after this step because one received SIGTERM; every host asks at each step."""
+    """Check whether all hosts end after `step` because one received SIGTERM. Every host must call this at each step."""
     from jax.experimental import multihost_utils
 
     return count() > 1 and bool(multihost_utils.reached_preemption_sync_point(step))
 
 
 def check_places(*places: str) -> None:
-    """Raise UsageError if a run on several machines was given a directory of one of them."""
+    """Raise UsageError if one of `places` is a local directory and the run has several machines."""
     local = [path for path in places if path and "://" not in path]
     if local and (machines := _machines()) > 1:
         raise UsageError(
@@ -129,7 +130,7 @@ def check_places(*places: str) -> None:
 
 
 def _machines() -> int:
-    """Return the number of machines that the processes run on."""
+    """Return the number of machines on which the processes of the run are."""
     if count() == 1:
         return 1
     import zlib
@@ -142,7 +143,7 @@ def _machines() -> int:
 
 
 def _workers() -> int:
-    """Return how many hosts the TPU slice of this machine has; 1 if that is unknown."""
+    """Return the number of hosts of this machine's TPU slice; 1 if that is unknown."""
     if names := os.environ.get("TPU_WORKER_HOSTNAMES"):
         return len(names.split(","))
     request = urllib.request.Request(_WORKERS, headers={"Metadata-Flavor": "Google"})

@@ -1,6 +1,6 @@
-"""Decide which device holds what: replicas of the model, each split over some devices, as a mesh of jax.
+"""Arrange devices as replicas of the model, each split over some devices, as a mesh of jax.
 
-Every step divides a batch by rows, one part for each replica. The table `SPLIT` says what is split inside a replica.
+Every step divides a batch by rows, one part for each replica. The table `SPLIT` defines how weights are split in a replica.
 """
 
 import dataclasses
@@ -17,9 +17,9 @@ from t5prep.training.model.weight_layout import WeightLayout
 
 ROWS, PARTS = "data", "shard"  # the mesh's axes
 
-# Which dimension of each variable is split over the devices of a replica, as Megatron-LM splits a layer (Shoeybi et al.
-# 2019, section 3): the embeddings by vocabulary, attention by heads, feed-forward by its width. Other variables are
-# whole on every device: the scales of norms, which are small.
+# Variable → its dimension (`split_sizes`) and axis that are split over the devices of a replica. Like Megatron-LM (Shoeybi et
+# al. 2019, section 3), embeddings are split by vocabulary, attention by heads, and feed-forward by its width. Other variables
+# are small (scales of norms), and complete on every device.
 SPLIT = {
     "shared": ("vocabulary", 0),
     "lm_head": ("vocabulary", 0),
@@ -40,14 +40,15 @@ SPLIT = {
     "qkv_bias": ("heads", 2),  # [layers, 3, d_model]
     "wide_bias": ("width", 1),  # [layers, d_ff]
 }
-SPLIT_BY_INPUT = frozenset({"out", "wo", "attended", "narrow"})  # of these A is split, of the other matrices B
-# The axis of the weight that an optimizer slot lacks (`optimizer.Adafactor.slot_shapes`).
+# Matrices whose first axis is split. Of their adapters A is split, of the adapters of other matrices B.
+SPLIT_BY_INPUT = frozenset({"out", "wo", "attended", "narrow"})
+# Optimizer slot → the axis of its weight that it lacks (`optimizer.Adafactor.slot_shapes`).
 MISSING_AXIS = {"rows": -1, "columns": -2}
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Arrange devices in `replicas` groups of `shard`; each group holds the weights once."""
+    """An arrangement of devices in `replicas` groups of `shard` devices; each group holds the weights once."""
 
     mesh: Mesh
 
@@ -74,18 +75,18 @@ class Layout:
 
     @property
     def words(self) -> str:
-        """Return the layout in words."""
+        """Return the layout for messages, such as "4 replicas of 2 devices each"."""
         copies = f"{self.replicas} replica{'s' if self.replicas > 1 else ''}"
         return copies if self.shard == 1 else f"{copies} of {self.shard} devices each"
 
     @property
     def device_words(self) -> str:
-        """Return the number and the kind of the devices in words: "8 × TPU v5 lite"."""
+        """Return the number and kind of the devices for messages, such as "8 × TPU v5 lite"."""
         return f"{len(self.devices)} × {self.devices[0].device_kind}"
 
     @property
     def everywhere(self) -> NamedSharding:
-        """Return the sharding of what every device holds whole."""
+        """Return the sharding of an array that is complete on every device."""
         return NamedSharding(self.mesh, PartitionSpec())
 
     @property
@@ -95,9 +96,9 @@ class Layout:
 
     @property
     def row_reader(self) -> tuple[int, int]:
-        """Return which part of every batch this process reads, and how many parts there are: `(host, hosts)`.
+        """Return the number of the part of each batch that this process reads, and the number of parts: `(host, hosts)`.
 
-        Processes that hold parts of the same replica read the same rows.
+        Processes that share a replica read the same rows. Raises UsageError if replicas cannot be divided among the processes.
         """
         process_index = jax.process_index()
         groups = [
@@ -118,7 +119,7 @@ class Layout:
         return groups[0] // len(groups), self.replicas // len(groups)
 
     def weights(self, config: Config) -> dict[str, jax.ShapeDtypeStruct]:
-        """Return the shape and the place of every variable of a model, in float32."""
+        """Return shape and sharding of every variable of a model, in float32."""
         return {
             name: self._split_along(split_axis(name, config, self.shard), layout.shape)
             for name, layout in variable_layouts(config).items()
@@ -127,7 +128,7 @@ class Layout:
     def slots(
         self, config: Config, shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
     ) -> dict[str, dict[str, jax.ShapeDtypeStruct]]:
-        """Return the shape and the place of every optimizer slot: its weight's, without the axis that the slot lacks."""
+        """Return shape and sharding of every optimizer slot, split like its weight. `shapes`: by weight, then by slot."""
         layouts = variable_layouts(config)
         return {
             name: {
@@ -138,7 +139,7 @@ class Layout:
         }
 
     def scalar(self, dtype: type[np.generic]) -> jax.ShapeDtypeStruct:
-        """Return the place of one number, which every device holds."""
+        """Return the spec of a scalar, which every device holds."""
         return jax.ShapeDtypeStruct((), dtype, sharding=self.everywhere)
 
     def _split_along(self, axis: int | None, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
@@ -148,7 +149,7 @@ class Layout:
 
 
 def arrange(devices: list[jax.Device], *, shard: int = 1) -> Layout:
-    """Return all devices as replicas of `shard` devices each. Raises UsageError where they cannot be divided evenly.
+    """Return the layout of `devices` as replicas of `shard` devices each. Raises UsageError if they cannot be divided.
 
     >>> import jax
     >>> arrange(jax.devices("cpu")[:1]).replicas
@@ -162,7 +163,7 @@ def arrange(devices: list[jax.Device], *, shard: int = 1) -> Layout:
 
 
 def split_axis(name: str, config: Config, shard: int) -> int | None:
-    """Return the axis of a variable that is split over `shard` devices, or None where it stays whole.
+    """Return the axis along which the variable `name` is split over `shard` devices; None if it is not split.
 
     >>> from t5prep.training.model.architecture import ModelConfig
     >>> split_axis("encoder.kv", ModelConfig(), 4), split_axis("encoder.norms", ModelConfig(), 4)
@@ -180,7 +181,7 @@ def split_axis(name: str, config: Config, shard: int) -> int | None:
 
 
 def slot_axis(slot: str, layout: WeightLayout, axis: int | None) -> int | None:
-    """Return the axis of an optimizer slot that matches its weight's split `axis`, or None where the slot lacks it.
+    """Return the axis of an optimizer slot that matches the split `axis` of its weight; None if the slot lacks this axis.
 
     >>> kv = WeightLayout((6, 2, 512, 64), 2, 1.0, ("encoder.kv",))
     >>> slot_axis("rows", kv, 3), slot_axis("columns", kv, 3), slot_axis("squares", kv, 3)
@@ -193,7 +194,10 @@ def slot_axis(slot: str, layout: WeightLayout, axis: int | None) -> int | None:
 
 
 def fitting_shard(devices: list[jax.Device], *, weight_bytes: int) -> int:
-    """Return the fewest devices that hold float32 weights with their bfloat16 copies and a program; 1 on a CPU."""
+    """Return the fewest devices (1, 2, 4, …) for a replica with `weight_bytes` of float32 weights; 1 on a CPU.
+
+    Weights may take half of the memory; the rest is for their bfloat16 copies and a program.
+    """
     memory: dict[str, int] = devices[0].memory_stats() or {}
     limit, shard = memory.get("bytes_limit"), 1
     while limit and 2 * weight_bytes / shard > limit and len(devices) % (2 * shard) == 0:

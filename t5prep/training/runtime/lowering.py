@@ -1,8 +1,8 @@
-"""Lower functions of TensorFlow to XLA programs, and call these as functions of jax, by its public API alone.
+"""Lower functions of TensorFlow to XLA programs, and make these callable in jax, by public APIs alone.
 
-A module of TensorFlow comes as a serialized HloModuleProto, because protocol buffers stay readable across versions.
-jax parses it as StableHLO; what a device needs otherwise is changed operation by operation; and `jax.export` calls the
-result as it calls any other program. Lowering needs no device, and runs nothing.
+TensorFlow returns a module as a serialized HloModuleProto, because protocol buffers stay readable across versions
+(docs/decisions/018-exchange-programs-as-hlo-protos.md). jax parses it as StableHLO. Here a few operations are replaced for the
+device, and `jax.export` calls the result like any other program. Lowering needs no device, and runs nothing.
 """
 
 import dataclasses
@@ -33,16 +33,15 @@ _DTYPES = {
 }
 
 
-# A pytree of jax, or a structure of tf.nest: dicts and tuples of arrays, of tensors, or of their specs.
+# Nested dicts and tuples (a pytree of jax, a structure of tf.nest) of arrays, of tensors, or of their specs.
 Tree: TypeAlias = Any
 
 
 @dataclasses.dataclass(frozen=True)
 class Lowered:
-    """A function as a serialized HloModuleProto.
+    """A function as a serialized HloModuleProto, which takes and returns tensors flattened by `tf.nest`.
 
-    `inputs` and `outputs` are nested like the function's arguments and its result, with a tf.TensorSpec for each
-    tensor; the module takes and returns the same tensors, flattened by `tf.nest`.
+    `inputs` and `outputs` are nested like the function's arguments and result, with a tf.TensorSpec for each tensor.
     """
 
     module: bytes
@@ -51,12 +50,12 @@ class Lowered:
 
 
 def lower(function: Callable[..., Tree], *inputs: Tree, dtype: tf.DType = tf.float32) -> Lowered:
-    """Return `function` as a program for arguments like `inputs`: nested tf.TensorSpecs of static shape.
+    """Return `function` as a program for arguments like `inputs`, nested tf.TensorSpecs of static shape.
 
-    dtype: that of the model's products; with float32 every device
-    multiplies in float32, which a TPU and a GPU otherwise round (to bfloat16, to TF32).
+    dtype: the dtype of the model's products. With float32 every device multiplies in float32. Otherwise a TPU rounds operands to
+    bfloat16, and a GPU to TF32.
 
-    No memory is needed for the tensors, so a model of 11 billion weights can be lowered on a laptop.
+    The tensors need no memory, so a model of 11 billion weights can be lowered on a laptop.
     """
     flat = tf.nest.flatten(inputs)
     result: list[Tree] = []
@@ -67,8 +66,9 @@ def lower(function: Callable[..., Tree], *inputs: Tree, dtype: tf.DType = tf.flo
         return tf.nest.flatten(outputs)
 
     if tf.config.list_physical_devices("GPU") and tf.config.get_visible_devices("GPU"):
-        tf.config.set_visible_devices([], "GPU")  # TensorFlow would take their memory, which the runtime needs
+        tf.config.set_visible_devices([], "GPU")  # TensorFlow would reserve the memory of the GPUs, which jax needs
     program = tf.function(run, jit_compile=True, autograph=False)
+    # This global switch of TensorFlow sets the precision of all products in the lowered program.
     rounding = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(dtype != tf.float32)
     try:
@@ -79,7 +79,7 @@ def lower(function: Callable[..., Tree], *inputs: Tree, dtype: tf.DType = tf.flo
 
 
 def specs(like: Tree) -> Tree:
-    """Return tf.TensorSpecs that are nested like arrays, or like jax.ShapeDtypeStructs.
+    """Return the tf.TensorSpecs of the arrays or jax.ShapeDtypeStructs in `like`, nested like these.
 
     >>> specs({"a": np.zeros((2, 3), np.float32)})["a"].shape
     TensorShape([2, 3])
@@ -88,16 +88,15 @@ def specs(like: Tree) -> Tree:
 
 
 def embed(module: bytes, *, platform: str) -> jax.export.Exported:
-    """Return a serialized HloModuleProto as an exported program: `call` takes arrays, and returns the list of results.
+    """Return a serialized HloModuleProto as an exported jax program, whose `call` takes arrays and returns a list of results.
 
-    `in_avals` has the shape and dtype of each argument. platform: "tpu", "cpu" or "cuda"; a TPU has another operation for
-    random bits, which `switches` turns off.
+    platform: "tpu", "cpu" or "cuda". Some operations are replaced for it; `switches` can turn off the TPU's random bits.
     """
-    # The context of any lowered function knows the dialects of jax.
+    # The module is parsed in the context of an arbitrary lowered function, which knows the dialects of jax.
     context = jax.jit(lambda x: x).lower(0.0).compiler_ir("stablehlo").context
     with context, ir.Location.unknown():
         parsed = ir.Module.parse(hlo_to_stablehlo(module))
-        for copy in _find_operations(parsed, "mhlo.copy"):  # which does nothing, and StableHLO has no such operation
+        for copy in _find_operations(parsed, "mhlo.copy"):  # does nothing, and is no operation of StableHLO
             copy.results[0].replace_all_uses_with(copy.operands[0])
             copy.erase()
         if platform != "cpu":
@@ -111,7 +110,8 @@ def embed(module: bytes, *, platform: str) -> jax.export.Exported:
         inputs, outputs = _shapes(main.type.inputs), _shapes(main.type.results)
         portable = stablehlo.serialize_portable_artifact(parsed, stablehlo.get_current_version())
 
-    # jax has no public way to make an Exported of a module: one of the same arguments and results gets the module.
+    # jax has no public way to make an Exported from a module. So a dummy with the same arguments and results is exported, and its
+    # module is replaced.
     with jax.enable_x64(any(np.dtype(spec.dtype).itemsize == 8 for spec in (*inputs, *outputs))):
         like_it = jax.jit(lambda *_: [jnp.zeros(spec.shape, spec.dtype) for spec in outputs], keep_unused=True)
         likeness = jax.export.export(like_it, platforms=[platform])(*inputs)
@@ -119,10 +119,11 @@ def embed(module: bytes, *, platform: str) -> jax.export.Exported:
 
 
 def draw_bits_on_the_chip(module: ir.Module) -> None:
-    """Replace Philox by the chip's own generator of random bits.
+    """Replace Philox by a TPU's own generator of random bits in a module.
 
-    `auto_select` means Philox on CPU and GPU; on a TPU it means the chip's own generator, with the key and the first
-    word of the counter as its key (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc, MaybeSliceCounter).
+    TensorFlow itself does the same when it lowers AUTO_SELECT for a TPU: the key and the first word of the counter become the
+    generator's state (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc, MaybeSliceCounter). `lower` runs without a
+    TPU, where AUTO_SELECT means Philox.
     """
     key_type = ir.RankedTensorType.get([2], ir.IntegerType.get_unsigned(64))
     default = stablehlo.RngAlgorithmAttr.get("DEFAULT")
@@ -138,14 +139,21 @@ def draw_bits_on_the_chip(module: ir.Module) -> None:
 
 
 def share_kernels_of_philox(module: ir.Module) -> None:
-    """Keep the counter of Philox out of its kernels: with a dropout site's number in it, each site would have kernels of its own."""
+    """Put a barrier before the state of each Philox operation, so that all dropout sites of a GPU share kernels.
+
+    Otherwise XLA would fuse the site's number into the kernel, and compile a kernel for each site.
+    """
     for philox in _find_operations(module, "stablehlo.rng_bit_generator"):
         with ir.InsertionPoint(philox), philox.location:
             philox.operands[0] = stablehlo.optimization_barrier([philox.operands[0]])
 
 
 def multiply_rounded(module: ir.Module) -> None:
-    """Let products of float32 numbers that were bfloat16 before take these: a GPU would multiply the float32 ones in TF32."""
+    """Replace the float32 operands of products by the bfloat16 values that they were cast from.
+
+    The result is the same, and faster: a GPU would multiply float32 operands in TF32. A product is changed only if both its
+    operands are such casts.
+    """
     rounded = {
         cast.results[0]: cast.operands[0]
         for cast in _find_operations(module, "stablehlo.convert")
@@ -158,7 +166,7 @@ def multiply_rounded(module: ir.Module) -> None:
 
 
 def _find_operations(module: ir.Module, name: str) -> list[ir.Operation]:
-    """Return all operations of that name, those of inner regions too; a list, because callers erase operations."""
+    """Return all operations with `name`, also in inner regions. It is a list, because callers erase operations."""
 
     def walk(operation: ir.Operation) -> Iterator[ir.Operation]:
         for region in operation.regions:

@@ -1,4 +1,4 @@
-"""Check the devices of a machine: what they are, and whether one tiny training step runs on them."""
+"""Check the devices of a machine: describe them, and run one tiny training step on them."""
 
 import importlib.metadata
 import math
@@ -20,7 +20,7 @@ TOY = ModelConfig(vocab_size=128, d_model=16, d_kv=8, d_ff=32, num_layers=1, num
 
 
 class Devices(TypedDict):
-    """What there is to compute with: `memory` is that of one device in bytes, 0 if unknown, `loss` that of one tiny step."""
+    """A description of devices. `memory` is the memory of one device in bytes, 0 if unknown; `loss` that of a tiny step."""
 
     devices: int
     kind: str
@@ -30,9 +30,9 @@ class Devices(TypedDict):
 
 
 def look(layout: Layout) -> Devices:
-    """Return a description of the devices.
+    """Run a step of a tiny model on all devices, and return a description of them.
 
-    Before that, one step of a tiny model runs on all devices. Raises T5prepError if its loss is not finite.
+    Raises T5prepError if the loss is not finite.
     """
     loss = tiny_step(layout)
     if not math.isfinite(loss):
@@ -49,7 +49,7 @@ def look(layout: Layout) -> Devices:
 
 
 def tiny_step(layout: Layout) -> float:
-    """Return the loss of one training step of a tiny model, one row on each replica, in the dtype that `train` would take."""
+    """Return the loss of one training step of a tiny model, with one row on each replica, in the default dtype of `train`."""
     config = TrainConfig(batch=layout.replicas, dropout=0.0)
     lowered = step_program(TOY, config, layout=layout, input_length=8, target_length=4)
     variables = begin(random_weights(TOY), lowered.variables)

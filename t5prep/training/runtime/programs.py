@@ -1,4 +1,4 @@
-"""Make programs from settings: the training step, and functions of rows (scores, answers), for `train` and `plan`."""
+"""Make jax programs for `train` and `plan`: the training step, and functions of rows (scores, answers)."""
 
 import dataclasses
 import functools
@@ -25,10 +25,10 @@ METRICS = ("loss", "accuracy", "gradient_norm")  # the float32[3] that a step re
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program of jax for the devices of a layout.
+    """A jax program for the devices of a layout, not yet compiled.
 
-    `arguments` is nested like the function's arguments, a jax.ShapeDtypeStruct with its sharding for each; `results`
-    are the shardings of its results; `donated` are the arguments whose memory the results reuse.
+    `arguments` holds a jax.ShapeDtypeStruct with a sharding for each argument, nested like the arguments. `results` holds the
+    shardings of the results. `donated`: the numbers of the arguments whose memory the results reuse.
     """
 
     name: str
@@ -40,21 +40,21 @@ class Program:
 
     @functools.cached_property
     def lowered(self) -> jax.stages.Lowered:
-        """Return the program as jax lowers it, to be compiled."""
+        """Return the program lowered by jax, ready to be compiled."""
         jitted = jax.jit(self.function, out_shardings=self.results, donate_argnums=self.donated, keep_unused=True)
         return jitted.lower(*self.arguments)
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return the SHA-256 of the program's text, which contains its layout but not its machine."""
+        """Return the SHA-256 of the program's text, which depends on the layout but not on the machine."""
         return hashlib.sha256(self.lowered.as_text().encode()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
 class StepProgram:
-    """A step: (*`state.Variables`, batch, learning_rate) → (*`state.Variables`, `METRICS`).
+    """A training step: (*`state.Variables`, batch, learning_rate) → (*`state.Variables`, `METRICS`).
 
-    All but the batch and the rate are donated. `variables`: the shape, dtype and sharding of each.
+    The variables are donated: a step overwrites their memory. `variables` holds the shape, dtype and sharding of each.
     """
 
     program: Program
@@ -71,9 +71,10 @@ def step_program(
     packed: bool = False,
     padding: Padding | None = None,
 ) -> StepProgram:
-    """Return the step that trains a model of that shape, `config.batch` rows over all replicas of the layout.
+    """Return the training step of a model with the config `shape`, for `config.batch` rows over all replicas of the layout.
 
-    `auto` precision is float32 on a CPU, else bfloat16. `padding` is that of the dataset; None where it is not known.
+    With `config.dtype` "auto", products are float32 on a CPU and bfloat16 elsewhere. `packed`: rows hold several examples.
+    `padding`: of the dataset; None if no dataset is known, as in `plan`.
     """
     shape = shape_of(config, shape)
     optimizer, layouts = optimizer_of(config), trained_layouts(shape)
@@ -93,7 +94,7 @@ def step_program(
     lower_step = functools.partial(lower, dtype=dtype)
     variable_specs, rate = specs(variables), layout.scalar(np.float32)
     gradients = lower_step(step.gradients, variable_specs.weights, rows, variable_specs.step, variable_specs.copies)
-    # The gradients of several replicas are added up in float32; those of one replica keep their own dtype.
+    # The gradients of several replicas are added up in float32; those of a single replica keep their dtype.
     widened = (
         gradients.outputs
         if layout.replicas == 1
@@ -130,10 +131,10 @@ def rows_program(
     dtype: tf.DType = tf.float32,
     weights: Mapping[str, jax.ShapeDtypeStruct] | None = None,
 ) -> Program:
-    """Return `function(weights, batch)`, a dict of results whose first axis is the batch's rows, as a program.
+    """Return `function(weights, batch)` as a program. Its results are a dict of tensors, whose first axis is the batch's rows.
 
-    Each replica computes its own rows; every device has all results. dtype: that of the function's products.
-    `weights`: the specs of those that the function takes; None: all, in float32.
+    Each replica computes its own rows, and every device gets all results. batch: the specs of the whole batch. dtype: the dtype of
+    matrix products. weights: the specs of the weights that the function takes; None for all, in float32.
     """
     weights = dict(layout.weights(shape) if weights is None else weights)
     share = {
@@ -155,7 +156,7 @@ def rows_program(
 
 
 def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., Tree]:
-    """Return the two halves of a step, joined by the sum over the replicas."""
+    """Return the function of a step: gradients on each replica, their sum over the replicas, and the update."""
     gradients_of, updated = _function(gradients, layout), _function(update, layout)
     replicas = layout.replicas
 
@@ -189,7 +190,7 @@ def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., 
 
 
 def _function(lowered: Lowered, layout: Layout) -> Callable[..., Tree]:
-    """Return a lowered function with the same arguments and results as the function of TensorFlow."""
+    """Return a jax function with the arguments and results of the TensorFlow function that was lowered."""
     run, structure = embed(lowered.module, platform=layout.platform).call, jax.tree.structure(lowered.outputs)
 
     def call(*inputs: Tree) -> Tree:

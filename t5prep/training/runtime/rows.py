@@ -1,4 +1,4 @@
-"""Run functions of rows on the devices: scores and answers, one batch at a time, compiled once for each batch shape."""
+"""Run functions of rows (scores, answers) on the devices, a batch at a time; each shape of a batch is compiled once."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,17 +27,20 @@ def on_rows(
     dtype: tf.DType = tf.float32,
     cache_path: str = "",
 ) -> OnRows:
-    """Return `function(weights, batch)` on the devices: a call starts the work, and its results can be read later.
+    """Return a function (weights, batch) → results that runs `function` on the devices.
 
-    Every result of `function` has the batch's rows first. The batch's rows must be a multiple of the replicas.
-    `dtype`: that of the function's products. `cache_path`: the folder of compiled programs (`compiling.place_of`).
+    A call starts the computation and returns arrays that can be read later. The first axis of every result is the batch's rows,
+    whose number must be a multiple of the replicas.
+
+    name: the name of the program. shape: the model's config. dtype: the dtype of matrix products. cache_path: the folder of
+    compiled programs; "" for `compiling.place_of`.
     """
     compiled: dict[tuple[tuple[str, tuple[int, ...]], ...], jax.stages.Compiled] = {}
     compiling = threading.Lock()
 
     def call(weights: Mapping[str, jax.Array], batch: Rows) -> dict[str, jax.Array]:
         key = tuple((column, rows.shape) for column, rows in sorted(batch.items()))
-        with compiling:  # threads that call at the same time wait for one compilation
+        with compiling:  # concurrent threads wait for one compilation
             if key not in compiled:
                 specs = {column: tf.TensorSpec(rows.shape, tf.as_dtype(rows.dtype)) for column, rows in batch.items()}
                 weight_specs = {
@@ -57,9 +60,9 @@ def on_rows(
 def each(
     function: OnRows, weights: Mapping[str, jax.Array], batches: Iterable[Rows], *, columns: Iterable[str] | None = None
 ) -> Iterator[tuple[Rows, dict[str, np.ndarray]]]:
-    """Yield every batch with the results of `function` for its `columns` (None: all int32 ones).
+    """Yield every batch with the results of `function` for its `columns` (None: all int32 columns).
 
-    The next batch is started before one is yielded.
+    The next batch is started before the results of a batch are awaited, so that the devices work while the host uses results.
     """
     pending_batch: tuple[Rows, dict[str, jax.Array]] | None = None
     for batch in batches:

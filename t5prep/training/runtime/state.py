@@ -1,4 +1,4 @@
-"""Place what a run holds on its devices: weights, optimizer slots, and the number of steps made."""
+"""Place the state of a run on its devices: weights, optimizer slots, and the number of finished steps."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -10,15 +10,15 @@ from t5prep.training.published.stored import Array
 from t5prep.training.runtime.layout import Layout
 
 Index = tuple[slice, ...]
-Read = Callable[[Index], np.ndarray]  # returns the slice of one tensor that a device holds
+Read = Callable[[Index], np.ndarray]  # returns a slice of one tensor, the part for a device
 
 
 class Variables(NamedTuple):
-    """The arguments that a step takes and returns: nested dicts of jax.Array, and an int32 scalar; or their specs.
+    """The variables that a step takes and returns, as jax.Arrays; or their specs, jax.ShapeDtypeStructs with shardings.
 
-    `copies` are the matrices in the dtype of products, so that no step begins by rounding them: an update that writes a
-    weight writes its copy too, which costs half of what reading and rounding all weights costs. They are made by
-    `with_copies` when a run begins or goes on, and never saved. A spec is a jax.ShapeDtypeStruct with its sharding.
+    `slots` are the optimizer's arrays, by the weight's name, then by the slot's. `step` is an int32 scalar. `copies` are the
+    matrices rounded to the dtype of products. An update writes a weight and its copy; this costs half as much as reading and
+    rounding all weights in the next step. `with_copies` makes them when a run begins or resumes; they are never saved.
     """
 
     weights: dict[str, jax.Array]
@@ -28,10 +28,10 @@ class Variables(NamedTuple):
 
 
 def put_array(read: Read, like: jax.ShapeDtypeStruct) -> jax.Array:
-    """Return an array in the shape and the place of `like`, whose parts are read one after the other, each once.
+    """Return an array with the shape and sharding of `like`. `read` returns its parts, which are read one after the other.
 
-    Only those that this process holds are read. A part is on its devices before the next one is read, so that the process
-    holds at most one part twice.
+    Only the parts of this process's devices are read, each once. A part is transferred before the next one is read, so that at
+    most one part is in memory twice.
     """
     indices = like.sharding.addressable_devices_indices_map(like.shape)
     holders: dict[str, list[jax.Device]] = {}
@@ -46,9 +46,9 @@ def put_array(read: Read, like: jax.ShapeDtypeStruct) -> jax.Array:
 
 
 def put_weights(weights: Mapping[str, Array], specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
-    """Return weights of a model on the devices, each as its spec says (`Layout.weights`); others are left out.
+    """Return the weights on the devices, with the dtype and sharding of their `specs` (`Layout.weights`).
 
-    `weights`: by name, arrays or objects whose slices are arrays.
+    Weights without a spec are left out. `weights`: numpy or lazy arrays by name.
     """
 
     def reader(weight: Array, dtype: np.dtype) -> Read:
@@ -58,7 +58,7 @@ def put_weights(weights: Mapping[str, Array], specs: Mapping[str, jax.ShapeDtype
 
 
 def begin(weights: Mapping[str, Array], specs: Variables) -> Variables:
-    """Return the variables of a run at its beginning, on the devices: zeros beside the weights, and their copies."""
+    """Return the variables of a new run on the devices: the given weights, their copies, and zeros for slots and step."""
 
     def zeros(spec: jax.ShapeDtypeStruct) -> jax.Array:
         return put_array(lambda _: np.zeros(spec.sharding.shard_shape(spec.shape), spec.dtype), spec)
@@ -68,7 +68,7 @@ def begin(weights: Mapping[str, Array], specs: Variables) -> Variables:
 
 
 def with_copies(variables: Variables, specs: Variables) -> Variables:
-    """Return variables with the copies that a step takes: weights, rounded."""
+    """Return `variables` with `copies`: the weights that `specs.copies` names, rounded to its dtypes."""
 
     def rounded(matrices: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         return {name: array.astype(specs.copies[name].dtype) for name, array in matrices.items()}
@@ -79,7 +79,7 @@ def with_copies(variables: Variables, specs: Variables) -> Variables:
 
 
 def put_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, jax.Array]:
-    """Return a batch on the devices; this process gives the rows that `layout.row_reader` names."""
+    """Return a batch on the devices. `batch` holds only this process's rows, those of `layout.row_reader`."""
     if jax.process_count() == 1:
         placed: dict[str, jax.Array] = jax.device_put(dict(batch), layout.by_rows)
         return placed
@@ -87,7 +87,7 @@ def put_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, jax.A
 
 
 def put_whole_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, jax.Array]:
-    """Return a batch on the devices; every process gives all rows."""
+    """Return a batch on the devices. `batch` holds all rows, in every process."""
     return {
         name: jax.make_array_from_callback(rows.shape, layout.by_rows, lambda index, rows=rows: rows[index])
         for name, rows in batch.items()
