@@ -92,6 +92,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of `args`, with advice for an unknown name. Raises UsageError for a repeated option."""
         if args and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
             ctx.fail(f'There is no command "{args[0]}".{did_you_mean(args[0], self.list_commands(ctx))}')
         name, command, command_args = super().resolve_command(ctx, args)
@@ -137,6 +138,7 @@ class _Commands(click.Group):
                 sys.exit(message.exit_code)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, and keep them for advice about usage errors (`_advised`)."""
         ctx.meta[_ARGUMENTS] = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -144,6 +146,7 @@ class _Commands(click.Group):
             raise _terminal.stopped(None) from None
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and convert exceptions that are not bugs to click's, which print one sentence."""
         try:
             installation.check_names_are_utf8()
             return super().invoke(ctx)

@@ -105,6 +105,7 @@ def _of(need: Requirement, extra: str) -> bool:
 
 
 def _fitting(extra: str, needs: list[Requirement]) -> Finding:
+    """Return the finding for the packages `needs` of `extra` ("" is the base install): versions, and parts such as CUDA."""
     bad = []
     for need in needs:
         have = version(need.name)

@@ -39,6 +39,7 @@ class EndsAtOnceError(click.ClickException):
     """Print the message, and end the process at once, because libraries may crash during Python's shutdown."""
 
     def show(self, file: IO[str] | None = None) -> None:
+        """Print the message, flush stdout, and end the process with exit code 1."""
         super().show(file)
         with contextlib.suppress(OSError, ValueError):
             if sys.stderr.fileno() == 2:  # not if a caller in this process, such as a test, captures stderr
@@ -66,6 +67,7 @@ def sentence(error: Exception) -> click.ClickException | None:
 
 
 def _sentence(error: Exception) -> click.ClickException | None:
+    """Return a click error for an error that is not a bug, possibly with newlines, and None for a bug."""
     if isinstance(error, T5prepError):
         return make_exception(addresses.public_text(str(error)))
     if isinstance(error, ModuleNotFoundError):
@@ -130,6 +132,7 @@ def _system(error: OSError) -> click.ClickException | None:
 
 
 def _folder_is_gone() -> bool:
+    """Check whether the current folder was deleted, after which every relative path fails."""
     try:
         os.getcwd()
     except OSError:

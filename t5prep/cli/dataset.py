@@ -222,6 +222,7 @@ def why_command(
 
 
 def _wrapped(line: str) -> str:
+    """Return a line of a trace, wrapped at _WIDTH and indented below its label; a very long one is cut."""
     line = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}… ({len(line):,} characters; all: --json)"
     if len(line) <= _WIDTH - 10:
         return line
@@ -299,6 +300,7 @@ def diff_command(data_a: str, data_b: str, as_json: bool) -> None:
 
 
 def _tell(difference: "Difference") -> None:
+    """Print the changed fields, dim if they do not affect records, and the verdict."""
     from t5prep.dataset import diff
 
     for change in difference.manifest:

@@ -138,7 +138,7 @@ def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **gi
     import t5prep
     from t5prep.io import atomic_files
 
-    if file:
+    if file:  # checked before the evaluation; only an earlier output of this command is replaced
         atomic_files.check_writable(Path(file), option="--predictions", begins=b'{\n  "checkpoint": ')
     evaluation = t5prep.evaluate(model, **given)
     evaluation_json = evaluation.to_json(scores=scores)
@@ -169,6 +169,7 @@ def _one_of_each(sample: Sequence["Wrong"]) -> list["Wrong"]:
 
 
 def _print_wrong(title: str, wrong_answers: Sequence["Wrong"]) -> None:
+    """Print wrong answers under a title: id, answer, target, loss, and the start of the input."""
     if wrong_answers:
         click.echo(f"\n{title}")
     for wrong in wrong_answers:

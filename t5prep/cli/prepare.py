@@ -26,6 +26,7 @@ class _Tasks(click.Group):
     """Make a subcommand for each task, with the common options and the options of the task."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises UsageError with advice for an option before the task."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -39,6 +40,7 @@ class _Tasks(click.Group):
         return list(registry.installed()[0])
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
+        """Return the command for the task `name`, with the options of the task."""
         from t5prep.tasks import registry
 
         definition = registry.get(name)
@@ -90,6 +92,8 @@ class _TaskCommand(_options.SectionCommand):
 
 
 def _callback(name: str) -> Callable[..., None]:
+    """Return the function of the command `prepare NAME`, which gets the values of its options."""
+
     def run(
         source: tuple[str, ...],
         tokenizer: str,
@@ -118,6 +122,8 @@ def _callback(name: str) -> Callable[..., None]:
         if runner == "local" and (workers or (workers is None and not all(map(_is_small, source)))):
             from pipelines import pool
 
+            # Worker processes import their modules while this process reads the source's listing
+            # (docs/decisions/023-load-everything-before-workers-fork.md).
             pool.begin_loading(tokenizer if os.path.exists(tokenizer) else "")
         began = time.monotonic()
         manifest = t5prep.prepare(
@@ -137,6 +143,7 @@ def _is_small(path: str) -> bool:
 
 
 def _facts(manifest: "Manifest") -> dict[str, object]:
+    """Return the facts of the manifest that `--json` prints."""
     return {
         "digest": manifest.digest,
         "splits": {

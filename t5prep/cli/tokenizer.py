@@ -232,6 +232,7 @@ def check(
 
 
 def _tell(report: "Report") -> None:
+    """Print the report of a tokenizer on a corpus: a table of shares, the lost characters, and advice."""
     from t5prep.tokens import audit
 
     rows = [

@@ -24,6 +24,7 @@ class _ListSettings(click.Option):
     def handle_parse_result(
         self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
+        """Print the settings and exit if `--settings` was typed. Here the other options are known, and none is required yet."""
         if opts.get("listing"):
             _list_settings(recipe=opts.get("recipe") or "", settings=opts.get("settings") or ())
             ctx.exit()
@@ -31,6 +32,7 @@ class _ListSettings(click.Option):
 
 
 def _list_settings(*, recipe: str, settings: Sequence[str]) -> None:
+    """Print each setting with its value by `recipe` and `settings`, its help and its choices, then the recipes."""
     from t5prep.training.settings import config as configs
 
     config = configs.build(configs.read_recipe(recipe) if recipe else {}, configs.read_settings(settings))

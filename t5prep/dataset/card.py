@@ -117,6 +117,7 @@ def _header(manifest: Manifest) -> str:
 
 
 def _body(manifest: Manifest) -> Iterator[str]:
+    """Yield the lines of the card after its header: source, splits, settings, cut and rejected rows, warnings."""
     source, settings = manifest.source, manifest.settings
     yield f"# {literal(settings.task)}, prepared for T5\n"
     yield "TFRecord shards of token ids, made by `t5prep prepare`. `manifest.json` has every number of this page, and the SHA-256 of"

@@ -69,6 +69,7 @@ def stop_at_the_first_error(converter: "cattrs.Converter") -> None:
 
 
 def _elements(converter: "cattrs.Converter", kind: type) -> Callable[[object, type], object]:
+    """Return cattrs' hook for `kind`, a list or tuple of any length, which stops at the first wrong element."""
     element = typing.get_args(kind)[0]
 
     def structure(value: object, _: type) -> object:
@@ -81,6 +82,7 @@ def _elements(converter: "cattrs.Converter", kind: type) -> Callable[[object, ty
 
 
 def _fixed_elements(converter: "cattrs.Converter", kind: type) -> Callable[[object, type], object]:
+    """Return cattrs' hook for `kind`, a tuple of a fixed length, which stops at the first wrong element."""
     elements = typing.get_args(kind)
 
     def structure(value: object, _: type) -> object:
@@ -95,6 +97,7 @@ def _fixed_elements(converter: "cattrs.Converter", kind: type) -> Callable[[obje
 
 
 def _items(converter: "cattrs.Converter", kind: type) -> Callable[[object, type], object]:
+    """Return cattrs' hook for `kind`, a dict with texts as keys, which stops at the first wrong value."""
     element = typing.get_args(kind)[1]
 
     def structure(value: object, _: type) -> object:
@@ -107,6 +110,7 @@ def _items(converter: "cattrs.Converter", kind: type) -> Callable[[object, type]
 
 
 def _of_kind(value: Any, kind: type) -> Any:
+    """Return `value` if it is a list (for list) or a dict (for dict). Raises ValueError."""
     if not isinstance(value, (list, tuple) if kind is list else kind):
         raise ValueError(f"{value!r:.40} is no {'list' if kind is list else 'object'}")
     return value
@@ -144,6 +148,7 @@ def problem(manifest: "Manifest") -> str:
 
 
 def _problems(manifest: "Manifest") -> Iterator[str]:
+    """Yield each value of a manifest that its readers cannot work with, as a sentence."""
     yield from _names(manifest)
     yield from _tokenizer(manifest)
     splits, settings = manifest.splits, manifest.settings
@@ -190,6 +195,7 @@ def _names(manifest: "Manifest") -> Iterator[str]:
 
 
 def _tokenizer(manifest: "Manifest") -> Iterator[str]:
+    """Yield each problem with the tokenizer: too many ids, or special ids outside of the vocabulary."""
     tokenizer = manifest.tokenizer
     if not tokenizer.vocab_size <= tokenizer.padded_vocab_size <= MOST_TOKENIZER_IDS:
         yield f"a tokenizer of {tokenizer.vocab_size:,} ids, {tokenizer.padded_vocab_size:,} with padding, is none"
@@ -199,6 +205,7 @@ def _tokenizer(manifest: "Manifest") -> Iterator[str]:
 
 
 def _histogram(lengths: "Histogram") -> Iterator[str]:
+    """Yield each problem with a split's histogram: a step of 0, or sums above MOST_COUNT."""
     if min(lengths["step"]) < 1:
         yield "step is 0"
     for name, counts in (

@@ -212,6 +212,7 @@ def part_of(line: bytes, *, parts: int) -> int:
         return 0
     row = json.loads(line)
     row_key = f"{row['file']}\0{row['row'] // _ROWS_TOGETHER}".encode("utf-8", "surrogatepass")
+    # Not Python's `hash`, which differs from process to process.
     return int.from_bytes(hashlib.blake2b(row_key, digest_size=8).digest(), "big") % parts
 
 

@@ -179,7 +179,7 @@ def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[Sha
 
 def compressed(numbers: np.ndarray) -> bytes:
     """Return `numbers` compressed: the lengths of a shard's records, int[records, 2], or their origins, int[4, records]."""
-    return zlib.compress(numbers.astype("<u4").tobytes(), 1)
+    return zlib.compress(numbers.astype("<u4").tobytes(), 1)  # level 1: the quickest
 
 
 def _numbers_of(shard: bytes) -> np.ndarray:

@@ -399,6 +399,7 @@ def _parquet(file: BinaryIO, reader: pa.RecordBatchReader, *, compression: str) 
 
 
 def _csv(file: BinaryIO, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Write and yield batch by batch. CSV has no lists, so these become JSON texts."""
     lists = [number for number, field in enumerate(reader.schema) if pa.types.is_nested(field.type)]
     schema = reader.schema
     for number in lists:
@@ -414,6 +415,7 @@ def _csv(file: BinaryIO, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatc
 
 
 def _json_lines(file: BinaryIO, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Write each row as a line of JSON, and yield batch by batch."""
     for batch in reader:
         file.write("".join(_json(row) + "\n" for row in batch.to_pylist()).encode())
         yield batch

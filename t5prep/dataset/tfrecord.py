@@ -42,6 +42,7 @@ def unpack(packed: bytes) -> np.ndarray:
     longest = int(sizes.max(initial=0))
     if longest > LONGEST_VARINT or (len(data) and data[-1] >= 0x80):
         raise ValueError("a broken number")
+    # One pass over all numbers for each byte of the longest: most numbers have one to three bytes.
     for byte_index in range(longest):
         is_longer = sizes > byte_index
         values[is_longer] |= (data[begins[is_longer] + byte_index] & 0x7F).astype(np.uint64) << np.uint64(
@@ -151,6 +152,7 @@ def _of_number(number: int, message: bytes) -> Iterator[bytes]:
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return the varint at `position` and the position after it. Raises ValueError if it has more than ten bytes."""
     value = 0
     for byte_index, byte in enumerate(data[position : position + LONGEST_VARINT]):
         value |= (byte & 0x7F) << 7 * byte_index
@@ -185,7 +187,7 @@ def join_records(parts: Sequence[Records]) -> Records:
     pages: list[bytes] = []
     places, begins = [], {}
     for part in parts:
-        if id(part.pages) not in begins:
+        if id(part.pages) not in begins:  # by identity: comparing pages would read all of their bytes
             begins[id(part.pages)] = len(pages)
             pages += part.pages
         part_places = part.places.ravel().copy()

@@ -79,7 +79,7 @@ def upload(
         _delete(to, stale, remote_objects)
     if sent:
         _check(to, checksums)
-        send([manifest.NAME], there={}, workers=1)
+        send([manifest.NAME], there={}, workers=1)  # replaces nothing: the old manifest is deleted above
     if sent or gcs.MARKER in remote_objects:  # an interrupted upload, which had sent everything, may have left its lock
         gcs.release(to)
     return Uploaded(
@@ -148,6 +148,7 @@ def _send(
     stop = threading.Event()
 
     def send(name: str) -> None:
+        """Send one file. A conflict is an error unless the object has this file's bytes."""
         uri, generation = f"{to}/{name}", there[name].generation if name in there else 0
         try:
             Upload(folder / name, uri, crc32c=checksums[name], generation=generation, sent=progress, stop=stop).run()

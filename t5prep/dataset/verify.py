@@ -114,6 +114,7 @@ def check_shards(
     shards = opened.manifest.shards
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         check = functools.partial(_check, opened, progress=progress)
+        # `map` raises in the order of the shards, so the same shard is named in each run.
         for _ in pool.map(check, shards, [pages.get(shard.name, ()) for shard in shards]):
             pass
 
@@ -186,6 +187,7 @@ def _check(
     *,
     progress: Callable[[int], None],
 ) -> None:
+    """Check one shard's size, SHA-256 and token ids. `pages` are (bytes, records) of its pieces. Raises DatasetError."""
     path, read, size, wrong = opened.at(shard.name), hashlib.sha256(), 0, ""
     try:
         with paths.opened(path) as file:

@@ -16,6 +16,7 @@ _SCHEME = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+:(?=[/\\])|(?:https?|gs|hf|kagg
 # A host, perhaps with a port. Other text before the first slash may be a part of a password, and is hidden.
 _HOST = re.compile(r"(?:[^\s:@\[\]]*|\[[0-9A-Fa-f:.]*\])(?::[0-9]*)?")
 _PARAMETER = re.compile(r";([\w-]+)=[^/;]*")
+# An address inside of a sentence, and the characters that may end the sentence, but not the address.
 _IN_TEXT = re.compile(r"(?<![\w.+-])[A-Za-z][A-Za-z0-9+.-]+:[/\\][^\s\"'<>]+")
 _PUNCTUATION = ").,;:]"
 
@@ -107,4 +108,5 @@ def is_known(address: str) -> bool:
 
 
 def _digest(address: str) -> str:
+    """Return the SHA-256 of an address's public form, which is recorded instead of the address itself."""
     return hashlib.sha256(public(address).encode(errors="surrogatepass")).hexdigest()

@@ -123,6 +123,7 @@ def remove_left(folder: Path, *names: str) -> None:
     Files that a running process has locked remain, and so do those of other users.
     """
     for name in names:
+        # `tempfile` ends each name with eight random characters.
         for unfinished_path in folder.glob(f"{UNFINISHED}{name}-????????"):
             with contextlib.suppress(OSError):
                 # A planted link must not lead to another file, and opening a pipe without O_NONBLOCK would wait for ever.
@@ -158,6 +159,7 @@ def explain(error: OSError, path: Path, *, option: str = "--out") -> str:
 
 
 def _umask() -> int:
+    """Return the process's mask of permissions."""
     # The system has no call that reads the mask without setting it.
     mask = os.umask(0)
     os.umask(mask)

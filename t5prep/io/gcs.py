@@ -157,7 +157,7 @@ def _ips(host: str) -> set[str]:
 
 def identity() -> str:
     """Return the account of the client for messages: its email address if known, else a description."""
-    credentials = client()._credentials
+    credentials = client()._credentials  # the client has no public attribute for them
     for name in ("service_account_email", "signer_email", "account"):
         address = getattr(credentials, name, None)
         if address and address != "default":
@@ -254,6 +254,7 @@ def read_range(uri: str, begin: int, size: int) -> bytes:
 
 
 def _range(blob: "storage.Blob", uri: str, begin: int, size: int) -> bytes:
+    """Return `size` bytes of an object from `begin` on. Raises FileNotFoundError, OutputError."""
     with speaking(uri, need="storage.objects.get"):
         content: bytes = blob.download_as_bytes(
             start=begin,
@@ -342,6 +343,7 @@ def objects(uri: str) -> dict[str, Object]:
     """Return the objects directly under the prefix `uri`; keys are names without the prefix. Raises OutputError."""
     bucket, prefix = split(uri)
     prefix = prefix and prefix + "/"
+    # A partial response: the server sends only these fields of each object.
     fields = "items(name,size,crc32c,generation),nextPageToken"
     try:
         with speaking(uri, need="storage.objects.list"):
@@ -370,7 +372,7 @@ def claim(uri: str, dataset_facts: Mapping[str, str]) -> None:
     """
     mark = json.dumps(dataset_facts, sort_keys=True).encode()
     try:
-        write(f"{uri}/{MARKER}", mark, generation=0)
+        write(f"{uri}/{MARKER}", mark, generation=0)  # atomic: of two runs, only one can create the object
     except FileExistsError:
         if read(f"{uri}/{MARKER}") != mark:
             raise OutputError(

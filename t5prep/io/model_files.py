@@ -71,6 +71,7 @@ def in_directory(folder: Path, *, name: str) -> ModelFiles:
 
 
 def _on_the_hub(name: str) -> ModelFiles:
+    """Return the files of the Hub repository `name`; if the Hub cannot be reached, those in its cache. Raises UsageError."""
     import huggingface_hub
     from huggingface_hub import errors
 
@@ -87,6 +88,7 @@ def _on_the_hub(name: str) -> ModelFiles:
     files = frozenset(file for file in every if file.count("/") <= depth)
 
     def fetch(file: str) -> Path:
+        """Return the path of `file` on this machine, of the commit that the repository had when it was opened."""
         try:
             fetched = Path(huggingface_hub.hf_hub_download(name, file))
         except (errors.HfHubHTTPError, errors.HTTPError, OSError) as error:  # type: ignore[attr-defined]

@@ -146,6 +146,7 @@ def copy(path: str, uri: str) -> str:
 
 
 def _send(uri: str, file: BinaryIO) -> int:
+    """Write the content of `file` to the object `uri`, and return its new generation. Raises OutputError."""
     try:
         return gcs.write(uri, file)  # retries are safe: each sends the same bytes under the same name
     except FileNotFoundError:
@@ -167,6 +168,7 @@ def mistyped(name: str | Path) -> str:
 
 
 def _list_siblings(path: Path) -> list[str]:
+    """Return the sorted names of visible files in the folder of `path`; none if it cannot be read."""
     try:
         return sorted(name for name in os.listdir(path.parent) if not name.startswith("."))
     except OSError:

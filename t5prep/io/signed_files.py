@@ -57,8 +57,10 @@ def check(signed: bytes, *, name: str, key: bytes | None = None) -> bytes | None
 
 
 def _signature(key: bytes, name: str, content: bytes) -> str:
+    """Return the signature of a file in hex: an HMAC-SHA-256 of name and content, or for CHECKSUM a CRC-32C."""
     if key == CHECKSUM:
         return f"{google_crc32c.extend(google_crc32c.value(name.encode()), content):08x}"
+    # With the name's length, bytes cannot be moved between name and content without another signature.
     mac = hmac.new(key, len(name.encode()).to_bytes(8, "big") + name.encode(), hashlib.sha256)
     mac.update(content)
     return mac.hexdigest()

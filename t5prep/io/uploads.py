@@ -118,6 +118,7 @@ class Upload:
         self._refuse(response)
 
     def _begin(self) -> None:
+        """Begin an upload session at offset 0, and save its URL on disk."""
         self._begun += 1
         blob = gcs.blob(self._uri)
         blob.crc32c = self._crc32c  # the server refuses bytes that do not make this checksum
@@ -140,6 +141,7 @@ class Upload:
             file.write(self._session)
 
     def _forget(self) -> None:
+        """Forget the session, also on disk: the upload is complete or begins again."""
         self._session = ""
         self._kept.unlink(missing_ok=True)
 
@@ -149,6 +151,7 @@ class Upload:
         return self._http.put(self._session, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
 
     def _send_chunk(self) -> "requests.Response":
+        """Send the next CHUNK_BYTES at the offset, and return the server's answer."""
         with open(self._path, "rb") as file:
             chunk = os.pread(file.fileno(), CHUNK_BYTES, self._offset)
         if not chunk and self._size:
@@ -158,6 +161,7 @@ class Upload:
         return self._http.put(self._session, data=chunk, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
 
     def _advance_to(self, offset: int) -> None:
+        """Set the offset, and report the difference to `sent`."""
         self._sent(offset - self._offset)
         self._offset = offset
 
@@ -178,6 +182,7 @@ class Upload:
         return None
 
     def _refuse(self, response: "requests.Response") -> NoReturn:
+        """Raise the error of `gcs.speaking` for a response that no retry can mend."""
         from google.api_core.exceptions import from_http_response
 
         with gcs.speaking(self._uri, need="storage.objects.create"):

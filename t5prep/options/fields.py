@@ -231,6 +231,7 @@ def build(cls: type[_Options], values: Mapping[str, object], *, owner: str = "th
 
 
 def _built(cls: type[_Options], values: Mapping[str, object]) -> _Options:
+    """Return a `cls` with these values, after building each group from the values of its options. Raises UsageError."""
     parts = {
         field.name: _built(field.metadata["group"], values) if "group" in field.metadata else values[field.name]
         for field in dataclasses.fields(cls)

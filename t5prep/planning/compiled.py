@@ -119,6 +119,7 @@ def versions() -> dict[str, str]:
 
 
 def _run(request: Request, *, topology: str, devices: int) -> dict[str, Any]:
+    """Run the compiler's process with a request, and return its JSON answer. Raises T5prepError if it ends without one."""
     command = [sys.executable, "-P", "-m", "t5prep.planning.compiler", topology, str(devices)]
     home = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
@@ -146,6 +147,7 @@ def _run(request: Request, *, topology: str, devices: int) -> dict[str, Any]:
 
 
 def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
+    """Return the figures of the process's answer. Raises UsageError or T5prepError for an error other than memory."""
     if error := answer.pop("error", ""):
         if needed := _OUT_OF_MEMORY.search(error):
             return Compiled(fits=False, hbm_bytes=byte_sizes.of_compiler(needed[1], needed[2]), **answer)
@@ -166,4 +168,5 @@ def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
 
 
 def _first(error: str) -> str:
+    """Return the first line of a compiler's message, at most 300 characters."""
     return " ".join(error.split("\n")[0].split())[:300]

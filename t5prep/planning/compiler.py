@@ -214,6 +214,7 @@ def read(executable: "jax.stages.Compiled") -> Figures:
 
 
 def _on_a_device(arguments: "jax.ArrayTree") -> int:
+    """Return the bytes of all arrays in `arguments` on one device, by their shardings."""
     import jax
 
     return sum(

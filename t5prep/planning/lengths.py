@@ -120,6 +120,7 @@ def _packed(joint: Histogram, *, prepared: Lengths, cost: Cost) -> Shape:
     sample = np.searchsorted(weights, (np.arange(min(SAMPLE, rows)) + 0.5) * rows / min(SAMPLE, rows), side="right")
     # The sample is sorted by length, but records are not. Packing sorted examples would give other rows.
     sizes = np.random.default_rng(0).permutation(np.minimum(joint[sample, :2], prepared))
+    # A packed row has the targets of several examples, so target lengths of 1 to 64 times the prepared one are tried.
     rooms = [prepared[1] * 2**doubled for doubled in range(7)]
     tried = []
     for room in rooms:

@@ -32,6 +32,7 @@ _ELECTRA = EncoderConfig(model_type="electra")
 
 
 def _shaped(like: EncoderConfig, sizes: tuple[int, int, int, int]) -> EncoderConfig:
+    """Return the encoder `like` with sizes (d_model, d_ff, layers, heads)."""
     width, hidden, layers, heads = sizes
     return dataclasses.replace(like, d_model=width, d_ff=hidden, num_layers=layers, num_heads=heads)
 
@@ -111,6 +112,7 @@ _BYT5 = {
 
 
 def _models() -> dict[str, ModelConfig]:
+    """Return the shapes of all T5, T5 1.1, FLAN-T5, mT5 and ByT5 models, by name."""
     gated = ModelConfig(feed_forward_proj="gated-gelu", tie_word_embeddings=False, scale_decoder_outputs=False)
     families = (
         ("t5-", _T5, ModelConfig()),

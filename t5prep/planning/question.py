@@ -162,6 +162,7 @@ def ask(question: Question, *, save: str = "") -> Answer:
     else:
         request: compiler.Request = {"step": step, "save": save}
         compiled_step = compiled.compile_for(request, chip=question.tpu.chip, devices=question.tpu.devices)
+    # Without `saved`: a later question with the same answer saves nothing.
     text = json.dumps(dataclasses.asdict(dataclasses.replace(compiled_step, saved="")))
     _answers().put(_name(question), text.encode())
     return Answer(question, compiled_step)
@@ -178,6 +179,7 @@ def widths(question: Question) -> Iterator[Question]:
 
 
 def _weight_bytes(shape: Config) -> int:
+    """Return the bytes of a model's weights in float32."""
     return 4 * sum(math.prod(layout.shape) for layout in weight_layouts(shape).values())
 
 
@@ -226,6 +228,7 @@ def _answers() -> store.Store:
 
 
 def _name(question: Question) -> str:
+    """Return the name of a question in the cache: a digest of everything that decides its answer."""
     key = json.dumps([_computes(question), question.tpu.devices, compiled.versions(), _source()], sort_keys=True)
     return hashlib.sha256(key.encode()).hexdigest()
 

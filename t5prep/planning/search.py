@@ -65,6 +65,7 @@ def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
         yield from _smaller(question, asking=asking)
     if question.settings.optimizer != "adafactor":
         words = "--set optimizer=adafactor"
+        # With the present remat first: turning it on takes time.
         for remat in sorted({question.settings.remat, True}):
             answer = asking(question.with_(optimizer="adafactor", remat=remat))
             if answer.fits:

@@ -22,7 +22,7 @@ def write(
 
     Raises DatasetError, TokenizerError, UsageError, OutputError, and ModuleNotFoundError without the extra `report`.
     """
-    from t5prep.report import dataset, training
+    from t5prep.report import dataset, training  # imported here, because jinja2 and matplotlib are an extra
 
     if training.is_run(data):
         page = training.page(data, answers=answers)

@@ -37,6 +37,7 @@ def histogram(counts: Mapping[int, int], *, step: int, limit: int, quantity: str
     """
     longest = max(counts, default=0)
     near = limit <= 3 * longest
+    # The axis ends above the limit, and includes 95 % of the texts. It includes 99.5 % if that needs at most 1.6 limits.
     last = (
         longest
         if not near
@@ -140,6 +141,7 @@ def _reached(counts: Mapping[int, int], share: float) -> int:
 
 
 def _axes(size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
+    """Return a figure and its axes in the style of a page: no frame, horizontal grid lines, placeholder colours."""
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasSVG(figure)
     axes = figure.add_subplot()

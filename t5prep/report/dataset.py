@@ -83,6 +83,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
 
 
 def _charts(dataset_manifest: Manifest) -> dict[str, str]:
+    """Return the SVGs of a dataset's page by name: histograms of lengths, and the sizes of each split's shards."""
     uncut_inputs: collections.Counter[int] = collections.Counter()
     targets: collections.Counter[int] = collections.Counter()
     steps = record_counts.STEPS
@@ -205,6 +206,7 @@ def draw(opened: Dataset, *, split: str) -> SplitSample:
 
 
 def _target(record: DecodedRecord) -> str:
+    """Return the target of a record as text, without EOS."""
     return record.targets.removesuffix("</s>").strip()
 
 
@@ -252,5 +254,6 @@ def look(opened: Dataset) -> Characters | None:
 
 
 def _texts(example: Example) -> Iterator[str]:
+    """Yield the texts of an example: each part of its input, and its target."""
     parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
     return (text_of((part,)) for part in (*parts, example.targets))

@@ -311,6 +311,7 @@ class _Handler(web_server.Handler):
             self.wfile.write(piece.encode("utf-8", "replace"))
 
     def _table(self, query: RowQuery) -> Iterator[str]:
+        """Yield the pieces of a page of the table: rows, filters, and links to other pages."""
         explorer = self.server.explorer
         columns = explorer.table(query.view).column_names
         total = len(explorer.rows(query))
@@ -329,6 +330,7 @@ class _Handler(web_server.Handler):
         return self._rendered("explore.html", facts)
 
     def _row(self, query: RowQuery, number: int, *, id: str) -> Iterator[str]:
+        """Yield the pieces of the page of one row; `id` selects one example of a packed record."""
         explorer = self.server.explorer
         row = explorer.row(query.view, number)
         rejected = query.view == "rejected"
@@ -356,6 +358,7 @@ class _Handler(web_server.Handler):
         return self._rendered("explore_row.html", facts)
 
     def _rendered(self, template: str, facts: Mapping[str, object]) -> Iterator[str]:
+        """Yield the pieces of a template with `facts` and the variables that all pages have."""
         explorer = self.server.explorer
         return pages.pieces(
             template,

@@ -28,6 +28,7 @@ def pieces(template: str, **facts: object) -> Iterator[str]:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
+    """Return jinja2's environment with the filters of the templates. An undefined variable is an error."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("t5prep.report", "templates"),
         autoescape=True,

@@ -53,6 +53,7 @@ def labels(ids: Sequence[int], tokenizer: Tokenizer) -> list[Piece]:
 
 
 def _filled(ids: Sequence[int], pad: int) -> Sequence[int]:
+    """Return `ids` without the padding at their end."""
     end = len(ids)
     while end and ids[end - 1] == pad:
         end -= 1
@@ -60,6 +61,7 @@ def _filled(ids: Sequence[int], pad: int) -> Sequence[int]:
 
 
 def _piece(token: int, tokenizer: Tokenizer, *, plain: str) -> Piece:
+    """Return the piece of one token. `plain` is its kind if it is no special token."""
     piece = tokenizer.piece(token)
     kind = plain
     if token == tokenizer.eos_id:
@@ -72,6 +74,7 @@ def _piece(token: int, tokenizer: Tokenizer, *, plain: str) -> Piece:
 
 
 def _bounded(pieces: list[Piece]) -> Iterable[Piece]:
+    """Return the pieces, or for more than _MAX_PIECES their start and end with a note between."""
     if len(pieces) <= _MAX_PIECES:
         return pieces
     left_out = f"… {len(pieces) - _MAX_PIECES:,} tokens more …"
@@ -83,4 +86,5 @@ def _bounded(pieces: list[Piece]) -> Iterable[Piece]:
 
 
 def _summarize_run(count: int, kind: str, token: int) -> list[Piece]:
+    """Return one piece for `count` equal tokens, such as `padding × 120`; none for 0."""
     return [Piece(f"{kind} × {count:,}", kind, str(token))] if count > 0 else []

@@ -241,6 +241,7 @@ def _last(lines: list[_Line]) -> dict[str, float]:
 
 
 def _answers(path: str | Path, *, content: bytes | None = None) -> JSONObject:
+    """Return the JSON object of a file of answers; `content` is its bytes, if read already. Raises UsageError."""
     try:
         values = json.loads(paths.read(path) if content is None else content)
     except (OSError, ValueError, RecursionError) as error:
@@ -307,6 +308,7 @@ def _took(lines: list[_Line], *, settings: JSONObject, data: list[manifest.Manif
 
 
 def _numbers(metrics: JSON) -> dict[str, float]:
+    """Return the numbers among a JSON object's values, by name; none for any other JSON value."""
     values = metrics if isinstance(metrics, dict) else {}
     return {
         name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)
@@ -318,6 +320,7 @@ def _list(value: JSON) -> list[JSON]:
 
 
 def _data(run: str | Path, names: list[str]) -> Iterator[tuple[str, manifest.Manifest | None]]:
+    """Yield ("", manifest) for each copy of a manifest in a run, or (error, None) if it cannot be read."""
     for name in names:
         try:
             yield "", manifest.loads(paths.read(paths.join(run, name)), location=paths.join(run, name))
@@ -356,6 +359,7 @@ def nearest_recipe(settings: JSONObject) -> Nearest:
 
 
 def _differing(settings: JSONObject, recipe: JSONObject) -> list[tuple[str, JSON, JSON]]:
+    """Return (setting, value of `recipe`, value of `settings`) for each setting with different values."""
     usual = json.loads(json.dumps(dataclasses.asdict(TrainConfig()))) | dict(recipe)
     setting_names = (name for name in usual if name in settings and name not in _ITS_OWN)
     return [(name, usual[name], settings[name]) for name in setting_names if usual[name] != settings[name]]

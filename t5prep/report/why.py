@@ -102,6 +102,7 @@ def format_trace(trace: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _values(source: dict[str, Any]) -> Iterator[str]:
+    """Yield the columns of the row in its source, or its line of text."""
     for name, value in source.get("values", {}).items():
         yield f"{_one_line(name)}: {_one_line(str(value))}"
     if "text" in source:
@@ -109,6 +110,7 @@ def _values(source: dict[str, Any]) -> Iterator[str]:
 
 
 def _describe_example(example: dict[str, Any]) -> Iterator[str]:
+    """Yield the input and target that the task made, or the reason why there is no example."""
     if example.get("blank"):
         yield "the row is blank, and makes nothing"
         return
@@ -124,6 +126,7 @@ def _describe_example(example: dict[str, Any]) -> Iterator[str]:
 
 
 def _filtered(filter_step: dict[str, Any]) -> Iterator[str]:
+    """Yield the effect of one filter: rejected, passed, or the text before and after."""
     if "reason" in filter_step:
         yield f"{filter_step['filter']}: rejected, {_one_line(filter_step['reason'])}"
     elif not filter_step["changed"]:
@@ -135,6 +138,7 @@ def _filtered(filter_step: dict[str, Any]) -> Iterator[str]:
 
 
 def _tokens(tokens: dict[str, Any]) -> Iterator[str]:
+    """Yield the numbers of tokens of both sides, and the texts that were cut out."""
     part = f"; part {tokens['part']} of {tokens['parts']}" if "part" in tokens else ""
     sides = (("inputs", "input"), ("targets", "target"))
     cut_notes = {side: f", {n:,} of them cut" if (n := tokens.get(f"{side}_cut")) else "" for _, side in sides}
@@ -145,6 +149,7 @@ def _tokens(tokens: dict[str, Any]) -> Iterator[str]:
 
 
 def _split(split: dict[str, Any]) -> str:
+    """Return the split of the row, and why: the drawn number with the ranges of all splits, or the rule."""
     by = split.get("by")
     if by in ("id", "text", "group"):
         ranges = ", ".join(f"{name} {begin:.6g} to {end:.6g}" for name, (begin, end) in split["ranges"].items())
@@ -154,6 +159,7 @@ def _split(split: dict[str, Any]) -> str:
 
 
 def _ran(run_facts: dict[str, Any]) -> Iterator[str]:
+    """Yield the steps of a run that used the record, its loss, and the model's answer."""
     steps = ", ".join(f"{step:,}" for step in run_facts["steps"][:_STEPS]) + (
         ", …" if len(run_facts["steps"]) > _STEPS else ""
     )
@@ -171,6 +177,7 @@ def _ran(run_facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _describe_related(related_row: dict[str, Any]) -> str:
+    """Return a line about another row with this id: a record, or a rejected row."""
     if "shard" in related_row:
         return f"{related_row['id']}: {related_row['shard']}, record {related_row['number']:,}"
     return f"{related_row['file']}, row {related_row['row']:,}: {_one_line(related_row['reason'])}"
