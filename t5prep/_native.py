@@ -1,4 +1,4 @@
-"""Raise NotBuiltError, which says how to build the C extension of this name (sources: `t5prep/native/`).
+"""Raise NotBuiltError with the command that builds the C extension of this name (sources: `t5prep/native/`).
 
 Python imports this file only where the extension is missing: beside a built `_native.*.so`, it prefers the extension.
 """

@@ -197,9 +197,8 @@ def why_command(
 
     ID is the id of a record or of a rejected row, or FILE:ROW of the source.
 
-    The trace follows the data flow: the row in its source, the task's input and target, changes by filters, tokens and
-    cut tokens, the split and the number that drew it, the shard, and duplicates. For a rejected row, it ends at the
-    step that rejected it, with the reason.
+    The trace follows the data flow: source, task, filters, tokens and cut tokens, split, shard, duplicates. For a
+    rejected row, it ends at the step that rejected it, with the reason.
 
     \b
     Example:

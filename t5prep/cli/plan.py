@@ -97,8 +97,8 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
 def options_of(config: "TrainConfig", *, tpu: str | None) -> PlanOptions:
     """Return the options of `t5prep.plan` for the training of `config` on the TPU type `tpu`.
 
-    For None, "auto" or "local", the type is that of this machine. Raises UsageError if this machine has no TPU, or
-    `config` has no dataset.
+    None, "auto" and "local" mean the TPU of this machine. Raises UsageError if this machine has none, or if `config` has
+    no dataset.
     """
     accelerator_type = os.environ.get("TPU_ACCELERATOR_TYPE", "")
     name = accelerator_type if tpu in (None, "auto", "local") else tpu
@@ -141,6 +141,7 @@ def print_one(options: PlanOptions, *, as_json: bool) -> "Plan":
     printed: Plan | None = None
 
     def show(plan: "Plan") -> None:
+        """Print the new part of a plan that has grown: the answer, the largest batch, or the last advice."""
         nonlocal printed
         previous_plan, printed = printed, plan
         if previous_plan is None and options.save:

@@ -105,6 +105,7 @@ def _callback(name: str) -> Callable[..., None]:
         workers: int | None,
         **option_values: object,
     ) -> None:
+        """Prepare the dataset with the values of the options, or with `dry_run` print an estimate."""
         option_values |= {"runner": runner, "workers": workers}
         uri = source[0] if len(source) == 1 else source
         memory_budget.check_limit()

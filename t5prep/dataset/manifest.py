@@ -253,8 +253,8 @@ class Manifest:
     # Counts of the rows of each source file, and the file of the rows that made no record (None if all rows made one).
     rows: dict[str, Rows] = dataclasses.field(default_factory=dict)
     rejected_file: RejectedFile | None = None
-    # Tokens of the inputs that were rejected after tokenizing, by reason; the number of rows that each filter changed; the
-    # SHA-256 of each of the user's files that filters read.
+    # By reason: the tokens of inputs that were rejected after tokenizing. By filter: the rows that it changed. By path: the
+    # SHA-256 of each of the user's files that a filter read.
     rejected_tokens: dict[str, int] = dataclasses.field(default_factory=dict)
     changed: dict[str, int] = dataclasses.field(default_factory=dict)
     filter_files: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -359,8 +359,8 @@ def json_pieces(facts: object, **options: Any) -> Iterator[bytes]:
 def digest(manifest: Manifest) -> str:
     """Return the SHA-256 (hex) of everything in a manifest that decides the records.
 
-    The writing version, the source's URI and the tokenizer's name are left out: the checksums of files and tokenizer are
-    part of it. The setting `shards` is left out too, because the shards themselves are part of it.
+    It does not depend on the writing version, the source's URI and the tokenizer's name, but on the checksums of files and
+    tokenizer. It does not depend on the setting `shards`, but on the shards themselves.
     """
     facts = fields_of(manifest)
     return _digest(facts | {name: fields_of(facts[name]) for name in ("source", "tokenizer", "settings")})
@@ -526,7 +526,7 @@ def load(data: str | Path) -> Manifest:
 
 
 def is_filter_file(name: str) -> bool:
-    """Check whether `name` is that of a copy, in a dataset's folder, of a file that its filters read: `filter-0.py`."""
+    """Check whether `name`, such as `filter-0.py`, names a dataset's copy of a file that its filters read."""
     return _FILTER_FILE.fullmatch(name) is not None
 
 

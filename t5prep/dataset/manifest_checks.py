@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from t5prep.dataset.manifest import Histogram, Manifest
 
-# Limits of a manifest: that of 100,000 shards has 20 MB and half a million values.
+# Limits of a manifest. A manifest of 100,000 shards has 20 MB and half a million values.
 MOST_BYTES = 32 << 20
 MOST_VALUES = 1 << 20
 # Counts are below 2^53: readers of JSON that use doubles hold them exactly, and sums of a thousand fit into 64 bits.
@@ -31,8 +31,8 @@ def parse(content: str | bytes) -> dict[str, Any]:
     """Return the JSON object of a manifest. Raises ValueError with the reason for any other content."""
     if len(content) > MOST_BYTES:
         raise ValueError(f"it has {len(content):,} bytes, and a manifest at most {MOST_BYTES:,}")
-    # An upper bound on the number of values, before parsing takes memory for them: each value but the first of a list or
-    # object follows a comma, and each list and object has a bracket. Marks inside of texts count too.
+    # An upper bound on the number of values, before parsing takes memory for them. Each value follows a comma or the bracket
+    # of its list or object. Marks inside of texts count, too.
     marks: tuple[Any, ...] = (",", "[", "{") if isinstance(content, str) else (b",", b"[", b"{")
     values = sum(content.count(mark) for mark in marks)
     if values > MOST_VALUES:
@@ -86,6 +86,7 @@ def _fixed_elements(converter: "cattrs.Converter", kind: type) -> Callable[[obje
     elements = typing.get_args(kind)
 
     def structure(value: object, _: type) -> object:
+        """Return the tuple of a JSON list with exactly this number of values. Raises ValueError."""
         values = _of_kind(value, list)
         if len(values) != len(elements):
             raise ValueError(f"it has {len(values)} values and not {len(elements)}")

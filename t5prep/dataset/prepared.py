@@ -96,7 +96,7 @@ class Dataset:
     @functools.cached_property
     def shard_sizes(self) -> dict[str, int]:
         """Return the actual size in bytes of each shard that exists, by name."""
-        if gcs.is_gs(self.folder):
+        if gcs.is_gs(self.folder):  # one listing instead of a request for each shard
             return {name: remote_object.bytes for name, remote_object in gcs.objects(self.folder).items()}
         names = (shard.name for shard in self.manifest.shards)
         return {name: os.path.getsize(path) for name in names if os.path.isfile(path := self.at(name))}
@@ -160,7 +160,7 @@ class Dataset:
         return _explain_errors(f"{record} is none that t5prep wrote", self.folder)
 
     def reading(self, subject: str) -> contextlib.AbstractContextManager[None]:
-        """Return a context that converts exceptions of reading to DatasetError. `subject` is what is read, for the error."""
+        """Return a context that converts exceptions of reading to DatasetError. `subject`, a path or so, begins the error."""
         return _explain_errors(f"{subject} cannot be read", self.folder)
 
 

@@ -27,8 +27,8 @@ INDEX, LENGTHS, ORIGINS = "shards.index", "shards.lengths", "shards.origins"
 ORIGIN = ("file", "row", "input_cut", "target_cut")
 # A split has about this many pages. With many pages, shuffling pages is nearly as good as shuffling records.
 _PAGES = 4096
-# A page has 8 to 64 records. A split with more than 2^20 pages of 64 has pages of up to 256 records, so that its index
-# stays small: 32 MB for two terabytes of records of 512 tokens.
+# A page has 8 to 64 records. A split with more than 2^20 pages of 64 has pages of up to 256 records: its index stays small.
+# Two terabytes of records of 512 tokens have an index of 32 MB.
 _FEWEST, _USUAL, _MAX_PAGE_RECORDS, _MOST_PAGES = 8, 64, 256, 1 << 20
 # Larger splits have no lengths and origins. While a dataset is prepared, one process holds these of all its records.
 MOST_RECORDS = 1 << 24
@@ -208,6 +208,7 @@ def write_origins(out: str, splits: Mapping[str, Sequence[bytes]]) -> Origins:
     entry = _origin(widths)
 
     def entries(shard: bytes) -> np.ndarray:
+        """Return the origins of a shard's records as entries of the file. A number of width 0 has no field."""
         columns = _numbers_of(shard).reshape(len(ORIGIN), -1)
         shard_entries = np.zeros(columns.shape[1], entry)
         for name, column in zip(ORIGIN, columns, strict=True):

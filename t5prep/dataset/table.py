@@ -113,6 +113,7 @@ class _Records:
         """
         dataset, pages, origins = self._opened.manifest, self._opened.pages, self._opened.origins
         for split in splits:
+            # `offset` counts origins and `first` records, because a packed record has one origin for each example.
             every, split_origins, offset = self._opened.index.every[split], origins.get(split), 0
             for shard, sizes in zip(dataset.splits[split].shards, pages[split], strict=True):
                 first = 0

@@ -69,6 +69,7 @@ def upload(
     size = sum((folder / name).stat().st_size for name in sent)
     started(size)
     send = functools.partial(_send, folder, to, checksums=checksums, progress=progress)
+    # The order makes the prefix correct at each moment: lock, remove the old manifest, send shards, check, send the manifest.
     if sent:
         _claim(to, dataset, remote_objects, overwrite=overwrite)
         if manifest.NAME in remote_objects:

@@ -196,6 +196,7 @@ def temporary_folder(parent: str = "", *, name: str = "t5prep") -> Iterator[str]
     remove_left(Path(parent), glob.escape(name))
 
     def make() -> tuple[int, str]:
+        """Make a folder, and return its open handle and its path."""
         while True:
             folder = tempfile.mkdtemp(prefix=f"{UNFINISHED}{name}-", dir=parent)
             with contextlib.suppress(

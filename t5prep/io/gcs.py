@@ -280,6 +280,7 @@ class Reader(RangedFile):
         with speaking(uri, need="storage.objects.get"):
             blob = bucket_of(bucket).blob(name, generation=generation)
             blob.reload(timeout=TIMEOUT_SECONDS, retry=retry(uri))
+            # A second handle, bound to the generation that `reload` found: the first would read a replaced object.
             self._blob = blob.bucket.blob(blob.name, generation=blob.generation)
         self.generation, self.crc32c = int(blob.generation), blob.crc32c
         super().__init__(int(blob.size))

@@ -78,6 +78,7 @@ def _on_the_hub(name: str) -> ModelFiles:
     try:
         info = huggingface_hub.HfApi().model_info(name, timeout=30)
     except (errors.HFValidationError, errors.HfHubHTTPError) as error:
+        # Other statuses are failures of the Hub, and its cache on this machine may have the model.
         if not isinstance(error, errors.HfHubHTTPError) or error.response.status_code in (401, 403, 404):
             raise UsageError(_refused(name, error)) from error
         return _in_cache(name, f"the Hugging Face Hub answers {error.response.status_code}", error)

@@ -59,6 +59,7 @@ def end_at_once(message: str) -> Iterator[None]:
     end_event = threading.Event()
 
     def listen() -> None:
+        """End the process if a signal arrives and the block does not end within GRACE_SECONDS."""
         while received := os.read(listening, 1):
             if received[0] in numbers and not end_event.wait(GRACE_SECONDS):
                 with contextlib.suppress(OSError):

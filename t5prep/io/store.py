@@ -76,7 +76,7 @@ class Store:
         path = self.path(name)
         signed = signed_files.sign(content, name=os.path.basename(path), key=self.key)
         if signed is not None:
-            with paths.scratch(path) as file:
+            with paths.scratch(path) as file:  # without fsync: a file that a power cut damaged is not found by `get`
                 file.write(signed)
         return signed is not None
 
@@ -94,8 +94,8 @@ class Store:
 
         Leftovers of killed processes are removed too.
         """
-        # There may be a million files, so no list of them is made: the first pass counts their weight by second of last
-        # use, which gives the second `latest` up to which files must go. The second pass removes them.
+        # There may be a million files, so no list of them is made. The first pass adds up their weight by second of last use.
+        # This gives `latest`, the second up to which files must go. The second pass removes them.
         total, unused, now = 0, collections.Counter[int](), time.time()
         for path, status in _files(self.folder):
             if os.path.basename(path).startswith(atomic_files.UNFINISHED):

@@ -30,8 +30,8 @@ def is_known(code: bytes) -> bool:
 def check(code: bytes, *, path: str, use: str, otherwise: str, trusted: bool, came_with: str = "the model") -> None:
     """Raise UsageError unless `trusted` is True or this user has run `code` before.
 
-    The other parameters are parts of the message: `path` is the file, `use` what its code would do ("read your rows"),
-    `otherwise` what works without it, and `came_with` the run or dataset that contains it.
+    The other parameters are parts of the message. `path` is the file, and `came_with` the run or dataset that contains it.
+    `use` is the effect of its code ("read your rows"), and `otherwise` a way that works without it.
     """
     if not trusted and not is_known(code):
         raise UsageError(

@@ -75,7 +75,7 @@ class Upload:
             trouble = self._step()
             if trouble is None:
                 return
-            if self._offset > self._furthest:
+            if self._offset > self._furthest:  # progress: a server may lose bytes, and receiving them again is none
                 self._furthest, waits, deadline = self._offset, 0, time.monotonic() + PATIENCE_SECONDS
                 self._begun = 0
             if not trouble:

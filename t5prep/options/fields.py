@@ -166,7 +166,7 @@ def typed(field: "dataclasses.Field[object]", value: object) -> object:
     if kind is not tuple:
         return _typed(field.name, value, kind)
     of = typing.get_args(kinds[0])[0]
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping):  # split_files={"train": ["a.csv", "b.csv"]} is ("train=a.csv", "train=b.csv")
         parts = (
             (name, part) for name, texts in value.items() for part in ([texts] if isinstance(texts, str) else texts)
         )
@@ -256,6 +256,7 @@ def accepts(cls: "type[DataclassInstance]") -> Callable[[_Function], _Function]:
     """
 
     def complete(function: _Function) -> _Function:
+        """Give `function` the signature and the docstring with all options, and return it."""
         signature = inspect.signature(function)
         parameters, fields = list(signature.parameters.values()), list(leaves(cls))
         # Python 3.13 takes the indentation out of docstrings, and earlier versions do not.

@@ -8,7 +8,7 @@ and TPU7x a device is one core, half a chip. On v5e, v5p and v6e it is one chip.
 * `hbm_bytes`: the memory that a program may use: the "available HBM" in the compiler's out-of-memory error (libtpu
   0.0.51). It is a quarter to a half GiB below the page's number. A test compares it with the compiler.
 * `clock_hz` of v2, v3, v4: Jouppi et al. 2023 (arXiv 2304.01433), table 4. For the others: peak divided by the FLOPs of
-  one cycle, which are 2 x 4 x 128^2 (v5e), 2 x 8 x 128^2 (v5p) and 2 x 4 x 256^2 (v6e, TPU7x). The page has two 256^2
+  one cycle. These are 2 x 4 x 128^2 (v5e), 2 x 8 x 128^2 (v5p) and 2 x 4 x 256^2 (v6e, TPU7x). The page has two 256^2
   units for v6e, but libtpu's estimate for a large product is 1.6 times the speed of two. No source gives its clock.
 """
 

@@ -26,8 +26,8 @@ _OUT_OF_MEMORY = re.compile(r"total memory required for HLO temporaries \(([\d.]
 class Compiled:
     """Hold the compiler's figures for one program on one device. Bytes are in HBM, including the layout's padding.
 
-    * fits, hbm_bytes: whether the program fits, and the bytes that it needs: arguments + outputs - outputs in the memory of
-      arguments + temporaries + program. If it does not fit, this is the compiler's own figure, and most others are 0.
+    * hbm_bytes: the bytes that the program needs: arguments + outputs - outputs in the memory of arguments + temporaries +
+      program. If `fits` is False, this is the compiler's own figure, and most others are 0.
     * loops: True if the program has a loop. Then `flops` and `accessed_bytes` count a loop's body only once.
       `estimated_cycles` counts every iteration.
     * unread: the reason why the cycles are unknown (and 0), else "".

@@ -15,8 +15,8 @@ The answer is one JSON object on stdout (`Figures`): memory in bytes, FLOPs, est
 message.
 
 The compiled text has `"estimated_cycles":"N"` at each scheduled instruction, with the name of its TensorFlow operation. The
-time of a step is the sum over the entry computation. The body of a loop counts once for each iteration, if the loop counts
-from 0 to a constant, as the loops of TensorFlow and jax do. The estimate is for one device that never waits for its host.
+time of a step is the sum over the entry computation. The body of a loop counts once for each iteration. This requires a loop
+from 0 to a constant, as TensorFlow and jax make it. The estimate is for one device that never waits for its host.
 """
 
 import base64
@@ -310,6 +310,7 @@ def _executed(text: str) -> Iterator[tuple[int, str]]:
     computations, entry = _split(text)
 
     def walk(name: str, times: int) -> Iterator[tuple[int, str]]:
+        """Yield the lines of a computation that is executed `times` times, and of its loops and calls."""
         for line in computations.get(name, ()):
             if loop := _LOOP.search(line):
                 bounds = [int(bound[1]) for part in computations.get(loop[1], ()) if (bound := _BOUND.search(part))]

@@ -123,6 +123,7 @@ def _models() -> dict[str, ModelConfig]:
     )
 
     def shaped(like: ModelConfig, sizes: tuple[int, int, int, int, int, int]) -> ModelConfig:
+        """Return the T5 `like` with these sizes."""
         width, hidden, layers, decoder_layers, heads, key_width = sizes
         return dataclasses.replace(
             like,
@@ -187,8 +188,8 @@ MODELS: dict[str, Config] = {**_models(), **T5GEMMAS, **ENCODERS}
 def shape_of(model: str, *, classes: bool = False) -> Config:
     """Return the shape of a model.
 
-    `model` is a published model's name, with or without its owner, a directory with a `config.json`, or a model on the
-    Hub, whose `config.json` is fetched. "tiny" is the small model of the recipe `tiny`: an encoder if the data has
+    `model` is a published model's name, with or without its owner, or a directory with a `config.json`. For another model
+    on the Hub, its `config.json` is fetched. "tiny" is the small model of the recipe `tiny`: an encoder if the data has
     `classes`, else a T5.
 
     >>> shape_of("google/mt5-small").vocab_size, shape_of("t5-large").num_layers

@@ -31,7 +31,7 @@ def questions(
     packed: bool = False,
     settings: Sequence[JSONObject] = (),
 ) -> list[Question]:
-    """Return a question for each of `tpus` with each of `batches`; no batch means that of the settings.
+    """Return a question for each of `tpus` with each of `batches`; without any, with the batch of the settings.
 
     `lengths` are those of inputs and targets; None means the dataset's, or LENGTHS. Each of `settings` overrides the ones
     before it. Raises UsageError.

@@ -30,8 +30,8 @@ NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {
     *("rates", "temperature", "cap", "buckets"),
 }
 NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
-# Limits for models that somebody forged or mistyped, far above any real one: the memory of the largest slice (8,960 chips
-# of v5p), and the multiplications of its chips in an hour.
+# Limits against forged or mistyped models, far above any real one. They are the memory of the largest slice (8,960 chips of
+# v5p), and the multiplications of its chips in an hour.
 MOST_WEIGHT_BYTES = 1 << 50
 MOST_PRODUCTS = 1 << 72
 

@@ -175,6 +175,7 @@ class Explorer:
         sizes = self.opened.pages[split][names.index(row["shard"])]
         path = self.opened.at(row["shard"])
         with self.opened.reading(f"Record {record_index:,} of {path}"), paths.opened(path) as file:
+            # Seek to the record's page by the index, and skip the records before it in this page.
             file.seek(int(sizes[: record_index // every].sum(dtype=np.int64)))
             (record,) = itertools.islice(tfrecord.read(file), record_index % every, record_index % every + 1)
             return tokens.of_record(self.opened.decoded(record), self.dataset, self.opened.tokenizer)
