@@ -207,7 +207,7 @@ def check(
 ) -> None:
     """Check a tokenizer on a corpus: unknown tokens, lost characters, changed texts.
 
-    The ids are compared with the ids of each major version of transformers for the same folder.
+    The ids are compared with the ids that transformers 4 and 5 give with the same folder.
 
     TOKENIZER is a spiece.model, its directory, a Hub name, or sample:
 

@@ -15,7 +15,7 @@ from t5prep.options.fields import as_cli_option
 NAME = "README.md"
 # `push` overwrites a README only if it has this line. Any other README belongs to the user.
 MARK = "<!-- written by t5prep: it is written again when the dataset is -->"
-# Names of licences on the Hub: the part of its list that datasets use.
+# Names of licences on the Hub: a part of its list. Other licences are called `other` there.
 _LICENCES = (
     *(
         "apache-2.0",
@@ -40,7 +40,7 @@ _BECAME = ("read", "examples", "rejected", "duplicates", "blank")  # fields of r
 def text(manifest: Manifest) -> str:
     """Return the text of the card: the Hub's YAML header, then the manifest's facts as Markdown.
 
-    It depends on the manifest alone, so pushing an unchanged dataset again makes no new commit.
+    It depends on the manifest alone: equal manifests have equal cards.
     """
     from huggingface_hub import DatasetCard  # imported here: `prepare` starts without it
 

@@ -30,7 +30,7 @@ class Server(http.server.ThreadingHTTPServer):
     """
 
     daemon_threads = False  # so that closing waits for unfinished answers
-    request_queue_size = 128  # the standard library's 5 would refuse clients that connect at the same moment
+    request_queue_size = 128  # with the standard library's 5, clients that connect at the same moment wait
 
     def __init__(self, address: tuple[str, int], handler: "type[Handler]") -> None:
         self._hosts = {host.lower() for host in ("localhost", address[0], socket.gethostname())}

@@ -177,6 +177,7 @@ def draw(opened: Dataset, *, split: str) -> SplitSample:
     marker = tokenizer.sentinel(1) if opened.manifest.marked else None
     lost_tokens = {entry["id"]: entry["lost"] for entry in ledger["worst"] if entry["split"] == split}
     middle = ledger.get("tokens_before", {}).get("p50", 0)
+    # For each name, the record whose length is nearest to this one. No record has 2^30 tokens, so the longest is nearest.
     near = {"the shortest": 0, "of the middle": middle, "the longest": 1 << 30}
     far = dict.fromkeys(near, math.inf)
     for record in inspect_records.records(opened, split=split, count=RECORDS):

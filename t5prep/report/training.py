@@ -65,6 +65,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
     evaluation = _answers(answers) if answers else {}
     if not answers and ANSWERS in names:
         evaluation = _answers(paths.join(run, ANSWERS), content=paths.read(paths.join(run, ANSWERS)))
+    # The log has separate lines for the speed: `fast`. They are left out of the curves.
     fast = [line for line in lines if all(_is_number(line.numbers.get(name)) for name in (_SPEED, _WAITING))]
     lines = [line for line in lines if _SPEED not in line.numbers]
     data = list(_data(run, sorted(name for name in names if re.fullmatch(r"manifest-\d+\.json", name))))
@@ -93,6 +94,8 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         confusion=_confusion(evaluation.get("metrics")),
         metrics=_numbers(evaluation.get("metrics")),
         wrong=wrong,
+        # Class → the anchor of its first wrong answer on the page, for links from the table of classes. Reversed, because the
+        # last assignment to a key counts.
         first_wrong={
             str(answer.get("target")): f"wrong-{kind}-{number}"
             for kind, (_, section_answers) in reversed(list(enumerate([section for section in wrong if section[1]], 1)))
