@@ -256,7 +256,7 @@ def gpus() -> Iterator[Finding]:
         yield Finding("GPU", "ok", f"{answer['devices']} devices ({answer['kind']}); a tiny step ran on them")
 
 
-DRIVER = Path("/proc/driver/nvidia/version")
+DRIVER = Path("/proc/driver/nvidia/version")  # exists if NVIDIA's kernel driver is loaded
 
 
 def _cuda() -> str | None:

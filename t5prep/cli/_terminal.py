@@ -26,6 +26,7 @@ _HIDDEN = (
 )
 # Our own colours begin with a secret number, drawn for each process, which a stranger's text cannot contain.
 _OURS = f"\x1b[{secrets.randbelow(1 << 62)};"
+# A colour of ours, which stays, or a hidden character, which is escaped.
 _PIECES = re.compile(f"({re.escape(_OURS)})|([{_HIDDEN}])")
 _LINE_ANEW = "\r\x1b[K"  # the start of a progress line (io/progress.py)
 # Commands that resume after an interruption.

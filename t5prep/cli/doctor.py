@@ -10,6 +10,7 @@ from t5prep.cli import _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.io import byte_sizes
 
+# State of a finding → its sign and colour.
 _SIGNS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "wrong": ("wrong", "red")}
 
 

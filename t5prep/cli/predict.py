@@ -102,7 +102,7 @@ def predict_command(
         raise SourceError(f"None of the {predictions.counts.rows:,} rows of {predictions.source.uri} has an input.")
 
 
-WORST_PRINTED = 5
+WORST_PRINTED = 5  # wrong answers that `eval` prints under each title; --predictions and --json have all
 
 
 class _MetricOption(click.Option):

@@ -30,6 +30,7 @@ _LICENCES = (
     ),
     *("cc-by-nc-sa-4.0", "odc-by", "odbl", "pddl", "gpl-3.0", "bsd-3-clause", "openrail", "unknown"),
 )
+# A task's metric → the Hub's task category; then the Hub's size categories by their upper ends.
 _TASKS = {"bleu": "translation", "rouge": "summarization", "squad": "question-answering"}
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 

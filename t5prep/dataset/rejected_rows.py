@@ -28,6 +28,7 @@ _REASON = b', "reason": '
 _PART = re.compile(rf"{re.escape(NAME)}(-\d{{5}}-of-\d{{5}})?")
 # Maximum number of reasons that are counted. A task that writes a row's values into its reasons makes one for each row.
 DIFFERENT_REASONS = 10_000
+# The end of the messages about counts that do not add up.
 _MISTAKE = (
     "The dataset is not whole. If files of an earlier run were removed from --out, start this with --fresh; else it is a "
     "mistake of t5prep: please report it with this message"

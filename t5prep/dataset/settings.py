@@ -12,6 +12,7 @@ from t5prep.sources.split_names import is_split_name
 
 # The kinds of targets in `tasks/targets.py`. They are repeated here, because that module imports Arrow, and `--help` must not.
 TARGETS = ("text", "class", "tags", "labels", "number", "tokens")
+# The choices of options, from here on.
 POLICIES = ("head_tail", "head", "tail")
 MARKERS = ("extra_id_1", "none")
 _EXAMPLE = "Write it like this: --splits train=0.9,validation=0.1 or --splits validation=15000"

@@ -35,7 +35,7 @@ _THREADS, _AHEAD = 2, 4  # threads that decode, and batches that they decode ahe
 # Maximum number of ids in a batch, if all records were as large as the largest. It keeps a row group far below 300 MB, the
 # most that the Hub's viewer reads.
 _MOST_IDS = 1 << 22
-_NAME = pa.dictionary(pa.int32(), pa.string())
+_NAME = pa.dictionary(pa.int32(), pa.string())  # a column with few different texts, such as the split
 
 
 def records(

@@ -10,12 +10,12 @@ import re
 
 from t5prep.io import state_folder
 
-_NAME = "addresses-that-were-read"
+_NAME = "addresses-that-were-read"  # a file of digests in the state folder
 # The scheme of an address. A slash must follow, except for schemes that t5prep knows: "C:a.csv" and "data:1" are paths.
 _SCHEME = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+:(?=[/\\])|(?:https?|gs|hf|kaggle|zenodo):)", re.IGNORECASE)
 # A host, perhaps with a port. Other text before the first slash may be a part of a password, and is hidden.
 _HOST = re.compile(r"(?:[^\s:@\[\]]*|\[[0-9A-Fa-f:.]*\])(?::[0-9]*)?")
-_PARAMETER = re.compile(r";([\w-]+)=[^/;]*")
+_PARAMETER = re.compile(r";([\w-]+)=[^/;]*")  # a parameter in a path, as in /a;token=s3cr3t
 # An address inside of a sentence, and the characters that may end the sentence, but not the address.
 _IN_TEXT = re.compile(r"(?<![\w.+-])[A-Za-z][A-Za-z0-9+.-]+:[/\\][^\s\"'<>]+")
 _PUNCTUATION = ").,;:]"

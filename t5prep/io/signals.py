@@ -17,7 +17,7 @@ from types import FrameType
 
 # Signals of a crash are never blocked: the crashing thread must print its own traceback.
 _OF_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
-_received: list[str] = []
+_received: list[str] = []  # names of the remembered signals, in their order
 # Delay before KeyboardInterrupt is raised again after a callback ignored it. The callback has returned by then.
 # Also the delay between two checks of whether an import or a call of TensorFlow has ended (`obey`).
 _AGAIN_SECONDS = 0.02

@@ -17,7 +17,7 @@ from t5prep.io import state_folder
 
 # In place of a key, to detect damage only: a CRC-32C, which anybody can compute, in a fortieth of an HMAC's time.
 CHECKSUM = b""
-_HEAD, _SIZE = b"t5prep-signed ", 32
+_HEAD, _SIZE = b"t5prep-signed ", 32  # the start of a signed file, before its signature; bytes of the key
 
 
 def key_path() -> Path:

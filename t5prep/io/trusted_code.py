@@ -9,7 +9,7 @@ import hashlib
 from t5prep.errors import UsageError
 from t5prep.io import state_folder
 
-NAME = "code-that-was-run"
+NAME = "code-that-was-run"  # a file in the state folder
 
 
 def remember(code: bytes) -> None:

@@ -30,6 +30,7 @@ PATIENCE_SECONDS = 300.0
 # Waits between retries double from the first to the longest, with jitter, so that many uploads do not retry at once.
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 32.0
+# Statuses that Google's documentation says to retry: https://cloud.google.com/storage/docs/retry-strategy
 _RETRYABLE_STATUSES = (408, 429, 500, 502, 503, 504)
 # With these statuses the server refuses the session, or the bytes arrived damaged (400). Up to `_SESSIONS` new sessions
 # begin without progress; each received byte resets this count.

@@ -19,6 +19,7 @@ from t5prep.io.installation import install_command
 from t5prep.planning.chips import GIB, Chip
 from t5prep.planning.compiler import ENVIRONMENT, Request, Step
 
+# The compiler's error if a program does not fit: the only figure in it is the memory that the program needs.
 _OUT_OF_MEMORY = re.compile(r"total memory required for HLO temporaries \(([\d.]+)([KMGT]?)\)")
 
 

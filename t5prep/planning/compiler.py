@@ -47,11 +47,14 @@ UNREAD = "libtpu {} writes no estimated cycles that t5prep can read into its pro
 
 # Parts of the text of a compiled HLO module. Its computations are blocks `NAME (...) -> ... {` ... `}`.
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\([^\n]*\) -> [^\n]*)?\{$")
+# An instruction's estimate, a loop with the names of its condition and body, the number of its iterations (a constant in its
+# condition), and a call of another computation.
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _LOOP = re.compile(r"\bwhile\(.*\bcondition=%?([\w.\-]+), body=%?([\w.\-]+)")
 _BOUND = re.compile(r" = [su](?:32|64)\[\]\S* constant\((\d+)\)")
 _CALL = re.compile(r"\b(?:call|conditional)\(.*\b(?:to_apply|branch_computations|true_computation)=\{?%?([\w.\-]+)")
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
+# Instructions by which devices exchange data, the shapes of their results, and the bytes of a number (others have 4).
 _COLLECTIVE = re.compile(r" (?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(")
 _SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
 _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "f64": 8}

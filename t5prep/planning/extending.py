@@ -19,8 +19,8 @@ from t5prep.planning.compiled import Compiled
 from t5prep.planning.question import Answer, Question, ask, recall
 from t5prep.training.model.architecture import ModelConfig
 
-Ask = Callable[[Question], Answer]
-Say = Callable[[str], None]
+Ask = Callable[[Question], Answer]  # compiles a question, or returns its cached answer
+Say = Callable[[str], None]  # prints a sentence about the progress
 Layers = tuple[int, int]  # layers of the encoder, layers of the decoder
 
 # Computed layers of each stack in the smallest compiled step. With fewer, memory peaks at the logits or at the update, and

@@ -135,8 +135,8 @@ def _rejected(opened: Dataset) -> Iterator[tuple[str, int, list[JSONObject]]]:
 
 # Records of a sample: enough for shares that are exact to a percent. Reading them takes about a second.
 RECORDS = 2000
-_RECORDS_SHOWN = 3
-_OF_CLASS = 2
+_RECORDS_SHOWN = 3  # of each kind
+_OF_CLASS = 2  # examples of each class
 # HTML in decoded text. T5's vocabulary has no "<": it becomes the unknown token, which is decoded as ⁇.
 _MARKUP = re.compile(r"[<⁇]\s*/?\s*[a-zA-Z][^<>⁇]*>")
 
@@ -216,8 +216,8 @@ def _plain(text: str) -> str:
     return re.sub(r"</?s>|<pad>|<extra_id_\d+>|<unused_\d+>", " ", text)
 
 
-_ROWS_READ = 2000
-_CHARACTERS_SHOWN = 10
+_ROWS_READ = 2000  # rows of the source whose texts are checked for lost characters
+_CHARACTERS_SHOWN = 10  # lost characters in the table
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,6 +34,7 @@ _OF_TOKENS = {"accuracy": "token_accuracy"}
 # Keys of the speed, which stands in separate lines of metrics.jsonl.
 _SPEED, _WAITING = "tokens_per_second", "waiting_for_input"
 _INPUT_BOUND = 0.2  # INPUT_BOUND of t5prep.training.log, which cannot be imported without TensorFlow
+# Names of metrics that may have a curve. A name becomes part of the SVG, which the page does not escape.
 _NAME = re.compile(r"\w{1,40}", re.ASCII)
 # Wrong answers in the output of `eval --predictions`: the title of a section, its key, and the maximum number shown.
 _WRONG = (
