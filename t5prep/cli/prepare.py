@@ -262,7 +262,7 @@ def _balance(manifest: "Manifest") -> str:
 def prepare_command() -> None:
     """Prepare a corpus: write TFRecord shards.
 
-    Each TASK has options of its own: `t5prep prepare TASK --help`.
+    Each TASK has its own options: `t5prep prepare TASK --help`.
 
     \b
     Example:

@@ -44,7 +44,7 @@ def decides(change: Change) -> bool:
 
 
 def _changes(a: Manifest, b: Manifest) -> Iterator[Change]:
-    """Yield the fields that differ, in the order of the manifest."""
+    """Yield the fields that differ between two manifests, in the order of the manifest."""
     fields = [dict(_flat(dataclasses.asdict(dataset))) for dataset in (a, b)]
     for field in {**fields[0], **fields[1]}:
         value_a, value_b = fields[0].get(field), fields[1].get(field)

@@ -221,7 +221,7 @@ def _histogram(lengths: "Histogram") -> Iterator[str]:
 
 
 def count(value: object) -> int:
-    """Return a whole number from 0 to MOST_COUNT. Raises ValueError for any other value."""
+    """Return `value` if it is a whole number from 0 to MOST_COUNT - 1. Raises ValueError for any other value."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MOST_COUNT:
         raise ValueError(f"{value!r:.40} is no count, a whole number from 0 on")
     return value

@@ -166,7 +166,7 @@ class Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class DatasetSplit:
-    """Describe one split of an opened dataset, by its `name`."""
+    """Hold the split `name` of an opened dataset: its facts, shards and paths."""
 
     dataset: Dataset
     name: str

@@ -1,1 +1,1 @@
-"""Read and write files and objects: atomic files, Google Cloud Storage, the store of what can be made again, locks, progress lines."""
+"""Read and write files and objects of buckets: atomic files, Google Cloud Storage, uploads, the cache, signals, progress."""

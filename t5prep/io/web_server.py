@@ -137,7 +137,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.get()
 
     def get(self) -> None:
-        """Answer a request for `path`."""
+        """Answer the request; `path` is its path with the query. A subclass defines this."""
         raise NotImplementedError
 
     def refusal(self) -> str:

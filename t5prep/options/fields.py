@@ -127,7 +127,7 @@ def as_cli_option(name: str, value: object) -> str:
 
 
 def as_text(value: object) -> str:
-    """Return a value as it is typed: `train=0.9,validation=0.1` for a dict."""
+    """Return the text that a user would type for `value`: `train=0.9,validation=0.1` for a dict."""
     return ",".join(f"{name}={part}" for name, part in value.items()) if isinstance(value, Mapping) else str(value)
 
 

@@ -1,1 +1,1 @@
-"""Plan a training with the real TPU compiler: model, settings and TPU in; whether it fits, its time and price out."""
+"""Plan a training run with the real TPU compiler: whether it fits a TPU, its estimated time, and its price."""

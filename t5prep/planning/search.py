@@ -121,7 +121,7 @@ def _state(answer: Answer) -> int:
 
 
 def _state_fits(answer: Answer) -> bool:
-    """Check whether weights and optimizer alone would fit; if not, no smaller batch needs to be compiled."""
+    """Check whether weights and optimizer alone would fit. If they do not, no smaller batch fits, and none is compiled."""
     return _state(answer) < answer.question.tpu.chip.hbm_bytes
 
 

@@ -275,7 +275,7 @@ class Server(web_server.Server):
 
 
 class _Handler(web_server.Handler):
-    """Handle one request of one browser."""
+    """Answer one request of a browser with a page of the table or of a row."""
 
     server: Server
     policy = f"{pages.POLICY}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
