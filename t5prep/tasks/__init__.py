@@ -1,4 +1,4 @@
-"""Turn a row (record) into a text-to-text example: one file for each corpus, in `corpora/` or the user's own.
+"""Turn a row (record) into a text-to-text example: one file for each corpus, in `corpora/` or written by the user.
 
 A file that defines a task imports from here: `from t5prep.tasks import Columns, Example, Record, Reject, Task`.
 """

@@ -1,4 +1,4 @@
-"""Define a text-to-text example, the parts of its input, and the trace of what preparing does to it."""
+"""Define a text-to-text example, the parts of its input, and the trace of the steps that change it."""
 
 import dataclasses
 from typing import Final
@@ -7,7 +7,7 @@ from t5prep.sources.split_names import is_split_name
 
 
 class _Eos:
-    """Mark the end-of-sequence token between two fields: it is a token, never the text `</s>`."""
+    """The type of EOS, which stands for the end-of-sequence token between two fields, never for the text `</s>`."""
 
     def __repr__(self) -> str:
         return "EOS"
@@ -21,21 +21,21 @@ EOS: Final = _Eos()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Protected:
-    """Text that truncation must never cut: a question, an instruction."""
+    """Text that truncation must never cut, such as a question or an instruction."""
 
     text: str
 
 
-# The parts of an input, in order. Neighbouring texts join without a space; the tokenizer adds the last EOS.
+# A part of an input. Neighbouring texts are joined without a space; the tokenizer adds the last EOS.
 Part = str | Protected | _Eos
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Example:
-    """One text-to-text pair (Raffel et al. 2020, figure 1), before it is tokenized.
+    """A text-to-text pair (Raffel et al. 2020, figure 1), before it is tokenized.
 
-    `id` is None if the source has none: then the row's position in its file is used. `references` are all correct
-    answers of an evaluation example, including the target. `split` is the source's own, or None to draw it from the id.
+    `id` is None if the source has none; the row's position in its file is used then. `references` holds all correct answers of
+    an evaluation example, including the target. `split` is the split of the source; None to draw it from the id.
     """
 
     id: str | None
@@ -47,9 +47,10 @@ class Example:
 
 @dataclasses.dataclass
 class Trace:
-    """Note for `t5prep why` what the steps of preparing do to the example of one row.
+    """The changes that the steps of preparing make to the example of one row, for `t5prep why`.
 
-    Each filter with the example before and after it and why it rejected it, and the runs of ids cut out of either side.
+    `filters` holds each filter's text, the example before and after it, and the reason if it rejected the row. `inputs` and
+    `targets` hold the sequences of ids that were cut out of the two sides.
     """
 
     filters: list[tuple[str, Example, Example, str]] = dataclasses.field(default_factory=list)
@@ -58,7 +59,7 @@ class Trace:
 
 
 def text_of(inputs: str | tuple[Part, ...]) -> str:
-    """Return all texts of an input, each part in a line of its own."""
+    """Return all texts of an input, with each part on a separate line."""
     if isinstance(inputs, str):
         return inputs
     texts = (part.text if isinstance(part, Protected) else part for part in inputs)
@@ -66,7 +67,7 @@ def text_of(inputs: str | tuple[Part, ...]) -> str:
 
 
 def problem(example: object) -> str:
-    """Return what is wrong with the value that a task's to_example returned; "" for an example of texts.
+    """Return the problem with the value that a task's to_example returned; "" for a valid example.
 
     >>> problem(Example(id=7, inputs="a", targets="b"))
     'the id of its Example is of type int, not str'
@@ -94,7 +95,7 @@ def problem(example: object) -> str:
 
 
 def not_utf8(example: Example) -> str:
-    r"""Return why the texts of an example cannot be written in UTF-8, as the reason of a rejected row; "" if they can.
+    r"""Return the reason for rejecting an example whose texts cannot be written in UTF-8; "" if they can.
 
     >>> not_utf8(Example(None, "half \ud83d", "yes")), not_utf8(Example(None, "whole", "yes"))
     ('no text: half of a surrogate pair (U+D83D)', '')

@@ -1,6 +1,6 @@
-"""Keep the examples of many rows as one Arrow table, and compute on the texts of their inputs.
+"""Define the Arrow table of the examples of many rows, and compute on the texts of their inputs.
 
-Whatever makes examples, a template or a task's own function, gives this table; all that follows works on its columns.
+Templates and tasks' functions both give this table, and all later steps work on its columns.
 """
 
 import functools
@@ -15,9 +15,9 @@ from t5prep.tasks import labels
 from t5prep.tasks.example import EOS, Example, Part, Protected, not_utf8
 from t5prep.tasks.task import ColumnText, Template, TemplatePart, Words
 
-# One row of the source, whether it made an example or has a `reason` why not. `inputs` are the parts of an example's
-# input in order, `kinds` says what each is: a text (TEXT), a text that is never cut (PROTECTED), or EOS, whose text is
-# empty. `id` is the example's own, `record_id` what its row is known by where it is rejected. `group` decides its split.
+# One row of the source, with an example or the `reason` why it has none. `inputs` are the parts of the example's input in
+# order. `kinds` holds the kind of each: a text (TEXT), a text that is never cut (PROTECTED), or EOS (END), whose text is
+# empty. `id` is the example's id, `record_id` the name of its row in `rejected.jsonl`. `group` decides the split.
 SCHEMA = pa.schema(
     [
         ("row", pa.int64()),
@@ -36,9 +36,9 @@ TEXT, PROTECTED, END = 0, 1, 2
 
 
 class Inputs(NamedTuple):
-    """The inputs of many rows: all parts one after the other, the kind of each, int8[parts], and where each row's begin.
+    """The inputs of many rows: all parts one after the other, the `kinds` of parts, int8[parts], and the `starts` of rows.
 
-    `starts`, int64[rows + 1], says the latter; a row that made no example has no parts.
+    Row r has the parts from `starts[r]` to `starts[r + 1]`, int64[rows + 1]. A row without an example has no parts.
     """
 
     parts: pa.LargeStringArray
@@ -46,7 +46,7 @@ class Inputs(NamedTuple):
     starts: np.ndarray
 
     def fields(self) -> tuple[pa.LargeStringArray, np.ndarray]:
-        """Return the texts between EOS, and where those of each row begin: int64[rows + 1]."""
+        """Return the fields (the joined texts between two EOS), and the first field of each row, int64[rows + 1]."""
         edges, rows = self.field_edges()
         return self._spans(edges), rows
 
@@ -65,11 +65,11 @@ class Inputs(NamedTuple):
         return edges, rows
 
     def documents(self) -> pa.LargeStringArray:
-        """Return all texts of each row, one directly after the other."""
+        """Return the text of each row: all its parts, joined without separators."""
         return self._spans(self.starts)
 
     def lines(self) -> pa.LargeStringArray:
-        """Return all texts of each row, each part in a line of its own, as example.text_of does."""
+        """Return the text of each row with each part on a separate line, as `example.text_of` does."""
         if len(self.parts) == len(self.starts) - 1 and (np.diff(self.starts) == 1).all():
             return self.parts
         texts = self.kinds != END
@@ -79,51 +79,52 @@ class Inputs(NamedTuple):
         return pc.binary_join(lists, pa.scalar("\n", pa.large_string()))
 
     def with_protected(self) -> np.ndarray:
-        """Return which rows have a protected part: bool[rows]."""
+        """Return for each row whether it has a protected part: bool[rows]."""
         protected = np.flatnonzero(self.kinds == PROTECTED)
         return np.diff(np.searchsorted(protected, self.starts)) > 0
 
     def taken(self, rows: np.ndarray) -> "Inputs":
-        """Return the inputs of these rows, int64[rows]."""
+        """Return the inputs of the rows with the indices `rows`, int64[n]."""
         lengths = np.diff(self.starts)[rows]
         starts = np.concatenate([[0], np.cumsum(lengths)])
         parts = np.arange(starts[-1]) + np.repeat(self.starts[:-1][rows] - starts[:-1], lengths)
         return Inputs(self.parts.take(pa.array(parts)), self.kinds[parts], starts)
 
     def _spans(self, edges: np.ndarray) -> pa.LargeStringArray:
-        """Return the texts from part `edges[i]` to part `edges[i + 1]`, joined: they lie one after the other already."""
+        """Return the joined texts of the parts from `edges[i]` to `edges[i + 1]`. Their bytes are contiguous and not copied."""
         if np.array_equal(edges, np.arange(len(self.parts) + 1)):
             return self.parts
         offsets, data = byte_edges(self.parts)
         return pa.LargeStringArray.from_buffers(len(edges) - 1, pa.py_buffer(offsets[edges]), data)
 
 
-# What stands in a word's text for a space, because spaces divide words.
+# Replaces spaces inside a word, because the words of an input are separated by spaces.
 SPACE_IN_WORD = "\u00a0"
 
 
 def byte_edges(texts: pa.LargeStringArray) -> tuple[np.ndarray, pa.Buffer]:
-    """Return where texts begin, and the last one ends, int64[texts + 1], in some bytes."""
+    """Return the first byte of each text and the end of the last, int64[texts + 1], and the buffer with the bytes."""
     _, offsets, data = texts.buffers()
     edges = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     return edges, data if data is not None else pa.py_buffer(b"")
 
 
 def inputs_of(table: pa.Table) -> Inputs:
-    """Return the inputs of a table of examples (SCHEMA)."""
+    """Return the inputs in a table of examples with SCHEMA."""
     parts, kinds = (table[name].combine_chunks() for name in ("inputs", "kinds"))
     return Inputs(parts.flatten(), kinds.flatten().to_numpy(), np.concatenate([[0], np.cumsum(_lengths(parts))]))
 
 
 def made_of(rows: Sequence[int], examples: Sequence[Example | str], **columns: Sequence[str | None]) -> pa.Table:
-    """Return the table of some rows' examples, or of the reasons why these rows make none.
+    """Return the table of examples, with each row's example or the reason (a str) why it has none.
 
-    columns: the rows' `record_id` and `group`; none where they are left out. A text that is not UTF-8 is a reason.
+    rows: the numbers of the rows. columns: `record_id` and `group` of each row, if known. An example with a text that cannot be
+    written in UTF-8 is replaced by a reason.
     """
     try:
         return _table(rows, examples, columns)
-    except UnicodeEncodeError:  # a task or a filter of the user's made what is no text
-        # A reason is written so that it is UTF-8 itself.
+    except UnicodeEncodeError:  # a user's task or filter made half of a surrogate pair
+        # A reason quotes the text, so it is escaped to be valid UTF-8.
         texts = (
             example.encode(errors="backslashreplace").decode()
             if isinstance(example, str)
@@ -134,7 +135,7 @@ def made_of(rows: Sequence[int], examples: Sequence[Example | str], **columns: S
 
 
 def examples_of(table: pa.Table) -> list[Example | str]:
-    """Return the example of each row of a table, or the reason why there is none."""
+    """Return for each row of a table its example, or the reason why it has none."""
     names = ("id", "inputs", "kinds", "target", "references", "split", "reason")
     return [
         reason if reason is not None else Example(id, tuple(map(_part, parts, kinds)), target, tuple(references), split)
@@ -145,7 +146,7 @@ def examples_of(table: pa.Table) -> list[Example | str]:
 
 
 def reasons_of(table: pa.Table) -> dict[int, str]:
-    """Return why some rows of a table made no example, by their places in it."""
+    """Return the reasons of the rows without an example, by their index in the table."""
     reasons = table["reason"]
     if reasons.null_count == len(reasons):
         return {}
@@ -192,7 +193,7 @@ def _table(
 
 
 def of_columns(columns: dict[str, object], rows: int) -> pa.Table:
-    """Return a table (SCHEMA) of some columns, arrays or lists of values; the others have no values."""
+    """Return a table with SCHEMA and `rows` rows from `columns`, arrays or lists; missing columns are null."""
     arrays = []
     for field in SCHEMA:
         values = columns.get(field.name)
@@ -214,11 +215,11 @@ def _lengths(lists: pa.ListArray) -> np.ndarray:
 _NOTHING = Example(None, "", "")
 
 
-# Fill the table of examples from columns of text, as a template says.
+# The following functions fill the table of examples from columns of text by a template.
 
-# What str.strip removes: the last of it is the ideographic space.
+# The characters that str.strip removes; U+3000, the ideographic space, is the last of them.
 SPACES = "".join(filter(str.isspace, map(chr, range(0x3001))))
-# The changes of a text that Arrow makes of thousands.
+# A change of a single text → the same change of a column in Arrow.
 _CHANGES: dict[Callable[[str], str], Callable[[pa.LargeStringArray], pa.LargeStringArray]] = {
     str.strip: functools.partial(pc.utf8_trim, characters=SPACES),
     str.lower: pc.utf8_lower,
@@ -226,7 +227,7 @@ _CHANGES: dict[Callable[[str], str], Callable[[pa.LargeStringArray], pa.LargeStr
 
 
 def can_fill(template: Template) -> bool:
-    """Return whether `fill` makes all changes of a template's columns."""
+    """Check whether `fill` supports all changes of a template's columns."""
     words = (*template.input_columns, *template.target)
     return all(word.change is None or word.change in _CHANGES for word in words if isinstance(word, ColumnText))
 
@@ -240,10 +241,10 @@ def fill(
     group: pa.LargeStringArray | None,
     split: pa.StringArray | None = None,
 ) -> tuple[pa.Table, np.ndarray]:
-    """Return the examples of the rows that a template describes (SCHEMA), and which rows these are, bool[rows].
+    """Return a table (SCHEMA) of the examples of the rows that `template` describes, and for each row whether it is one.
 
-    Rows are given by their columns of text (no nulls) and their numbers, int64[rows]; record_id, group, split: as the table
-    has them. A row without a split is not described where there are splits.
+    columns: the rows' texts, without nulls. numbers: the rows' numbers, int64[rows]. record_id, group, split: columns of the
+    table. `Template` lists the rows that are not described; a row with a null in `split` is not described either.
     """
     described = np.logical_or.reduce([visible(columns[column.name]) for column in template.input_columns])
     target = _joined(template.target, columns) if template.target else None
@@ -275,13 +276,13 @@ def fill(
 
 
 def _inputs(template: Template, columns: Mapping[str, pa.LargeStringArray], rows: int) -> dict[str, pa.ListArray]:
-    """Return the parts of the inputs of all rows, and what each part is."""
+    """Return the columns `inputs` and `kinds` of all rows."""
     words = [part.words if isinstance(part, TemplatePart) else () for part in template.inputs]
     texts = _joined(tuple(word for part in words for word in part), columns)
     kinds = [
         END if not isinstance(part, TemplatePart) else PROTECTED if part.protected else TEXT for part in template.inputs
     ]
-    if len(words) > 1:  # the text of each row, cut into its parts
+    if len(words) > 1:  # cut the text of each row into its parts, by their lengths in bytes
         lengths = np.zeros((rows, len(words)), np.int64)
         for index, word in ((index, word) for index, part in enumerate(words) for word in part):
             if isinstance(word, ColumnText):
@@ -299,7 +300,7 @@ def _inputs(template: Template, columns: Mapping[str, pa.LargeStringArray], rows
 
 
 def _joined(words: Words, columns: Mapping[str, pa.LargeStringArray]) -> pa.LargeStringArray:
-    """Return the text of some words in each row."""
+    """Return the text of `words` for each row."""
     texts = [
         _text(word, columns) if isinstance(word, ColumnText) else pa.scalar(word, pa.large_string()) for word in words
     ]
@@ -309,13 +310,13 @@ def _joined(words: Words, columns: Mapping[str, pa.LargeStringArray]) -> pa.Larg
 
 
 def _text(column: ColumnText, columns: Mapping[str, pa.LargeStringArray]) -> pa.LargeStringArray:
-    """Return the text of a column in each row, after its change."""
+    """Return the text of `column` for each row, after its change."""
     texts = columns[column.name]
     return _CHANGES[column.change](texts) if column.change else texts
 
 
 def visible(texts: pa.LargeStringArray) -> np.ndarray:
-    """Return which texts are not blank, as str.strip understands it: bool[texts].
+    """Return for each text whether `str.strip` leaves any character: bool[texts].
 
     >>> visible(pa.array([" \u3000", "a ", ""], pa.large_string())).tolist()
     [False, True, False]

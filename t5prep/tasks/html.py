@@ -6,7 +6,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 
 def strip_html(text: str) -> str:
-    """Return the text that a reader of an HTML fragment sees, each block on lines of its own.
+    """Return the visible text of an HTML fragment, with each block on separate lines.
 
     >>> strip_html("<p>Why <b>not</b>?</p><pre>x &lt; y</pre>")
     'Why not?\\nx < y'
@@ -25,7 +25,7 @@ def strip_html(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """Return a text without differences of case, spaces and compatibility forms, so that equal texts compare equal.
+    """Return a text with case, spaces and compatibility forms normalized, so that equivalent texts compare equal.
 
     >>> folded("  The  ﬁrst TEXT ")
     'the first text'

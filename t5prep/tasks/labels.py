@@ -1,4 +1,4 @@
-"""Find which label a value of a table stands for, however the table's writer spelled it."""
+"""Find the label for a value of a table, in spite of differences in spelling between programs that write tables."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,10 +8,10 @@ _TRUTH = {"true": "1", "false": "0"}
 
 
 def find(value: str, labels: Mapping[str, str]) -> str | None:
-    """Return the label that a value stands for; None if it is none of them.
+    """Return the label of `value` in `labels` (value → label); None if there is none.
 
-    Spaces around it, a whole number written as a fraction (pandas writes 1 beside empty cells so), and truth values written
-    in another way make no difference, unless two labels differ in nothing else.
+    Three differences are ignored, unless two values in `labels` differ only by them: surrounding spaces; whole numbers with
+    decimals ("1.0", as pandas writes 1 in a column with empty cells); and the spelling of truth values.
 
     >>> labels = {"0": "ham", "1": "spam"}
     >>> find("1", labels), find(" 1.0", labels), find("False", labels), find("2", labels)
@@ -25,7 +25,7 @@ def find(value: str, labels: Mapping[str, str]) -> str | None:
 
 
 def plain(value: str) -> str:
-    """Return one spelling for all values that `find` takes for the same.
+    """Return the common spelling of all values that `find` treats as equal.
 
     >>> plain(" 1.0 "), plain("TRUE"), plain("-2"), plain("1.5"), plain("spam ")
     ('1', '1', '-2', '1.5', 'spam')
@@ -37,7 +37,7 @@ def plain(value: str) -> str:
 
 
 def distinct(values: Iterable[str]) -> set[str]:
-    """Return one name for all values that stand for the same label.
+    """Return one name for each group of `values` that `find` treats as the same label.
 
     >>> sorted(distinct(["0", "1.0", "0.0", " a", "a"])), sorted(distinct(["True", "False"]))
     (['0', '1', 'a'], ['False', 'True'])

@@ -1,6 +1,6 @@
-"""Find a task by its name: the built-in corpora, those that installed packages offer, and the user's own files.
+"""Find a task by its name: a built-in corpus, a task of an installed package, or a user's file.
 
-A package offers tasks by the entry point group `t5prep.tasks`: a name, and the module that defines its TASK.
+A package offers tasks by the entry point group `t5prep.tasks`: a name, and the module that defines TASK.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read(path: str) -> bytes:
-    """Return the bytes of a task's file. Raises TaskError."""
+    """Return the content of a task's file. Raises TaskError if it cannot be read."""
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
@@ -34,12 +34,12 @@ def read(path: str) -> bytes:
 
 
 def name_of(file: str) -> str:
-    """Return the name of the task in a file.
+    """Return the name of the task that `file` defines, the file's name without its ending.
 
     >>> name_of("../tasks/headlines.py")
     'headlines'
 
-    Raises TaskError for a name that a manifest cannot hold.
+    Raises TaskError for a name with other characters than letters, digits, - and _, which a manifest cannot hold.
     """
     name = Path(file).name.removesuffix(".py")
     if not _NAME.fullmatch(name):
@@ -48,7 +48,7 @@ def name_of(file: str) -> str:
 
 
 def run(code: bytes, *, file: str) -> types.ModuleType:
-    """Return the module that a task's file defines, with its TASK. Raises TaskError that names the line."""
+    """Execute the `code` of a task's file and return its module, which has a TASK. Raises a TaskError that names the line."""
     # The module is added to sys.modules under a unique name, because dataclasses look it up there.
     module = types.ModuleType(f"t5prep_task_{hashlib.sha256(code).hexdigest()[:16]}")
     module.__file__ = file
@@ -64,7 +64,7 @@ def run(code: bytes, *, file: str) -> types.ModuleType:
 
 
 def check(module: types.ModuleType, *, location: str) -> None:
-    """Raise TaskError for a module that defines no TASK."""
+    """Raise a TaskError that names `location` if `module` defines no TASK."""
     task = getattr(module, "TASK", None)
     if not isinstance(task, Task):
         problem = f"its TASK is a {type(task).__name__}" if hasattr(module, "TASK") else "it has none"
@@ -74,13 +74,13 @@ def check(module: types.ModuleType, *, location: str) -> None:
 
 
 def line_of(error: BaseException, file: str) -> str:
-    """Return the last line of a file that an error passed through, as `headlines.py, line 7`; "" if there is none."""
+    """Return the last line of `file` in the traceback of an error, such as `headlines.py, line 7`; "" if there is none."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"{Path(file).name}, line {lines[-1]}" if lines else ""
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and text of an error in one line.
+    """Return the type and message of an error in one line.
 
     >>> describe_error(KeyError("title"))
     "KeyError: 'title'"
@@ -94,7 +94,7 @@ _BUILT_IN = "t5prep.tasks.corpora"
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """A task and its definition: `code` is the source of its module, and `file` the user's own file or ""."""
+    """A task with its name, the source of its module (`code`), a one-line `summary`, and the user's `file`, or ""."""
 
     name: str
     task: Task
@@ -104,21 +104,21 @@ class Definition:
 
     @property
     def sha256(self) -> str:
-        """Return the checksum (hex) of the source that defines the task."""
+        """Return the SHA-256 (hex) of the source that defines the task."""
         return hashlib.sha256(self.code).hexdigest()
 
     def choose(self, options: Mapping[str, object]) -> ChosenTask:
-        """Return the task with the given options. Raises UsageError."""
+        """Return the task with `options`. Raises UsageError."""
         return task.choose(self.name, self.task, options)
 
 
 def names() -> list[str]:
-    """Return the names of all tasks that are installed, sorted."""
+    """Return the names of all installed tasks, sorted."""
     return sorted({*_built_in(), *_offered()})
 
 
 def installed() -> tuple[dict[str, Definition], list[str]]:
-    """Return all tasks that are installed, by name, and a sentence for each that cannot be loaded."""
+    """Return all installed tasks by name, and a message for each task that cannot be loaded."""
     loaded, failures = {}, []
     for name in names():
         try:
@@ -129,9 +129,9 @@ def installed() -> tuple[dict[str, Definition], list[str]]:
 
 
 def get(name: str) -> Definition:
-    """Return the task of a name, or of a file whose name ends in .py.
+    """Return the installed task `name`, or the task in a file if `name` ends in .py.
 
-    Raises UsageError, with the closest known name.
+    Raises UsageError with the closest known name, and TaskError if the task cannot be loaded.
     """
     if name.endswith(".py"):
         return from_code(read(name), file=name)
@@ -139,7 +139,10 @@ def get(name: str) -> Definition:
 
 
 def get_installed(name: str) -> Definition:
-    """Return the installed task of a name, and no file's: a manifest may be a stranger's. Raises UsageError, TaskError."""
+    """Return the installed task `name`. Raises UsageError, TaskError.
+
+    A name is never taken as a file here: it may come from a stranger's manifest, and a file is code.
+    """
     if name not in _built_in() and name not in _offered():
         raise UsageError(
             f'no task named "{name}".{did_you_mean(name, names())} See all: t5prep tasks. A file of your own is named '
@@ -149,7 +152,7 @@ def get_installed(name: str) -> Definition:
 
 
 def from_code(code: bytes, *, file: str) -> Definition:
-    """Return the task that a user's own file defines. Raises TaskError."""
+    """Execute the `code` of a user's file and return the task that it defines. Raises TaskError."""
     module = run(code, file=file)
     return Definition(name_of(file), module.TASK, code, _summary(module), file)
 
@@ -177,13 +180,13 @@ def _built_in() -> frozenset[str]:
 
 @functools.cache
 def _offered() -> dict[str, str]:
-    """Return the tasks that installed packages offer: name → module."""
+    """Return the tasks of installed packages: name → module."""
     import importlib.metadata
 
     return {entry.name: entry.module for entry in importlib.metadata.entry_points(group=GROUP)}
 
 
 def _summary(module: types.ModuleType) -> str:
-    """Return the first line of a task's module: one sentence on what the task does."""
+    """Return the first line of the docstring of a task's module, a summary of the task."""
     text = (module.__doc__ or "").strip()
     return text.splitlines()[0] if text else ""

@@ -1,4 +1,7 @@
-"""Describe each kind of target: how its text becomes labels, and labels a text again. How it is learned: training/objectives.py."""
+"""Define each kind of target: how its text becomes labels, and labels become a text again.
+
+training/objectives.py defines how a model learns it.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ import numpy.typing as npt
 if TYPE_CHECKING:  # at run time it is imported where targets are read: a manifest needs none of it
     import pyarrow as pa
 
-IGNORED = -100  # the label of a place that has none
+IGNORED = -100  # the label of a position without a label, as in PyTorch's cross-entropy and in transformers
 LARGEST = float(np.finfo(np.float32).max)
-Reasons = dict[int, str]
-Decode = Callable[[Sequence[int]], str]  # token ids to text
+Reasons = dict[int, str]  # index of a target → the reason why it has no labels
+Decode = Callable[[Sequence[int]], str]  # token ids → text
 
 
 def bits_of(numbers: npt.ArrayLike) -> np.ndarray:
-    """Return numbers as labels: the bits of float32 as int32. No number has the bits of IGNORED, which is a NaN.
+    """Return numbers as labels: the bits of float32 as int32. The bits of IGNORED are a NaN, so no number has them.
 
     >>> bits_of([1.0, -2.5]).tolist(), numbers_of(bits_of([1.0, -2.5])).tolist()
     ([1065353216, -1071644672], [1.0, -2.5])
@@ -28,52 +31,52 @@ def bits_of(numbers: npt.ArrayLike) -> np.ndarray:
 
 
 def numbers_of(bits: npt.ArrayLike) -> np.ndarray:
-    """Return the numbers, float32, that `bits_of` made labels."""
+    """Return float32 numbers from labels, the inverse of `bits_of`."""
     return np.asarray(bits, np.int32).view(np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Describe targets of one kind. `classes` are the names of the numbers that are labels; none where labels are tokens."""
+    """Targets of one kind. `classes` holds the names of the classes that labels number; empty if labels are tokens."""
 
     classes: tuple[str, ...] = ()
 
     name: ClassVar[str]  # in `Settings.target` and the manifest
-    is_text: ClassVar[bool] = False  # a model writes it, token by token
-    has_tokens: ClassVar[bool] = True  # labels are ids of the tokenizer; else an encoder's head tells them
-    is_counted: ClassVar[bool] = False  # records are counted by their targets, if there are few
-    is_aligned: ClassVar[bool] = False  # a label stands at the place of its token in the input
+    is_text: ClassVar[bool] = False  # a model writes the target token by token
+    has_tokens: ClassVar[bool] = True  # labels are ids of the tokenizer; otherwise an encoder's head predicts them
+    is_counted: ClassVar[bool] = False  # the manifest counts records by their targets, if there are few
+    is_aligned: ClassVar[bool] = False  # a label has the position of its token in the input
     is_signed: ClassVar[bool] = False  # labels may be below 0
-    takes_classes: ClassVar[bool] = False  # a task without classes has none
+    takes_classes: ClassVar[bool] = False  # the task must define classes
     mask: ClassVar[str] = ""  # the feature that `--masks` writes besides `attention_mask`
     column: ClassVar[str] = ""  # the option of text2text that names the column of such targets
-    separator: ClassVar[str] = ""  # between the names in the text of a target
+    separator: ClassVar[str] = ""  # the separator of the names in the text of a target
 
     @classmethod
     def of(cls, classes: Sequence[str]) -> Self:
-        """Return the targets of a task with these classes."""
+        """Return the targets of a task with `classes`."""
         return cls()
 
     def length(self, input_length: int) -> int:
-        """Return how many labels a record has whose input has `input_length` places; no text tells its length."""
+        """Return the number of labels of a record whose input has `input_length` positions. Text targets do not use it."""
         return input_length if self.is_aligned else 1
 
     @property
     def example(self) -> str:
-        """Return the text of some target of this kind."""
+        """Return the text of an example of such a target."""
         return self.classes[0] if self.classes else "unknown"
 
     def text(self, labels: Sequence[int], decode: Decode) -> str:
-        """Return the text of a record's labels without padding; `decode` is the tokenizer's."""
+        """Return the text of a record's labels, which have no padding. `decode` is the tokenizer's function."""
         return decode(labels)
 
     def note(self, labels: Sequence[int]) -> str:
-        """Return what to show beside the text of a record's labels; "" for nothing."""
+        """Return a note to show beside the text of a record's labels; "" for none."""
         return ""
 
 
 class TextTarget(Target):
-    """Describe texts, whose labels are their tokens."""
+    """Texts, whose labels are their tokens."""
 
     name = "text"
     is_text = True
@@ -82,14 +85,14 @@ class TextTarget(Target):
 
 
 class HiddenTokensTarget(Target):
-    """Describe hidden tokens of the inputs, each at its own place, for an encoder."""
+    """Hidden tokens of the input for an encoder; each label has the position of its token."""
 
     name = "tokens"
     is_aligned = True
 
 
 class HeadTarget(Target):
-    """Describe targets that the head of an encoder tells: their labels are numbers and no tokens."""
+    """Targets that the head of an encoder predicts: their labels are numbers and not tokens."""
 
     has_tokens = False
     takes_classes = True
@@ -100,7 +103,10 @@ class HeadTarget(Target):
         return cls(tuple(classes))
 
     def labels(self, texts: pa.LargeStringArray) -> tuple[np.ndarray, Reasons]:
-        """Return the labels of targets, int32[targets, labels of each], and the reasons of targets that have none."""
+        """Return the labels of target texts, int32[targets, labels of a target], and the reasons of invalid targets.
+
+        The labels of an invalid target are arbitrary.
+        """
         numbers, wrong = self._numbers(self.split_names(texts))
         return numbers[:, None], wrong
 
@@ -108,7 +114,7 @@ class HeadTarget(Target):
         return (self.separator or ", ").join(self.classes[int(number)] for number in labels)
 
     def split_names(self, texts: pa.LargeStringArray) -> pa.ListArray:
-        """Return the names in each target, none of an empty one; without a separator, the target itself.
+        """Return the names in each target: none for an empty target; without a separator, the target itself.
 
         >>> import pyarrow as pa
         >>> TagsTarget().split_names(pa.array(["B-PER O", ""], pa.large_string())).to_pylist()
@@ -127,7 +133,7 @@ class HeadTarget(Target):
         return pa.ListArray.from_arrays(pa.array(edges, pa.int32()), names)
 
     def _numbers(self, names: pa.ListArray) -> tuple[np.ndarray, Reasons]:
-        """Return the numbers of the classes of these names, int32[names], and the reasons of rows with a name of none."""
+        """Return the class numbers of all names, int32[names], and the reasons of rows with an unknown name."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -137,15 +143,14 @@ class HeadTarget(Target):
         rows = np.searchsorted(names.offsets.to_numpy(), unknown, side="right") - 1
         wrong = {
             row: f"unknown class: {names.values[index].as_py()[:40]!r} is not one of {class_names}"
-            for row, index in zip(
-                rows[::-1].tolist(), unknown[::-1].tolist(), strict=True
-            )  # the first of a row is said
+            # In reverse order, so that the first unknown name of a row is the one in its reason.
+            for row, index in zip(rows[::-1].tolist(), unknown[::-1].tolist(), strict=True)
         }
         return numbers.fill_null(0).to_numpy(), wrong
 
 
 class ClassTarget(HeadTarget):
-    """Describe the number of one class."""
+    """One class, whose label is its number."""
 
     name = "class"
     is_counted = True
@@ -155,7 +160,7 @@ class ClassTarget(HeadTarget):
 
 
 class TagsTarget(HeadTarget):
-    """Describe a tag for each word of the input: the label stands at the word's first token.
+    """A tag for each word of the input; the label has the position of the word's first token.
 
     >>> TagsTarget(("B-PER", "O")).text([1, 0])
     'O B-PER'
@@ -170,10 +175,10 @@ class TagsTarget(HeadTarget):
     def labels_of_words(
         self, targets: pa.LargeStringArray | None, edges: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, Reasons]:
-        """Return the label of each word, int32[words], and the reasons of rows with other tags than words.
+        """Return the label of each word, int32[words], and the reasons of rows with unknown tags or a wrong number of tags.
 
-        Row r has the texts from `rows[r]` on, and text i the words from `edges[i]` on. Without targets, labels are the numbers
-        of words.
+        Row r has the texts from `rows[r]` to `rows[r + 1]`, and text i the words from `edges[i]` to `edges[i + 1]`. Without
+        `targets`, as in `predict`, the label of a word is its number in the row.
         """
         words = edges[rows]
         if targets is None:
@@ -191,7 +196,7 @@ class TagsTarget(HeadTarget):
 
 
 class LabelsTarget(HeadTarget):
-    """Describe any number of labels: a flag for each, 0 or 1.
+    """Any number of labels: a flag for each class, 0 or 1.
 
     >>> LabelsTarget(("good", "new")).text([0, 1])
     'new'
@@ -216,7 +221,7 @@ class LabelsTarget(HeadTarget):
 
 
 class NumberTarget(HeadTarget):
-    """Describe a number, whose label is the bits of its float32.
+    """A number, whose label is the bits of its float32.
 
     >>> NumberTarget().text([1075838976])
     '2.5'
@@ -256,5 +261,5 @@ TARGETS: Mapping[str, type[Target]] = {
 
 
 def target_of(name: str, classes: Sequence[str] = ()) -> Target:
-    """Return the targets that `Settings.target` names, of a task with these classes."""
+    """Return the targets of the kind `name` (`Settings.target`), for a task with `classes`."""
     return TARGETS[name].of(classes)

@@ -1,4 +1,4 @@
-"""Describe a task: the columns that it reads, how the rows of one corpus become text-to-text examples, and its options."""
+"""Define a task: the columns that it reads, how rows of a corpus become text-to-text examples, and the task's options."""
 
 import dataclasses
 import functools
@@ -13,7 +13,8 @@ from t5prep.tasks import labels
 from t5prep.tasks.example import EOS, Example, Part, Protected, _Eos
 
 OF_TOKENS = ("loss", "perplexity", "token_accuracy")
-# What a task may name as its metrics: what `training/evaluate/metrics.py` computes of answers, and of their tokens.
+# The metrics that a task may name: those of `training/evaluate/metrics.py`, and the numbers of tokens. They are listed here
+# because preparing never imports training.
 METRICS = (
     *(
         "bleu",
@@ -32,14 +33,14 @@ METRICS = (
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """The columns of inputs, those that only targets need, and the one with a unique id ("" for none)."""
+    """The columns of inputs, those that only targets need, and the column with a unique id ("" for none)."""
 
     inputs: Sequence[Column]
     targets: Sequence[Column] = ()
     id: Column = ""
 
     def __post_init__(self) -> None:
-        """Raise TypeError for one name where a list of them belongs, and for what is no name."""
+        """Raise TypeError if `inputs` or `targets` is no list of names."""
         for name in ("inputs", "targets"):
             if isinstance(value := getattr(self, name), str):
                 raise TypeError(f"{name} of Columns is a list of names: write {name}=[{value!r}]")
@@ -51,16 +52,16 @@ class Columns:
 
     @property
     def all(self) -> tuple[Column, ...]:
-        """Return every column, the id's first."""
+        """Return all columns; the id's comes first."""
         return (*((self.id,) if self.id else ()), *self.inputs, *self.targets)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return all names that the columns may have."""
+        """Return all names of the columns, including alternative names."""
         return rows.names_of(self.all)
 
     def found_in(self, column_names: Sequence[str]) -> dict[str, str] | None:
-        """Return the first name of each column with the name that is there; None if a column has none there.
+        """Return the first name of each column → its name among `column_names`; None if a column is missing.
 
         >>> Columns([("sentence", "text")], ["label"]).found_in(["label", "text"])
         {'sentence': 'text', 'label': 'label'}
@@ -75,7 +76,7 @@ class Columns:
 
     @property
     def id_name(self) -> str:
-        """Return the first name of the id's column, "" if there is none."""
+        """Return the first name of the id's column; "" if there is none."""
         return next(iter(rows.names_of([self.id])), "")
 
 
@@ -83,15 +84,15 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(text, str) for text in value)
 
 
-# Describe a task by its columns, so that thousands of rows become examples at once (example_table.py).
+# The following classes describe a task by columns, so that thousands of rows become examples at once (example_table.py).
 
 
 @dataclasses.dataclass(frozen=True)
 class ColumnText:
-    """Name a column whose text is used, as it is or after a `change`.
+    """A column whose text is used unchanged, or after the function `change`.
 
-    `others` are its names in other editions of a corpus, and "" at the end where a row may lack it: JSON lines leave out what
-    others write as null.
+    `others` holds its names in other editions of a corpus. A last "" means that a row may lack the column, because JSON lines
+    often leave out a field instead of writing null.
     """
 
     name: str
@@ -99,13 +100,13 @@ class ColumnText:
     change: Callable[[str], str] | None = None
 
 
-# Texts and columns, to be joined without a space.
+# Texts and columns, which are joined without a space.
 Words = tuple[str | ColumnText, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class TemplatePart:
-    """One part of an input, as Example has it: the text of some words, which may be protected from cutting."""
+    """One part of an input (`Example.inputs`): the text of `words`, perhaps protected from truncation."""
 
     words: Words
     protected: bool = False
@@ -113,20 +114,21 @@ class TemplatePart:
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-    """Describe examples by columns: the parts of an input, EOS among them, a `target` (documents have none), an id.
+    """A description of examples by columns: the parts of an input, a `target` (documents have none), and an `id`.
 
-    Where there are `labels`, the target stands for one of them (labels.find), and their values are the targets' texts.
-    `example_table.fill` makes the examples of thousands of rows: of those whose columns are texts, with a visible character
-    in at least one column of `inputs`; whose id, where there is an `id` column, is not empty; and whose target has a visible
-    character or a label. Other rows go to the task's `to_example`, which is `example_of` here if the task is `of_template`.
+    `labels` maps a label (`labels.find`) to the text of the target. `empty` is the reason for a row without a text, `hidden` maps
+    a value of the target that is no label to a reason, and `advice` is added to the reason for an unknown value, which replaces {}.
+
+    `example_table.fill` makes the examples of thousands of rows at once. It skips rows with columns that are no text, without a
+    visible character in the input, with an empty id, or without a target or known label. These rows go to the task's
+    `to_example`, which is `example_of` if the task was made by `Task.of_template`.
     """
 
     inputs: tuple[TemplatePart | _Eos, ...]
     target: Words = ()
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     id: str = ""
-    empty: str = "empty input"  # the reason for rejecting a row without a text
-    # Values of the target that are no labels → the reasons for rejecting them; and what to do about an unknown value, {}.
+    empty: str = "empty input"
     hidden: Mapping[str, str] = dataclasses.field(default_factory=dict)
     advice: str = ""
 
@@ -143,13 +145,13 @@ class Template:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the name of every column once."""
+        """Return the names of all columns, each once."""
         targets = [word.name for word in self.target if isinstance(word, ColumnText)]
         inputs = [column.name for column in self.input_columns]
         return tuple(dict.fromkeys([*inputs, *targets, *([self.id] if self.id else [])]))
 
     def input_of(self, record: Record) -> Example:
-        """Return the example of a row without its target. Raises Reject for a row without a text."""
+        """Return the example of a row without its target. Raises Reject if the row has no text."""
         if not any(rows.text(record, column.name, *column.others).strip() for column in self.input_columns):
             raise Reject(self.empty)
         parts: list[Part] = []
@@ -164,7 +166,7 @@ class Template:
         return Example(id or None, only or tuple(parts), targets="")
 
     def example_of(self, record: Record) -> Example:
-        """Return the example of a row. Raises Reject for one without a text, a known label or an id."""
+        """Return the example of a row. Raises Reject if the row has no text, no known label or no id."""
         example, target = self.input_of(record), filled(self.target, record)
         if self.labels:
             if target.strip() in self.hidden:
@@ -181,7 +183,7 @@ class Template:
 
 
 def filled(words: Words, record: Record) -> str:
-    """Return the text of some words and columns in a row. Raises Reject for what is no text, KeyError for a missing column."""
+    """Return the text of `words` for a row. Raises Reject if a column holds no text, and KeyError if it is missing."""
     texts = []
     for word in words:
         text = word if isinstance(word, str) else rows.text(record, word.name, *word.others)
@@ -191,16 +193,16 @@ def filled(words: Words, record: Record) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class NoOptions:
-    """The options of a task that has none of its own."""
+    """The options of a task without options."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Describe the source of a corpus, which of its files are read, and its licence and citation.
+    """The source of a corpus, the files that are read from it, and its licence and citation.
 
-    `source` is read where --source is not given. `files` are patterns of the files that are read; `{name}` in one is
-    replaced by an option's value. `pairs` are endings of files that belong together line by line (columns source and
-    target) and may be a function of the options, and `format` is the format of files whose names do not tell it.
+    `source`: the default of --source. `files`: patterns of the files that are read, in which `{name}` stands for the value of an
+    option. `pairs`: the endings of two files that belong together line by line, as columns `source` and `target`; perhaps a
+    function of the options. `format`: the format of files whose names do not tell it.
     """
 
     source: str = ""
@@ -212,16 +214,16 @@ class Corpus:
 
 
 class Spans(NamedTuple):
-    """The share of tokens that is hidden, and the mean number of tokens in a hidden span."""
+    """The share of tokens that are hidden, and the mean length of a hidden span in tokens."""
 
     density: float
     mean_span: float
 
 
 class Denoiser(NamedTuple):
-    """One of several ways to hide spans, and the words before an input that name it.
+    """One of several ways to hide spans. `mode` is a text put before the input that names the way.
 
-    `mean_span` 0: one span, the end of the text, and no sentinels.
+    A `mean_span` of 0 hides a single span, the end of the text, without sentinels.
     """
 
     mode: str
@@ -230,54 +232,54 @@ class Denoiser(NamedTuple):
 
 
 class Mixture(NamedTuple):
-    """Ways to hide spans, of which each row gets one, all equally likely."""
+    """Several ways to hide spans. Each row gets one of them at random, with equal probability."""
 
     denoisers: tuple[Denoiser, ...]
 
 
 class Masks(NamedTuple):
-    """The share of tokens that is hidden, each by itself, for an encoder."""
+    """The share of tokens that are hidden independently, for an encoder."""
 
     rate: float
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Describe how one corpus is prepared; only the first two fields are required.
+    """The preparation of one corpus; only the first two fields are required.
 
-    `to_example(record, options)` returns an example or raises Reject, and `columns` names the columns that it reads.
-    Fields marked with (options) may be functions of the options instead of values.
+    `to_example(record, options)` returns an example or raises Reject, and `columns` names the columns that it reads. Fields
+    marked with (options) may be functions of the options instead of values.
     """
 
     to_example: Callable[[Record, Any], Example]
     columns: Columns | Callable[[Any], Columns]  # (options)
-    # The same as to_example for most rows, as columns, which is much faster; None if no template can describe it.
+    # A description by columns of the same examples for most rows, which is much faster; None if no template can describe them.
     template: Callable[[Any], Template | None] | None = None
-    # The same example without its target, for a row to predict; None: such a row needs a target too.
+    # Returns the example without its target, for rows to predict; None: such rows need a target too.
     to_inputs: Callable[[Record, Any], Example] | None = None
-    options: type = NoOptions  # a frozen dataclass whose fields (`option`) are command line options
+    options: type = NoOptions  # a frozen dataclass whose fields (`option`) are command-line options
     corpus: Corpus = Corpus()
     input_length: int = 512
     target_length: int = 128
     metrics: tuple[str, ...] = ()
-    classes: Sequence[str] | Callable[[Any], Sequence[str]] = ()  # (options): a classification's words, in their order
-    # (options): what the texts of targets are, where --target does not say it. "tags": the names of tags with a space between
-    # them, one for each word of the input, which have a space between them too; "labels": some names with commas; "number".
+    classes: Sequence[str] | Callable[[Any], Sequence[str]] = ()  # (options): the words of a classification, in order
+    # (options): the default of --target. "tags": target texts are tags separated by spaces, one for each word of the input;
+    # words are separated by spaces too. "labels": names separated by commas. "number": a number.
     target: str | Callable[[Any], str] = ""
-    # For examples that are plain texts: they are concatenated and cut into rows, with spans hidden as given here.
+    # For examples that are plain texts. They are concatenated, cut into rows, and spans are hidden in this way.
     spans: Callable[[Any], Spans | Mixture | Masks] | None = None
-    # Rows with one id are correct answers to one input: one training example each, and one evaluation example with all
-    # of them as references.
+    # Rows with the same id are correct answers to one input. In training each is an example; in evaluation they are one
+    # example with several references.
     several_answers: bool = False
-    # The target follows the input word by word, so an example that does not fit whole is split (--long): a cut would make
-    # its two sides differ.
+    # The target follows the input word by word. An example that is too long is split (--long), because a cut would make its
+    # two sides differ.
     never_cut: bool = False
 
     @classmethod
     def of_template(
         cls, template: Callable[[Any], Template], columns: Columns | Callable[[Any], Columns], **fields: Any
     ) -> "Task":
-        """Return a task whose template makes the examples of all rows; `fields` are its other ones."""
+        """Return a task whose template makes the examples of all rows. `fields` are further fields of the task."""
         make = functools.cache(template)
         return cls(
             lambda record, options: make(options).example_of(record),
@@ -288,7 +290,7 @@ class Task:
         )
 
     def __post_init__(self) -> None:
-        """Raise TypeError for a field that is something else than it should be: the file of a task is anyone's own."""
+        """Raise TypeError if a field has a wrong type. A user wrote the file of a task, so every field is checked."""
         for name, (is_right, advice) in _FIELDS.items():
             if not is_right(value := getattr(self, name)):
                 raise TypeError(f"{name} is a {type(value).__name__}: {advice}")
@@ -307,7 +309,7 @@ def _is_length(value: object) -> bool:
     return type(value) is int and value > 0
 
 
-# Field of a Task → whether a value is one of its kind, and what to write.
+# Field of a Task → a check of its value, and advice on what to write.
 _FIELDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "to_example": (callable, "name a function of a record and options"),
     "columns": (lambda value: isinstance(value, Columns) or callable(value), "write columns=Columns(inputs=[...])"),
@@ -328,7 +330,7 @@ _FIELDS: dict[str, tuple[Callable[[object], bool], str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class ChosenTask:
-    """A task, the name it is known by, and its options."""
+    """A task with its name and the chosen options."""
 
     name: str
     task: Task
@@ -340,7 +342,7 @@ class ChosenTask:
 
     @functools.cached_property
     def columns(self) -> Columns:
-        """Return the columns that are read. Raises UsageError for options that name none, TaskError for something else."""
+        """Return the task's columns. Raises UsageError if the options name none, and TaskError if they are no Columns."""
         columns = self.task.columns
         chosen = columns if isinstance(columns, Columns) else columns(self.options)
         if not isinstance(chosen, Columns):
@@ -351,7 +353,7 @@ class ChosenTask:
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Return the endings of files that belong together line by line. Raises UsageError for options that are not endings."""
+        """Return the endings of two files that belong together line by line. Raises UsageError if options hold no endings."""
         pairs = self.task.corpus.pairs
         return tuple(pairs(self.options) if callable(pairs) else pairs)
 
@@ -363,29 +365,29 @@ class ChosenTask:
 
     @property
     def target(self) -> str:
-        """Return what the texts of targets are; "" for one text, or one of the classes."""
+        """Return the kind of the targets' texts: "tags", "labels" or "number"; "" for plain texts and classes."""
         target = self.task.target
         return target(self.options) if callable(target) else target
 
     @property
     def spans(self) -> Spans | Mixture | Masks | None:
-        """Return how spans of texts are hidden; None for a task with targets of its own."""
+        """Return the way in which spans of texts are hidden; None for a task with targets."""
         return self.task.spans(self.options) if self.task.spans else None
 
     @property
     def template(self) -> Template | None:
-        """Return how columns make most examples; None if there is no template."""
+        """Return the template of most examples; None if the task has none."""
         return self.task.template(self.options) if self.task.template else None
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return the patterns of the files that are read."""
+        """Return the patterns of the files that are read, with the values of options filled in."""
         values = dataclasses.asdict(self.options)
         return tuple(pattern.format(**values) for pattern in self.task.corpus.files)
 
     @property
     def without_markup(self) -> str:
-        """Return the option that removes HTML tags from the texts, as the user types it; "" if there is none."""
+        """Return the command-line option of the task that removes HTML tags from texts; "" if there is none."""
         for field in dataclasses.fields(self.options):
             if value := field.metadata["removes_markup"]:
                 return task_options.as_cli_option(field.name, value)
@@ -393,5 +395,5 @@ class ChosenTask:
 
 
 def choose(name: str, task: Task, options: Mapping[str, object]) -> ChosenTask:
-    """Return a task with the given options; those not given have their defaults. Raises UsageError."""
+    """Return `task` with `options`; missing ones have their defaults. Raises UsageError."""
     return ChosenTask(name, task, task_options.build(task.options, options))

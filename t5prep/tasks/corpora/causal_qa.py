@@ -5,9 +5,9 @@ Example  what causes rain? \\n water vapour condenses into clouds. → condensat
 Paper    Bondarenko et al. 2022, CausalQA: A Benchmark for Causal Question Answering (COLING). The columns of the files
          and the rules are from its scripts: webis-de/coling22-benchmark-for-causal-question-answering.
 
-The question and the context are joined as in UnifiedQA: by a space, a backslash, the letter n, a space. Truncation
-cuts the context, never the question. Where a row has several answers (joined by tabs), the first is the target and all
-are references; webis-de/coling22-benchmark-for-causal-question-answering trains on the joined string.
+As in UnifiedQA, question and context are joined by a space, a backslash, the letter n, and a space. Truncation cuts the
+context, never the question. If a row has several answers (joined by tabs), the first is the target and all are references.
+webis-de/coling22-benchmark-for-causal-question-answering trains on the joined string instead.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ SEPARATOR = " \\n "
 ANSWERS = ("answer", "answer_processed")
 
 _NOT_A_WORD = re.compile("[^А-Яа-яЁёЙйA-Za-z0-9]")
-# The seven rules by which Webis chose questions (their notebook "rules"), applied to words joined by single spaces.
+# The seven rules by which Webis selected questions (their notebook "rules"), applied to words joined by single spaces.
 _CAUSAL = re.compile(
     r"\Awhy|(?=\Aif)(?=.*why )|(?=\Awhen)(?=.*why )| and why | why is \w+ | is \w+ why "
     r"|\Acause.? | cause.? |because of what"
@@ -41,7 +41,7 @@ _CAUSAL = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Choose which of the benchmark's files and rows are used."""
+    """The choice of the benchmark's files and rows."""
 
     subset: str = option("squad2", "dataset of the benchmark", choices=SUBSETS)
     partition: str = option(
@@ -64,7 +64,7 @@ def is_causal(question: str) -> bool:
 
 
 def to_inputs(record: Record, options: Options) -> Example:
-    """Return one question without its answer. Raises Reject for an empty one."""
+    """Return a question with its context, without its answer. Raises Reject if the question is empty."""
     question = text(record, "question_processed").strip()
     context = text(record, "context_processed", "").strip()
     if not question:
@@ -74,7 +74,7 @@ def to_inputs(record: Record, options: Options) -> Example:
 
 
 def to_example(record: Record, options: Options) -> Example:
-    """Return one question with its answers. Raises Reject for a row without one of them or without an id."""
+    """Return a question with its answers. Raises Reject if the question, the answers or the id are missing."""
     if record["id"] in (None, ""):
         raise Reject("empty id")
     input_example = to_inputs(record, options)
@@ -88,7 +88,7 @@ def to_example(record: Record, options: Options) -> Example:
 
 
 def columns(options: Options) -> Columns:
-    """Return the columns that are read. Raises UsageError for ELI5, which has no texts."""
+    """Return the columns that are read. Raises UsageError for ELI5, of which the archive has no texts."""
     if options.subset == "eli5":
         raise UsageError(
             "--subset eli5: the archive has only the ids of ELI5's posts, because their texts may not be passed on. "

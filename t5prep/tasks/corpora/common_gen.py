@@ -5,7 +5,7 @@ Source   The Hub's allenai/common_gen: 67,389 / 4,018 / 1,497 rows (rows without
 Example  generate a sentence with: mountain ski skier → Skier skis down the mountain
 Paper    Lin et al. 2020, CommonGen: A Constrained Text Generation Challenge for Generative Commonsense Reasoning.
 
-A concept set has several sentences, one in each row. For training, each sentence is an example. For evaluation, they
+A concept set has several sentences, one in each row. In training, each sentence is an example. In evaluation, the sentences
 are the references of one example, whose id is the concept set.
 """
 
@@ -21,7 +21,7 @@ PREFIX = "generate a sentence with: "
 
 
 def to_inputs(record: Record, options: NoOptions) -> Example:
-    """Return one concept set without a sentence. Raises Reject for an empty one."""
+    """Return a concept set without a sentence. Raises Reject if it is empty."""
     concepts = _texts(record.get("concepts") or record.get("concept_set"), separator="#")
     if not concepts:
         raise Reject("no concepts")
@@ -29,7 +29,7 @@ def to_inputs(record: Record, options: NoOptions) -> Example:
 
 
 def to_example(record: Record, options: NoOptions) -> Example:
-    """Return one concept set with one sentence, or with all of them. Raises Reject for one without any."""
+    """Return a concept set with its sentence, or with several as references. Raises Reject if there is none."""
     input_example = to_inputs(record, options)
     sentences = _texts(record.get("target") or record.get("scene"))
     if not sentences:
@@ -43,7 +43,7 @@ def to_example(record: Record, options: NoOptions) -> Example:
 
 
 def _texts(value: rows.Value, *, separator: str | None = None) -> list[str]:
-    """Return the texts of a list, or of one text: itself, or its parts separated by `separator`."""
+    """Return the texts in a list, or in a single text, which is cut at `separator` if there is one. Raises Reject."""
     if isinstance(value, Mapping):
         raise Reject("not text: an object where concepts or sentences are expected")
     values = value if isinstance(value, list) else [value] if separator is None else str(value or "").split(separator)

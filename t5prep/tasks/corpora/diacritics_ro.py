@@ -5,10 +5,10 @@ Example  Soarele rasare in tara. → Soarele răsare în țară.
 Model    iliemihai/t5x_diacritics transliterates all characters of its inputs (also quotes, dashes, Cyrillic), so its
          model must guess more than diacritics. Here only ă â î ș ț change.
 
-Targets are composed (NFC), and the cedilla forms ş ţ of old keyboards become the comma-below ș ț of correct Romanian,
-so that the same word always has the same tokens. A text that does not fit whole is split at ends of sentences,
-or between words, with the same words on both sides, because a cut would keep different words of the two; `predict` splits
-in the same way. `--long cut` cuts it all the same, as the original does, and `--long reject` leaves it out.
+Targets are composed (NFC), and the cedilla forms ş ţ of old keyboards become the comma-below ș ț of correct Romanian. So the
+same word always has the same tokens. A text that is too long is split at the ends of sentences, or between words, with the
+same words in the input and the target. A cut would keep different words of the two. `predict` splits texts in the same way.
+`--long cut` cuts them, as the original does, and `--long reject` leaves them out.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _PLAIN = str.maketrans("ăâîșțĂÂÎȘȚ", "aaistAAIST")
 
 
 def with_commas(text: str) -> str:
-    """Return Romanian as it is written today: composed letters, commas below.
+    """Return Romanian text in today's spelling: composed letters, with commas below.
 
     >>> with_commas("Ţară, şi")
     'Țară, și'
@@ -33,7 +33,7 @@ def with_commas(text: str) -> str:
 
 
 def without_diacritics(text: str) -> str:
-    """Return the text as one types it without a Romanian keyboard; all other characters stay.
+    """Return the text without Romanian diacritics, as typed without a Romanian keyboard. Other characters do not change.
 
     >>> without_diacritics("„Țară” și café")
     '„Tara” si café'
@@ -42,12 +42,12 @@ def without_diacritics(text: str) -> str:
 
 
 def to_inputs(record: Record, options: NoOptions) -> Example:
-    """Return one text without diacritics. Raises Reject for an empty one."""
+    """Return a text without diacritics. Raises Reject if it is empty."""
     return dataclasses.replace(to_example(record, options), targets="")
 
 
 def to_example(record: Record, options: NoOptions) -> Example:
-    """Return one text without and with diacritics. Raises Reject for an empty one."""
+    """Return a text without diacritics and the same text with them. Raises Reject if it is empty."""
     target = with_commas(text(record, "text")).strip()
     if not target:
         raise Reject("empty text")

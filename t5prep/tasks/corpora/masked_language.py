@@ -3,8 +3,8 @@
 Source   Any text, as for span_corruption. The tokenizer is an encoder's, which has a [MASK] or <mask>.
 Example  [CLS] the film is gorgeous and sad [SEP] → [CLS] the [MASK] is gorgeous and happy [SEP], with the targets film and sad
 Paper    Devlin et al. 2019: 15 % of the tokens are hidden; of these 80 % become the mask, 10 % another token, 10 % stay.
-         RoBERTa hides as many, ModernBERT 30 % (--rate 0.3), both other tokens in each epoch. Here a row has the same ones
-         in each epoch; prepare with several --seed, and mix the datasets, to have others.
+         RoBERTa hides 15 % too, ModernBERT 30 % (--rate 0.3), and both hide different tokens in each epoch. Here the hidden
+         tokens of a row are the same in each epoch. To vary them, prepare with several --seed and mix the datasets.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from t5prep.tasks.task import Corpus, Masks
 
 @dataclasses.dataclass(frozen=True)
 class Options(span_corruption.TextOptions):
-    """The columns, and how many tokens are hidden."""
+    """The columns, and the share of tokens that are hidden."""
 
     rate: float = option(0.15, "share of tokens to mask")
 

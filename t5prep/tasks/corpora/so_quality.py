@@ -4,10 +4,10 @@ Source   Kaggle imoore/60k-stack-overflow-questions-with-quality-rate: train.csv
 Example  quality: <title> EOS <body> → high
 Paper    The fine-tuning tutorial pedro-r-marques/tutorial-t5-fine-tune: t5-base reaches 0.9364 on valid.csv.
 
-The title and the body are joined by the EOS token. A document of more than 512 tokens keeps its first 255 and last 256,
-with `<extra_id_1>` between them. HTML is kept by default because the tutorial trains and scores on it. But questions of
-the class LQ_EDIT are reported to have no markup, and then a model can predict their label from a missing `<p>`. Prepare
-with `--html strip` for a model that must use the questions' text (and expect a lower score than the tutorial's).
+The title and the body are joined by the EOS token. A document of more than 512 tokens keeps its first 255 and last 256
+tokens, with `<extra_id_1>` between them. HTML is kept by default, because the tutorial trains and scores on it. But questions
+of the class LQ_EDIT are reported to have no markup, so a model can predict their label from a missing `<p>`. With
+`--html strip` a model must use the text of questions (and scores lower than the tutorial's).
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, Templ
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The choices in which the user may differ from the tutorial."""
+    """The choices that the tutorial does not offer."""
 
     html: str = option(
         "keep",
@@ -34,7 +34,7 @@ class Options:
 
 
 def template(options: Options) -> Template:
-    """Return how columns make a question with its label."""
+    """Return the template of a question with its label."""
     body = ColumnText("Body", change=strip_html if options.html == "strip" else None)
     return Template(
         (TemplatePart(("quality: ", ColumnText("Title"))), EOS, TemplatePart((body,))),

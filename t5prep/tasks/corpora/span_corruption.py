@@ -5,8 +5,8 @@ Example  Thank you <extra_id_0> me to your party <extra_id_1> week. → <extra_i
 Paper    Raffel et al. 2020 (corrupting spans), and gsarti/t5-flax-gcp, which drops the remaining tokens of every 200
          documents and numbers its sentinels upwards. Here only the last row of a shard is shorter than the others.
 
-An input of 512 tokens hides 85 of 568 tokens in 28 spans, and its target has 114. Documents keep their EOS inside the
-row. The hidden spans depend only on the seed and the row's name, `document@offset`.
+For an input of 512 tokens, 85 of 568 tokens are hidden in 28 spans, and the target has 114 tokens. Each document in a row keeps
+its EOS. The hidden spans depend only on the seed and the row's name, `document@offset`.
 """
 
 import dataclasses
@@ -25,14 +25,14 @@ class TextOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Options(TextOptions):
-    """The columns, and how much of the text is hidden."""
+    """The columns, and the share of the text that is hidden."""
 
     density: float = option(0.15, "share of tokens to mask")
     mean_span: float = option(3.0, "mean length of a masked span in tokens")
 
 
 def template(options: TextOptions) -> Template:
-    """Return how columns make a document. Its hidden spans are drawn later, when documents have been cut into rows."""
+    """Return the template of a document. Its hidden spans are drawn later, when documents have been cut into rows."""
     return Template((TemplatePart((ColumnText(options.text_column),)),), id=options.id_column, empty="empty text")
 
 

@@ -13,12 +13,15 @@ Paper    Socher et al. 2013, Recursive Deep Models for Semantic Compositionality
 from t5prep.tasks.task import Columns, ColumnText, Corpus, NoOptions, Task, Template, TemplatePart
 
 CLASSES = ("negative", "positive")
-# The word of each label as GLUE has it, and as others do.
+# GLUE's value of a label, or the word itself as in other editions → the word.
 _WORDS = {**{str(number): word for number, word in enumerate(CLASSES)}, **{word: word for word in CLASSES}}
 
 
 def template(options: NoOptions) -> Template:
-    """Return how columns make a sentence with its label. GLUE's idx begins at 0 in each split, so the id is the row's position."""
+    """Return the template of a sentence with its label.
+
+    It has no id column, because GLUE's idx begins at 0 in each split. The id is the row's position.
+    """
     return Template(
         (TemplatePart((ColumnText("sentence", ("text", ""), change=str.strip),)),),
         target=(ColumnText("label", change=str.lower),),

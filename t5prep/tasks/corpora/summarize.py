@@ -15,7 +15,7 @@ PREFIX = "summarize: "
 
 
 def to_inputs(record: Record, options: NoOptions) -> Example:
-    """Return one article without its summary. Raises Reject for an empty one."""
+    """Return an article with the prefix, without its summary. Raises Reject if it is empty."""
     article = text(record, "article", "document", "").strip()
     if not article:
         raise Reject("empty article")
@@ -24,7 +24,7 @@ def to_inputs(record: Record, options: NoOptions) -> Example:
 
 
 def to_example(record: Record, options: NoOptions) -> Example:
-    """Return one article with its summary. Raises Reject if one of them is empty."""
+    """Return an article with its summary. Raises Reject if one of them is empty."""
     input_example = to_inputs(record, options)
     summary = text(record, "highlights", "summary", "").strip()
     if not summary:

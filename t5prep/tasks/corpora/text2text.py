@@ -19,7 +19,7 @@ from t5prep.tasks.example_table import SPACE_IN_WORD
 from t5prep.tasks.targets import TARGETS
 from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart, filled
 
-# What a column of 0 and 1 may have; Parquet has truth values, and pandas writes 1 beside empty cells as 1.0.
+# Texts in a column of 0 and 1 → their meaning. Parquet has truth values, and pandas writes 1.0 in a column with empty cells.
 FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 
 
@@ -60,8 +60,8 @@ class Options:
 
 
 def to_inputs(record: Record, options: Options) -> Example:
-    """Return one row without its target. Raises Reject for an empty one."""
-    if options.tags_column:  # the words, a list or a text with spaces, with one space between two
+    """Return the input of a row without its target. Raises Reject if it is empty."""
+    if options.tags_column:  # the words come from a list or a text, and are joined by single spaces
         column = options.inputs_column
         value = record.get(column)
         words = value if isinstance(value, list | tuple) else rows.text(record, column, "").split()
@@ -70,7 +70,7 @@ def to_inputs(record: Record, options: Options) -> Example:
 
 
 def to_example(record: Record, options: Options) -> Example:
-    """Return one row with its target. Raises Reject if the input, the target or the id is empty."""
+    """Return the example of a row. Raises Reject if the input, the target or the id is empty, or a label is unknown."""
     references: tuple[str, ...] = ()
     kind, words = target_of(options), label_words(options)
     if kind == "number":
@@ -82,7 +82,7 @@ def to_example(record: Record, options: Options) -> Example:
     else:
         answers = record.get(options.targets_column)
         if isinstance(answers, list | tuple):
-            # A null in a list is no answer; as an empty text it would make an empty prediction right.
+            # A null in a list is not an answer: as an empty text it would make an empty prediction correct.
             references = tuple(rows.as_text(answer) for answer in answers if answer is not None)
             target = references[0] if references else ""
         else:
@@ -105,7 +105,10 @@ def to_example(record: Record, options: Options) -> Example:
 
 
 def _names(record: Record, options: Options, kind: str, words: dict[str, str]) -> str:
-    """Return the tags or the labels of a row as the text of a target. Raises Reject for an unknown one."""
+    """Return the tags or labels of a row as the text of a target. Raises Reject for an invalid or unknown one.
+
+    kind: "tags" or "labels". words: the map of `label_words`.
+    """
     flags = flag_columns(options)
     column = options.tags_column or options.labels_column
     named: list[str] = []
@@ -131,7 +134,7 @@ def _names(record: Record, options: Options, kind: str, words: dict[str, str]) -
 
 
 def flag_columns(options: Options) -> tuple[str, ...]:
-    """Return the columns of which each is a label, with 0 or 1 in it; none where one column has all labels.
+    """Return the columns that each hold 0 or 1 for one label; none if a single column holds all labels.
 
     >>> flag_columns(Options(labels_column="toxic, insult"))
     ('toxic', 'insult')
@@ -141,17 +144,17 @@ def flag_columns(options: Options) -> tuple[str, ...]:
 
 
 def target_of(options: Options) -> str:
-    """Return what the target is, if it is neither a text nor one class."""
+    """Return the kind of the target, "tags", "labels" or "number"; "" for a text or one class."""
     return next(iter(_kinds(options)), "")
 
 
 def _kinds(options: Options) -> list[str]:
-    """Return the kinds of targets that options name a column for, besides texts and classes."""
+    """Return the kinds of targets, besides texts and classes, for which the options name a column."""
     return [kind for kind, target in TARGETS.items() if target.column and getattr(options, target.column)]
 
 
 def label_words(options: Options) -> dict[str, str]:
-    """Return the word of each value of the targets' column; none where there is no map. Raises UsageError.
+    """Return the value of the target column → its word, from `--label-map`; {} without one. Raises UsageError.
 
     >>> label_words(Options(targets_column="label", label_map="0=negative, 1=positive"))
     {'0': 'negative', '1': 'positive'}
@@ -173,10 +176,10 @@ def label_words(options: Options) -> dict[str, str]:
 
 @functools.cache
 def template(options: Options) -> Template:
-    """Return the same example as columns.
+    """Return the template of the examples that `to_example` makes.
 
-    Where a column is protected, so are the words around the columns, or a cut could remove them. Protected neighbours
-    become one text and are tokenized as one: `question: ` and its question.
+    If any column is protected, so are the words of the template, because a cut could remove them. Neighbouring protected parts
+    become one text and are tokenized together, such as `question: ` and its question.
     """
     protected = {"", *options.protect} if options.protect else set()
     inputs: list[TemplatePart] = []
@@ -194,17 +197,20 @@ def template(options: Options) -> Template:
 
 
 def _pieces(side: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return a side's own words and columns, in order and apart: either of each pair is ""."""
+    """Return the words and columns of one side of the template in order, as pairs of which one element is ""."""
     return [piece for words, column in side for piece in ((words, ""), ("", column)) if any(piece)]
 
 
 def _inputs(options: Options) -> list[tuple[str, str]]:
-    """Return the template's own words, each with the column behind them: for one column alone, that one, whatever its name."""
+    """Return the input template as pairs of words and the column after them.
+
+    A single `--inputs-column` is not parsed, because its name may contain braces.
+    """
     return _parsed(options.inputs) if options.inputs else [("", options.inputs_column)]
 
 
 def _targets(options: Options) -> list[tuple[str, str]]:
-    """Return the same of the target."""
+    """Return the target template as pairs of words and the column after them, as `_inputs` does."""
     columns = (options.targets_column, options.tags_column, options.labels_column, options.number_column)
     if options.targets:
         return _parsed(options.targets)
@@ -238,7 +244,7 @@ def input_columns(options: Options) -> list[str]:
 
 
 def columns(options: Options) -> Columns:
-    """Return the columns that are read. Raises UsageError when the options do not name them."""
+    """Return the columns that are read. Raises UsageError if options are missing or contradict each other."""
     target_kinds = _kinds(options)
     for side, column, template in (
         ("inputs", options.inputs_column, options.inputs),
@@ -266,7 +272,7 @@ def columns(options: Options) -> Columns:
 
 
 def line_pairs(options: Options) -> tuple[tuple[str, str], ...]:
-    """Return the endings of files that belong together. Raises UsageError for what is not two endings.
+    """Return the pair of endings in `--line-pairs`, in a tuple; () without the option. Raises UsageError.
 
     >>> line_pairs(Options(line_pairs=".en,.de"))
     (('.en', '.de'),)
@@ -281,7 +287,7 @@ def line_pairs(options: Options) -> tuple[tuple[str, str], ...]:
 
 TASK = Task(
     to_example=to_example,
-    # Lists, and texts that are divided into names, are not columns of texts.
+    # Tags and labels may be lists, or texts that must be divided, so no template of columns of texts describes them.
     template=lambda options: None if options.tags_column or options.labels_column else template(options),
     to_inputs=to_inputs,
     columns=columns,

@@ -18,14 +18,14 @@ PREFIX = "translate English to Romanian: "
 
 
 def to_inputs(record: Record, options: NoOptions) -> Example:
-    """Return one English sentence. Raises Reject for an empty one."""
+    """Return an English sentence with the prefix. Raises Reject if it is empty."""
     if not (source := _side(record, "en", "source")):
         raise Reject("empty source")
     return Example(id=None, inputs=(Protected(PREFIX), source), targets="")
 
 
 def to_example(record: Record, options: NoOptions) -> Example:
-    """Return one pair of sentences. Raises Reject if one of them is empty."""
+    """Return a pair of sentences. Raises Reject if one of them is empty."""
     input_example = to_inputs(record, options)
     if not (target := _side(record, "ro", "target")):
         raise Reject("empty target")
@@ -33,7 +33,10 @@ def to_example(record: Record, options: NoOptions) -> Example:
 
 
 def _side(record: Record, language: str, side: str) -> str:
-    """Return one side of a pair, "" if it is missing. Raises Reject for a column that holds no pair."""
+    """Return the text of `language` in the pair of a row, or of its column `side`; "" if it is missing.
+
+    Raises Reject if the column `translation` holds no pair.
+    """
     pair = record.get("translation") or record
     if not isinstance(pair, Mapping):
         raise Reject("no pair: the column translation holds no en and ro")

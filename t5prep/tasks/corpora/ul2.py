@@ -4,10 +4,11 @@ Source   Any text, as for span_corruption.
 Example  [NLU] Thank you <extra_id_0> me to your party <extra_id_1> week. → <extra_id_0> for inviting <extra_id_1> last
          [S2S] Thank you for inviting me to your → party last week.
 Paper    Tay et al. 2022, table 1: R-denoisers (spans of 3 or 8 tokens, 15 % hidden), X-denoisers (3 or 8 with 50 %; 64 with
-         15 or 50 %), and an S-denoiser, which hides the last quarter. Rows are dealt equally, as by the code in its
-         appendix, which draws the place where an S-denoiser cuts. The words for the modes are those of google/ul2.
+         15 or 50 %), and an S-denoiser, which hides the last quarter. Each denoiser gets an equal share of the rows, as in
+         the code of the appendix. That code also draws the position of the S-denoiser's cut. The words for the modes are
+         those of google/ul2.
 
-The 100 sentinels are too few for 512 tokens of which half are hidden by threes: such rows have 402 tokens and their mode.
+If half of 512 tokens is hidden in spans of 3, the 100 sentinels are too few. Such rows have 402 tokens and their mode.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Check settings against the data and against an earlier start: what has an effect, and what may change on resume."""
+"""Check settings against the data (each must have an effect), and against an earlier start (some may not change)."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ from t5prep.training.step.step import schedule_of
 
 
 def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
-    """Raise UsageError for a setting that has no effect with these datasets, or that an evaluation cannot obey."""
+    """Raise UsageError if a setting has no effect with these datasets, or if no evaluation can compute its metric."""
     objective = objectives.of(manifests[0].target)
     if any(manifest.target != objective.target for manifest in manifests):
         raise UsageError("These datasets have different classes, or classes and texts, as targets: train one by one.")
@@ -49,7 +49,7 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
 
 
 def _refuse_settings_of_evaluation(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
-    """Raise UsageError for an evaluation split that was asked for, or a setting that needs one: no dataset has it."""
+    """Raise UsageError if `eval_split` or a setting that needs it was set. No dataset has the evaluation split."""
     splits = sorted({split for dataset in manifests for split in dataset.splits})
     has = f"it has {', '.join(splits)}"
     if "eval_split" in configs.find_changed(config):
@@ -66,7 +66,7 @@ def _refuse_settings_of_evaluation(config: TrainConfig, manifests: Sequence[Mani
 
 
 def _check_metric(config: TrainConfig, dataset: Manifest) -> None:
-    """Raise UsageError if an evaluation of the dataset will not have the number that selects the best checkpoint."""
+    """Raise UsageError if evaluations of `dataset` cannot have the number `config.metric`."""
     possible = functools.partial(
         objectives.of(dataset.target).possible, dataset, split=config.eval_split, metric=config.metric
     )
@@ -84,7 +84,7 @@ def _check_metric(config: TrainConfig, dataset: Manifest) -> None:
 
 
 def steps_of(config: TrainConfig, *, in_epoch: int) -> int:
-    """Return how many steps a run has, of which `in_epoch` are an epoch. Raises UsageError if nothing says it."""
+    """Return the number of steps of a run; `in_epoch` is that of an epoch. Raises UsageError if no length is set."""
     steps = config.steps or math.ceil(config.epochs * in_epoch)
     if not steps:
         raise UsageError("The length of training is not set: --set epochs=3, or --set steps=10000.")
@@ -94,10 +94,10 @@ def steps_of(config: TrainConfig, *, in_epoch: int) -> int:
 def other_length(
     config: TrainConfig, stored: Mapping[str, Any], *, checkpoint_step: int, in_epoch: int, checkpoint_path: str
 ) -> str:
-    """Return a sentence about another length than the `stored` settings have, or "" if it is the same.
+    """Return a message if the run's length differs from that of the `stored` settings, else "".
 
-    `checkpoint_step`: how many steps the checkpoint `checkpoint_path` has. Raises UsageError where one of them had another
-    learning rate than it would have in a run of the new length.
+    `checkpoint_step`: the number of steps of the checkpoint `checkpoint_path`. Raises UsageError if one of these steps had
+    another learning rate than in a run of the new length.
     """
     old_config = dataclasses.replace(config, steps=int(stored["steps"]), epochs=float(stored["epochs"]))
     old_steps = steps_of(old_config, in_epoch=in_epoch)

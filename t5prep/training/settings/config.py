@@ -1,7 +1,7 @@
-"""Define all settings of a training run as fields of one flat record; each default names its source.
+"""Define all settings of a training run as fields of one flat record; comments name the source of each default.
 
-A new setting is a field here, and the code that obeys it: what the command line lists and refuses, the names that other
-trainers have for it, and whether a resumed run may change it follow from the field.
+A new setting is a field here, and the code that uses it. The field also defines the help and checks of the command line, the
+names of the setting in other trainers, and whether a resumed run may change it.
 
 A recipe is a TOML file with the settings that differ from the defaults, in t5prep/training/settings/recipes or anywhere else.
 `--set key=value` overrides the recipe.
@@ -26,7 +26,7 @@ from t5prep.training.step.schedules import NAMES as SCHEDULES
 
 # (input length, target length) of the rows of a bucket, in tokens.
 Lengths = tuple[int, int]
-# A note to names of other trainers.
+# A note to the names that other trainers have for `batch`.
 _ALL_DEVICES = "batch counts the rows of a step over all devices and all parts of an accumulation"
 
 
@@ -47,14 +47,23 @@ def setting(
     of_evaluation: bool = False,
     of_scores: bool = False,
 ) -> Any:
-    """Return a field of the settings.
+    """Return a dataclass field for one setting.
 
-    `help` is half a line of text for `t5prep train --settings`. `choices` are the allowed texts; `least`, `most`, `above`
-    and `below` the bounds of a number, and `bounds_note` a note to them. `only_with` names another setting and its values with
-    which this one has an effect. `names` are those of other trainers, separated by spaces, or each with a note; `values`
-    maps their values to ours. A `free` setting may change when a run is resumed: it decides paths, intervals and
-    durations, never what is computed. One `of_evaluation` has no effect without an evaluation split, and one `of_scores`
-    decides which numbers an evaluation has.
+    Args:
+        default: The default value.
+        help: Half a line of text for `t5prep train --settings`.
+        choices: The allowed texts.
+        least: The lowest allowed number.
+        most: The highest allowed number.
+        above: The number must be above this bound.
+        below: The number must be below this bound.
+        bounds_note: The end of the error about a bound.
+        only_with: Another setting, and its values with which this setting has an effect.
+        names: The names of the setting in other trainers, separated by spaces, or mapped to a note for the user.
+        values: The values of other trainers → ours.
+        free: The setting may change when a run is resumed. It decides paths, intervals or durations, never what is computed.
+        of_evaluation: The setting has no effect without an evaluation split.
+        of_scores: The setting decides the numbers of an evaluation.
     """
     metadata = {
         "help": help,
@@ -81,7 +90,7 @@ _NOT_CONSTANT = ("schedule", tuple(name for name in SCHEDULES if name != "consta
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
-    """The settings of a run. Two runs that are equal in all but the `FREE` fields have the same losses."""
+    """The settings of a run. Two runs whose settings differ only in `FREE` fields have the same losses."""
 
     # What is trained, on what
     data: tuple[str, ...] = setting((), "prepared datasets, local or gs://; several are mixed", free=True)
@@ -349,20 +358,20 @@ FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
 
 
 def _select_fields(mark: str) -> tuple[str, ...]:
-    """Return the settings whose fields have this mark."""
+    """Return the names of the settings whose field has the `mark`, such as "free"."""
     return tuple(name for name, field in FIELDS.items() if field.metadata[mark])
 
 
 FREE = frozenset(_select_fields("free"))
 OF_EVALUATION, OF_SCORES = _select_fields("of_evaluation"), _select_fields("of_scores")
-# A name of another trainer → ours.
+# The name of a setting in another trainer → our name.
 OTHER_NAMES = {theirs: name for name, field in FIELDS.items() for theirs in field.metadata["names"]}
 _LENGTH = {"steps", "epochs"}
 _PRECISION = {"fp16": ("bfloat16", "float32"), "bf16": ("bfloat16", "float32"), "fp32": ("float32", "bfloat16")}
 
-# Of a recipe: hundreds of datasets, a line each, have room.
+# Limits for a recipe from a stranger. Hundreds of datasets, one a line, fit into the bytes.
 MOST_RECIPE_BYTES = 128 << 10
-MOST_DOTS = 500
+MOST_DOTS = 500  # in a line
 
 
 def recipes() -> dict[str, str]:
@@ -388,7 +397,7 @@ def read_recipe(name: str) -> JSONObject:
             raise UsageError(f"The recipe {name} cannot be read ({error.strerror}).") from error
         except UnicodeDecodeError as error:
             raise UsageError(f"The recipe {name} is not text in UTF-8 ({error.reason}). Save it as UTF-8.") from error
-        # A parser of TOML takes memory by the square of a key's parts.
+        # The memory of a TOML parser grows with the square of the number of a key's parts.
         if len(content) > MOST_RECIPE_BYTES or any(line.count(".") > MOST_DOTS for line in text.splitlines()):
             raise UsageError(
                 f"The recipe {name} is no list of settings: it has more than {MOST_RECIPE_BYTES:,} bytes, or a line with more than "
@@ -417,24 +426,23 @@ def read_settings(settings: typing.Iterable[str]) -> dict[str, str]:
 
 
 def build(*sources: JSONObject) -> TrainConfig:
-    """Return a configuration from values, later ones over earlier ones; text is read as the field's type.
+    """Return a configuration from `sources` of values, each of which overrides the earlier ones. Texts become the field's type.
 
-    If a later value makes an earlier one useless (for example another optimizer), the earlier one is dropped.
+    If a later value makes an earlier one ineffective, such as another optimizer, the earlier one is dropped.
 
     >>> build({"batch": 64}, {"batch": "32", "data": "a,b"}).batch
     32
     >>> build({"epochs": 4}, {"steps": 100}).epochs
     0.0
 
-    Raises UsageError for an unknown key (with the closest one), a value of another type, or one that cannot work or
-    would do nothing.
+    Raises UsageError for an unknown key (and names the closest one), a value of a wrong type, an impossible value, or one that
+    has no effect.
     """
     field_types = typing.get_type_hints(TrainConfig)
     values: dict[str, Any] = {}
     for source in sources:
-        if (
-            len(superseded_keys := _LENGTH - source.keys()) == 1
-        ):  # `steps` and `epochs` exclude each other: the later one counts
+        # `steps` and `epochs` exclude each other: if this source sets one of them, the other is dropped.
+        if len(superseded_keys := _LENGTH - source.keys()) == 1:
             values.pop(superseded_keys.pop(), None)
         read: dict[str, object] = {}
         for key, value in source.items():
@@ -452,7 +460,10 @@ def build(*sources: JSONObject) -> TrainConfig:
 
 
 def _read(key: str, value: JSON, kind: type) -> object:
-    """Return `value`, which comes from TOML, JSON or the command line, as `kind`."""
+    """Return `value` of the setting `key`, which comes from TOML, JSON or the command line, as type `kind`.
+
+    Raises UsageError if that is not possible.
+    """
     try:
         if isinstance(kind, types.GenericAlias):  # tuple[str, ...] or tuple[float, ...]
             parts = [part for part in value.split(",") if part] if isinstance(value, str) else value
@@ -479,7 +490,7 @@ def _read(key: str, value: JSON, kind: type) -> object:
 
 
 def _check(config: TrainConfig) -> None:
-    """Raise UsageError for a value that cannot work."""
+    """Raise UsageError for a value that is not possible, by itself or together with another one."""
     for key, field in FIELDS.items():
         value, rules = getattr(config, key), field.metadata
         if rules["choices"] and value not in rules["choices"]:
@@ -504,7 +515,9 @@ def _check(config: TrainConfig) -> None:
 
 
 def _outside(value: Any, rules: Mapping[str, Any]) -> str:
-    """Return what a number outside its bounds must be, as the end of a sentence; "" for one inside.
+    """Return the end of an error's sentence if `value` is outside of the bounds in `rules`; "" if it is inside.
+
+    `rules` is the metadata of the setting's field.
 
     >>> _outside(-1, FIELDS["steps"].metadata), _outside(1, FIELDS["dropout"].metadata), _outside(0, FIELDS["batch"].metadata)
     ('cannot be negative', 'must be at least 0 and below 1', 'must be at least 1')
@@ -524,8 +537,9 @@ def _outside(value: Any, rules: Mapping[str, Any]) -> str:
 
 
 def _without_ineffective(values: Mapping[str, Any], changed: Mapping[str, object]) -> dict[str, Any]:
-    """Return `values` without those that `changed` makes ineffective: AdamW's settings, when a recipe for AdamW is run
-    with Adafactor.
+    """Return `values` without those that the values `changed` make ineffective.
+
+    For example, AdamW's settings are dropped if a recipe for AdamW is run with Adafactor.
     """
     effective_values = {}
     for key, value in values.items():
@@ -562,7 +576,7 @@ def find_changed(config: TrainConfig) -> list[str]:
 
 
 def _name_here(key: str, value: object) -> str:
-    """Return a sentence that says how we call the setting `key` of other trainers; "" if it is not known.
+    """Return a message with our name and value for the setting `key` of another trainer; "" if it is not known.
 
     >>> _name_here("lr", "1e-4")
     'There is no setting "lr": it is learning_rate here. Write --set learning_rate=1e-4'
@@ -587,7 +601,7 @@ def _name_here(key: str, value: object) -> str:
 
 
 def _value_here(key: str, value: str) -> str:
-    """Return our word for another trainer's value of a setting, such as "linear" for the schedule "warmuplinear"; or "".
+    """Return our value for another trainer's `value` of our setting `key`; "" if there is none.
 
     >>> _value_here("schedule", "warmuplinear"), _value_here("schedule", "linear")
     ('linear', '')
@@ -596,7 +610,7 @@ def _value_here(key: str, value: str) -> str:
 
 
 def parse_buckets(texts: Sequence[str]) -> list[Lengths]:
-    """Return the lengths of buckets as they are typed, the shortest first. Raises UsageError.
+    """Return the (input, target) lengths of buckets from `texts`, the shortest first. Raises UsageError.
 
     >>> parse_buckets(["512x64", "128x16"])
     [(128, 16), (512, 64)]
@@ -608,14 +622,15 @@ def parse_buckets(texts: Sequence[str]) -> list[Lengths]:
 
 
 def dumps(config: TrainConfig) -> str:
-    """Return the configuration as JSON, for the run's directory and its checkpoints."""
+    """Return the configuration as JSON text, for the run's directory."""
     return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
 
 
 def differing(ours: TrainConfig, theirs: JSONObject) -> dict[str, tuple[JSON, JSON]]:
-    """Return the fields that differ and change the losses, as field → (stored, now).
+    """Return the fields that differ between `ours` and the stored `theirs`, as field → (stored, now).
 
-    A field that the other configuration does not have was added since; it had its default then.
+    Fields without an effect on the losses are left out. A field that `theirs` lacks was added to t5prep later, so it counts as
+    its default.
     """
     now = json.loads(dumps(ours))
     stored_values = json.loads(dumps(TrainConfig())) | dict(theirs)

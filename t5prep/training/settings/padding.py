@@ -1,4 +1,4 @@
-"""Say by which ids a dataset's padding and the second texts of its pairs are known."""
+"""Define the ids that mark padding and the second texts of pairs in a dataset."""
 
 import dataclasses
 
@@ -8,9 +8,9 @@ from t5prep.training.model.architecture import Config
 
 @dataclasses.dataclass(frozen=True)
 class Padding:
-    """The ids from which the mask of a batch is computed (`model.token_mask`).
+    """The ids from which the mask of a batch is computed (`forward.token_mask`).
 
-    `separator` is the id after each text in a dataset of other targets than texts, whose inputs may be pairs; else None.
+    `separator` is the id after each text of an input, in a dataset for heads, whose inputs may be pairs; else None.
     """
 
     pad_id: int = 0
@@ -24,7 +24,7 @@ class Padding:
 
     @classmethod
     def of_model(cls, shape: Config) -> "Padding":
-        """Return the ids for a model whose dataset is not known: a step with another separator costs the same."""
+        """Return ids for a model whose dataset is not known, as in `plan`. The cost of a step does not depend on the separator."""
         return cls(shape.pad_token_id, 1 if shape.classes else None)
 
 

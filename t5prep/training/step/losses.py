@@ -1,4 +1,4 @@
-"""Compute the cross-entropy over target tokens, with label smoothing and z-loss. Each kind of target has its loss in objectives.py."""
+"""Compute the cross-entropy at target tokens, with label smoothing and z-loss. objectives.py has the losses of other targets."""
 
 import tensorflow as tf
 
@@ -6,9 +6,11 @@ import tensorflow as tf
 def token_losses(
     logits: tf.Tensor, labels: tf.Tensor, *, label_smoothing: float = 0.0, z_loss: float = 0.0
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return each position's loss and whether its highest logit is its label: float32 and bool[batch, length].
+    """Return each position's loss, float32[batch, length], and whether its label has the highest logit, bool[batch, length].
 
-    The gradient is written by hand because it is one expression of the logits: no other tensor of their size is kept.
+    logits: float32[batch, length, vocabulary]; labels: int32[batch, length]. z_loss: the weight of log(Z)^2, which keeps the
+    softmax's normalizer Z near 1. The gradient is defined explicitly, as one expression of the logits, so that no other tensor
+    of their size is stored.
     """
     vocabulary = logits.shape[-1]
     is_label = tf.range(vocabulary) == labels[..., None]

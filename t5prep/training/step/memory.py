@@ -1,7 +1,7 @@
-"""Say in one sentence which setting would make a training fit whose step needs more memory than a device has.
+"""Make the error for a step that needs more memory than a device has, with the settings that would make it fit.
 
-The arithmetic is what `t5prep plan` finds by compiling: weights and slots do not depend on the batch, and activations grow
-with the rows that are computed at once and with their length. With remat about a quarter of them stays.
+The estimate is a simple model of the results of `t5prep plan`. Weights and slots do not depend on the batch. Activations grow
+with the number of rows computed at once and with their length; with remat about a quarter of them remains.
 """
 
 import contextlib
@@ -19,8 +19,9 @@ from t5prep.training.runtime.state import Variables
 from t5prep.training.settings.config import TrainConfig
 
 EXHAUSTED = "RESOURCE_EXHAUSTED"
-REMAT_KEEPS = 0.25  # share of the activations that remat keeps (T5-base, 512 tokens, by the TPU compiler)
+REMAT_KEEPS = 0.25  # the share of activations that remains with remat (T5-base, 512 tokens, by the TPU compiler)
 
+# Sizes in the messages of compilers and runtimes: the bytes that a program needs, and the bytes that a device has.
 _SIZE = r"\(?([\d.]+)\s?([KMGT]?)(?:i?B| ?bytes)?\b"
 _NEEDED = tuple(
     re.compile(prefix + _SIZE)
@@ -31,25 +32,25 @@ _AVAILABLE = tuple(re.compile(prefix + _SIZE) for prefix in (r"available HBM ", 
 
 @dataclasses.dataclass(frozen=True)
 class DeviceMemory:
-    """The memory that a device holds: bytes of `weights` and `slots`, its `capacity` (0: unknown), and the `rows` of its replica."""
+    """The memory of one device in a run, in bytes, and the numbers on which it depends."""
 
     weights: int
     slots: int
-    capacity: int
-    rows: int
-    devices: int  # of the run
-    shard: int
+    capacity: int  # 0: unknown
+    rows: int  # of a batch, for the device's replica
+    devices: int  # number of the run's devices
+    shard: int  # devices of a replica
 
     @classmethod
     def by(cls, layout: Layout, variables: Variables, *, batch: int) -> "DeviceMemory":
-        """Return what each device of a layout holds, by the specs of the variables; all is float32."""
+        """Return the memory of each device of a layout, from the specs of the variables, as float32. batch: over all replicas."""
         weight_bytes, slot_bytes = (
             4 * sum(math.prod(spec.shape) for spec in jax.tree.leaves(specs))
             for specs in (variables.weights, variables.slots)
         )
         try:
             capacity = int((layout.devices[0].memory_stats() or {}).get("bytes_limit", 0))
-        except Exception:  # a described device, or one of a runtime that does not count
+        except Exception:  # a device that is only described (`plan`), or a runtime without memory statistics
             capacity = 0
         rows = batch // layout.replicas
         return cls(
@@ -58,7 +59,7 @@ class DeviceMemory:
 
 
 def sentence(reason: str, config: TrainConfig, device_memory: DeviceMemory) -> str:
-    """Return what is wrong and what would help. `reason`: the runtime's own words, from which sizes are read."""
+    """Return the message: the problem, and the settings that would help. reason: the runtime's message, which has sizes."""
     needed, capacity = _first(_NEEDED, reason), device_memory.capacity or _first(_AVAILABLE, reason)
     state = device_memory.weights + device_memory.slots
     text = "The step does not fit into the memory of a device"
@@ -78,7 +79,7 @@ def sentence(reason: str, config: TrainConfig, device_memory: DeviceMemory) -> s
 
 @contextlib.contextmanager
 def explained(config: TrainConfig, device_memory: DeviceMemory) -> Iterator[None]:
-    """Raise T5prepError with `sentence` if the devices run out of memory inside the block."""
+    """Raise a T5prepError with the message of `sentence` if the devices run out of memory inside the block."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -91,7 +92,7 @@ def explained(config: TrainConfig, device_memory: DeviceMemory) -> Iterator[None
 def _ways(config: TrainConfig, device_memory: DeviceMemory, *, activations: int | None, capacity: int) -> list[str]:
     """Return the changes that would help, the cheapest first.
 
-    `activations`: their bytes, None if they are unknown; `capacity`: that of a device, 0 if it is unknown.
+    activations: their bytes, None if unknown. capacity: the bytes of a device, 0 if unknown.
     """
     state = device_memory.weights + device_memory.slots
     room = capacity - state if capacity else math.inf
@@ -103,7 +104,7 @@ def _ways(config: TrainConfig, device_memory: DeviceMemory, *, activations: int 
     parts = config.accumulate
     while device_memory.rows % (parts * 2) == 0:
         parts *= 2
-        if fits(config.accumulate / parts, more=device_memory.weights):  # the sum of the parts' gradients
+        if fits(config.accumulate / parts, more=device_memory.weights):  # `more` is the sum of the parts' gradients
             ways.append(f"--set accumulate={parts}")
             break
     if not config.remat and fits(REMAT_KEEPS):
@@ -122,7 +123,7 @@ def _ways(config: TrainConfig, device_memory: DeviceMemory, *, activations: int 
 
 
 def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> int:
-    """Return the first size that one of the patterns finds, in bytes; 0 if none does."""
+    """Return the first size that one of `patterns` finds in `text`, in bytes; 0 if none does."""
     match = next((match for pattern in patterns if (match := pattern.search(text))), None)
     return byte_sizes.of_compiler(match[1], match[2]) if match else 0
 

@@ -1,7 +1,7 @@
 """Update weights by Adafactor as in T5X, or by AdamW: pure functions of weight, gradient and slots.
 
-A variable stacks many T5 weights (`weight_layout`), and each of them is scaled, factored and clipped by itself: a mean
-is taken over a weight's own axes and has one value for each weight in the stack.
+A variable may stack many weights (`weight_layout`). Each weight of the stack is scaled, factored and clipped separately: a mean
+is taken over the weight's axes, and has one value for each weight in the stack.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ Slots = dict[str, tf.Tensor]
 class Adafactor:
     """Adafactor (Shazeer and Stern 2018) with the defaults of t5x/adafactor.py; no momentum, no weight decay.
 
-    A matrix of at least `min_dim_size_to_factor` rows and columns keeps one float for each row and each column.
+    The state of a matrix with at least `min_dim_size_to_factor` rows and columns is one float for each row and each column.
     `multiply_by_parameter_scale=False` makes `learning_rate` absolute (as Hugging Face recommends for fine-tuning).
     """
 
@@ -31,12 +31,12 @@ class Adafactor:
     epsilon_parameter: float = 1e-3
 
     def factored(self, layout: WeightLayout) -> bool:
-        """Check whether a variable's weights are matrices that are large enough to factor."""
+        """Check whether the state of a variable is factored: its weights are large enough matrices."""
         weight = layout.shape[layout.stacked_axes :]
         return len(weight) == 2 and min(weight) >= self.min_dim_size_to_factor
 
     def slot_shapes(self, layout: WeightLayout) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the float32 state: a factored matrix has `rows` and `columns`, others `squares` of their shape."""
+        """Return the shapes of the float32 state: `rows` and `columns` if it is factored, else `squares`."""
         if self.factored(layout):
             return {"rows": layout.shape[:-1], "columns": (*layout.shape[:-2], layout.shape[-1])}
         return {"squares": layout.shape}
@@ -53,15 +53,16 @@ class Adafactor:
         scale: tf.Tensor | float = 1.0,
         rounded: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Slots]:
-        """Return the next weight and slots; `step` counts earlier updates, `scale` multiplies the gradient.
+        """Return the next weight and slots.
 
-        rounded: the weight in bfloat16, if there is such a copy, from which its size may be read.
+        step: the number of earlier updates. scale: a factor of the gradient. rounded: the weight's copy in bfloat16, if there is
+        one; reading the size of the weight from it moves half of the bytes.
         """
         decay = 1.0 - tf.pow(tf.cast(step, tf.float32) + 1.0, -self.decay_rate)
         gradient = tf.cast(gradient, tf.float32)
         squared, scale_squared = tf.square(gradient), tf.square(scale)
         if self.factored(layout):
-            # Scale the sums, not the squares: the gradient's norm uses the same unscaled sums.
+            # Scale the sums and not the squares, so that XLA shares the unscaled sums with the gradient's norm.
             height, width = layout.shape[-2:]
             of_rows, of_columns = (tf.reduce_sum(squared, axis=axis) * scale_squared for axis in (-1, -2))
             rows = decay * slots["rows"] + (1.0 - decay) * (of_rows / width + self.epsilon_gradient)
@@ -115,12 +116,13 @@ class AdamW:
         scale: tf.Tensor | float = 1.0,
         rounded: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Slots]:
-        """Make one update; see `Adafactor.update`."""
+        """Return the next weight and slots; the arguments are those of `Adafactor.update`."""
         steps = tf.cast(step, tf.float32) + 1.0
         gradient = tf.cast(gradient, tf.float32) * scale
         means = self.beta_1 * slots["means"] + (1.0 - self.beta_1) * gradient
         squares = self.beta_2 * slots["squares"] + (1.0 - self.beta_2) * tf.square(gradient)
-        # 1 - beta ** steps: as a difference of two float32 it would be wrong by up to 1.3e-5 of itself.
+        # 1 - beta ** steps. As a difference of float32 numbers, its relative error would be up to 1.3e-5
+        # (docs/decisions/015-correct-adamw-bias-with-expm1.md).
         seen_1, seen_2 = (-tf.math.expm1(steps * math.log(max(beta, 1e-30))) for beta in (self.beta_1, self.beta_2))
         direction = means / seen_1 / (tf.sqrt(squares / seen_2) + self.epsilon)
         if self.weight_decay and layout.decays:
@@ -132,11 +134,11 @@ Optimizer = Adafactor | AdamW
 
 
 def weight_sums(x: tf.Tensor, layout: WeightLayout) -> tf.Tensor:
-    """Return one sum for each weight in a stack."""
+    """Return the sum of x over each weight of a stack, one value for each."""
     return tf.reduce_sum(x, axis=list(range(layout.stacked_axes, x.shape.rank)))
 
 
 def root_mean(sums: tf.Tensor, layout: WeightLayout) -> tf.Tensor:
-    """Return sums of squares, one for each weight in a stack, as root mean squares that broadcast over the stack."""
+    """Return root mean squares of weights that broadcast over a stack, from `sums` of squares, one for each weight."""
     weight = layout.shape[layout.stacked_axes :]
     return tf.reshape(tf.sqrt(sums / math.prod(weight)), [*sums.shape, *(1 for _ in weight)])

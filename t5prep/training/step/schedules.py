@@ -1,7 +1,7 @@
 """Compute learning rates as functions of the step: step 0 is the first update, `total_steps - 1` the last.
 
-Warmup rises in equal steps and reaches the full rate at its last step, so no update has a rate of zero or one above the
-full rate; decay would reach its end one step after the last.
+Warmup rises in equal steps, and reaches the full rate at its last step. Decay would reach its end one step after the last
+update. Therefore no update has a rate of 0, or one above the full rate.
 """
 
 import math
@@ -26,16 +26,19 @@ def schedule(
     power: float = 1.0,
     end_rate: float = 0.0,
 ) -> Schedule:
-    """Return one of `NAMES`.
+    """Return the schedule `name`, one of NAMES. `learning_rate` is its highest rate, `warmup_steps` the length of the warmup.
 
-    constant: always `learning_rate`. warmup_constant: rises to it in `warmup_steps`, then stays. linear: warmup, then
-    falls in a straight line. constantlinear: `learning_rate` for `warmup_steps`, then falls in a straight line (ttt).
-    cosine: warmup, then falls along half a cosine. polynomial: warmup, then falls to `end_rate` as the remaining share of
-    the steps to the power of `power`. inverse_sqrt: `learning_rate` for `warmup_steps`, then falls with the square root
-    of the step, as T5 was pre-trained (rate 0.01 and 10,000 steps; Raffel et al. 2020, 3.1.2). warmup_inverse_sqrt: the
-    same after a linear warmup (Vaswani et al. 2017, 5.3; T5X's linear_warmup * rsqrt_decay).
+    * constant: `learning_rate` at all steps.
+    * warmup_constant: warmup, then constant.
+    * linear: warmup, then a straight line to 0.
+    * constantlinear: `learning_rate` for `warmup_steps`, then a straight line to 0 (wangcongcong123/ttt).
+    * cosine: warmup, then half a cosine to 0.
+    * polynomial: warmup, then a fall to `end_rate`, by the remaining share of steps to the power of `power`.
+    * inverse_sqrt: `learning_rate` for `warmup_steps`, then a fall with the square root of the step. T5 was pre-trained so, with
+      a rate of 0.01 and 10,000 steps (Raffel et al. 2020, 3.1.2).
+    * warmup_inverse_sqrt: the same after a warmup (Vaswani et al. 2017, 5.3; T5X's linear_warmup * rsqrt_decay).
 
-    Raises UsageError for another name, or a warmup that is longer than the training.
+    Raises UsageError for an unknown name, or if the warmup is longer than the training.
 
     >>> rate = schedule("linear", learning_rate=1.0, total_steps=6, warmup_steps=2)
     >>> [rate(step) for step in range(6)]

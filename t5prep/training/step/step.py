@@ -1,7 +1,7 @@
-"""Compute a step of training: the loss as a sum and not as a mean, its gradients, and the next weights.
+"""Compute a step of training: the summed loss, its gradients, and the next weights.
 
-The sum and the number of targets stay separate until all replicas and all micro-batches are added up; only then is the
-sum divided. So the loss does not depend on how a batch is split, and a part without targets adds nothing.
+The sum of losses and the number of targets stay separate until those of all replicas and micro-batches are added up. Only then
+the sum is divided. Thus the loss does not depend on the division of a batch, and a part without targets adds nothing.
 """
 
 import dataclasses
@@ -26,13 +26,13 @@ from t5prep.training.step.schedules import Schedule, schedule
 class Sums(NamedTuple):
     """The values that are added up over replicas and micro-batches: float32 scalars."""
 
-    loss: tf.Tensor  # the loss that is minimised, summed over targets
-    targets: tf.Tensor  # how many labels are not -100
-    correct: tf.Tensor  # how many of them have the highest logit
+    loss: tf.Tensor  # the minimized loss, summed over targets
+    targets: tf.Tensor  # the number of labels that are not -100
+    correct: tf.Tensor  # the number of labels that are predicted correctly
 
     @classmethod
     def of(cls, losses: tf.Tensor, correct: tf.Tensor, is_target: tf.Tensor) -> "Sums":
-        """Return the sums over labels, of which each has a loss (`objectives.Objective.losses`)."""
+        """Return the sums of the results of `objectives.Objective.losses`, tensors of one shape."""
         return cls(
             loss=tf.reduce_sum(tf.where(is_target, losses, 0.0)),
             targets=tf.reduce_sum(tf.cast(is_target, tf.float32)),
@@ -42,17 +42,18 @@ class Sums(NamedTuple):
 
 Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
-# What the names of the variables in layers begin with: of a T5's two stacks, and of an encoder with a head.
+# Prefixes of the names of variables in layers: of a T5's two stacks, and of an encoder.
 OF_LAYERS = ("encoder.", "decoder.", "layers.")
 NO_COPIES: Mapping[str, tf.Tensor] = types.MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainStep:
-    """A step of a model with an optimizer, by a run's settings. Weights and gradients are dicts by the names of `weight_layout`.
+    """The functions of a training step. Weights and gradients are dicts by the names in `weight_layout`.
 
-    Each replica's batch is cut into `accumulate` parts, computed one after the other. Dropout is at the config's rate, with
-    masks from the seed and the step. dtype: that of products.
+    config: of the model, with dropout rate and adapters. optimizer: computes updates. settings: of the run. dtype: of matrix
+    products. padding: defines the mask. Each replica's batch is cut into `settings.accumulate` micro-batches, computed one after
+    the other. Dropout masks depend on seed and step.
     """
 
     config: Config
@@ -63,9 +64,9 @@ class TrainStep:
 
     @property
     def rounded(self) -> tuple[str, ...]:
-        """Return the names of the matrices that a device keeps in the products' dtype too; none in float32 or with adapters.
+        """Return the names of the matrices with a copy in the products' dtype (`state.Variables.copies`): those of layers.
 
-        They are those of the layers. The embeddings are also added up in float32.
+        There are none in float32, with adapters (the matrices do not change), or if `switches` turns copies off.
         """
         if self.dtype == tf.float32 or self.config.lora_rank or not is_on("copies"):
             return ()
@@ -73,16 +74,16 @@ class TrainStep:
         return tuple(name for name, layout in layouts if layout.transposed and name.startswith(OF_LAYERS))
 
     def copies_of(self, weights: Tensors) -> Tensors:
-        """Return the `rounded` matrices in the dtype of products."""
+        """Return copies of the matrices named by `rounded`, in the dtype of products."""
         return {name: tf.cast(weights[name], self.dtype) for name in self.rounded}
 
     def gradients(
         self, weights: Tensors, batch: Batch, index: tf.Tensor, copies: Batch = NO_COPIES
     ) -> tuple[Tensors, Sums]:
-        """Return the gradients of the summed loss of one replica's batch, in the dtype they were computed in, and sums.
+        """Return the gradients of the summed loss of one replica's batch, in the dtype of their computation, and the sums.
 
-        batch: int32[rows of this replica, length] each, see `model.forward`; its mask may be left out. index: int32,
-        unique by step and replica; copies: those of `copies_of`.
+        batch: int32[rows of this replica, length] each, see `forward.forward`, with or without `attention_mask`. index: int32,
+        different for each step and replica, for dropout. copies: the result of `copies_of`.
         """
         parts, full_weights, weights = self.settings.accumulate, weights, {**weights, **copies}
         rows = batch["labels"].shape[0]
@@ -105,7 +106,7 @@ class TrainStep:
         return tf.while_loop(lambda part, _: part < parts, add_part, begin, maximum_iterations=parts)[1]
 
     def part_gradients(self, weights: Tensors, batch: Batch, index: tf.Tensor) -> tuple[Tensors, Sums]:
-        """Return the gradients of the summed loss of one micro-batch, and its sums."""
+        """Return the gradients of the summed loss of one micro-batch, and its sums. index: different for each micro-batch."""
         settings = self.settings
         trained = {name: weights[name] for name in trained_layouts(self.config)}
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -134,10 +135,10 @@ class TrainStep:
         learning_rate: tf.Tensor,
         copies: Batch = NO_COPIES,
     ) -> tuple[Tensors, dict[str, Tensors], Tensors, Tensors]:
-        """Return the next weights and slots, the step's metrics, float32 scalars, and the next weights' copies.
+        """Return the next weights and slots, the step's metrics, and the copies of the next weights.
 
-        gradients, sums: of all replicas together. Metrics: `loss` and `accuracy` over all targets, `targets`, and the
-        `gradient_norm` before clipping. A batch without any target has gradients of zero.
+        gradients, sums: added up over all replicas. The metrics are float32 scalars: `loss` and `accuracy` over all targets,
+        `targets`, and the `gradient_norm` before clipping. A batch without any target has gradients of 0.
         """
         targets = tf.maximum(sums.targets, 1.0)
         factor = 1.0 / targets
@@ -167,7 +168,7 @@ class TrainStep:
 
 
 def batch_specs(rows: int, *, input_length: int, target_length: int, packed: bool = False) -> dict[str, tf.TensorSpec]:
-    """Return the static shapes of one replica's batch, by name."""
+    """Return the specs of one replica's batch of `rows` rows, by feature."""
     names = {"input_ids": input_length, "labels": target_length}
     if packed:
         names |= {"input_segment_ids": input_length, "input_positions": input_length}
@@ -176,15 +177,16 @@ def batch_specs(rows: int, *, input_length: int, target_length: int, packed: boo
 
 
 def shape_of(config: TrainConfig, shape: Config) -> Config:
-    """Return a model's shape with the dropout and the adapters of a run."""
+    """Return the model config `shape` with the dropout rate and the adapters of a run's settings."""
     alpha = config.lora_alpha if config.lora else 0.0
     return dataclasses.replace(shape, dropout_rate=config.dropout, lora_rank=config.lora, lora_alpha=alpha)
 
 
 def optimizer_of(config: TrainConfig) -> Optimizer:
-    """Return the optimizer with its settings.
+    """Return the optimizer of a run's settings.
 
-    Adapters begin at zero, so a rate relative to their size would never move them: with them the rate is absolute.
+    In a run with adapters the learning rate is absolute. A rate relative to a weight's size would hardly change adapters, one
+    matrix of which is initialized to 0.
     """
     if config.optimizer == "adafactor":
         scaled = config.parameter_scale and not config.lora
@@ -193,14 +195,14 @@ def optimizer_of(config: TrainConfig) -> Optimizer:
 
 
 def checkpoint_bytes(config: TrainConfig, shape: Config) -> int:
-    """Return the size of a checkpoint of a run: what is trained and the optimizer's slots, in float32."""
+    """Return the size of a checkpoint in bytes: the trained variables and the optimizer's slots, in float32."""
     optimizer, layouts = optimizer_of(config), trained_layouts(shape_of(config, shape)).values()
     shapes = [size for layout in layouts for size in (layout.shape, *optimizer.slot_shapes(layout).values())]
     return 4 * sum(map(math.prod, shapes))
 
 
 def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:
-    """Return the learning rate schedule over `steps`; a warmup below 1 is a share of them."""
+    """Return the learning rate schedule of a run of `steps` steps. A `config.warmup` below 1 is a share of them."""
     warmup = round(config.warmup if config.warmup >= 1 else config.warmup * steps)
     return schedule(
         config.schedule,
@@ -213,7 +215,7 @@ def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:
 
 
 def dtype_of(name: str, *, platform: str) -> tf.DType:
-    """Return the dtype of matrix products: `auto` is float32 on a CPU, bfloat16 on a TPU ("tpu") or GPU ("cuda")."""
+    """Return the dtype of matrix products by its name. "auto" is float32 if `platform` is "cpu", bfloat16 otherwise."""
     if name == "auto":
         return tf.float32 if platform == "cpu" else tf.bfloat16
     return tf.as_dtype(name)
