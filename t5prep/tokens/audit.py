@@ -1,7 +1,7 @@
-"""Measure what a tokenizer does to a corpus: unknown tokens, lost characters, changed texts, other ids in transformers.
+"""Measure the losses of a tokenizer on a corpus: unknown tokens, lost characters, changed texts, other ids in transformers.
 
-T5's own vocabulary has no piece for `{`, `}`, `<`, `~`, a backslash, a caret or a newline, and gives no warning:
-the model then learns from text that differs from the code or markup it was given.
+T5's vocabulary has no piece for `{`, `}`, `<`, `~`, a backslash, a caret or a newline, and gives no warning. A model then learns
+from text that differs from the given code or markup.
 """
 
 import collections
@@ -20,7 +20,7 @@ EXAMPLES = 5
 EXCERPT = 40
 BATCH = 1000
 
-# Texts → ids without special tokens around them.
+# A function from texts to their ids, without special tokens around them.
 Encode = Callable[[list[str]], Sequence[Sequence[int]]]
 
 _RUN = re.compile(r"  +")
@@ -29,7 +29,7 @@ _SPECIAL = re.compile(r"</?s>|<pad>|<unk>|<mask>|<extra_id_\d+>|<0x[0-9A-F]{2}>|
 
 @dataclasses.dataclass
 class LostCharacter:
-    """Describe a character that is lost: how often it occurs, and what it becomes (`<unk>`, a space, other text)."""
+    """A character that is lost: its number of occurrences, its replacement (`<unk>`, a space, other text), and an excerpt."""
 
     character: str
     count: int
@@ -48,11 +48,11 @@ class LostCharacter:
 
 @dataclasses.dataclass
 class Agreement:
-    """Count how the ids that transformers gives compare with those that a dataset gets, text by text.
+    """Counts of texts by how the ids of transformers compare with those of a dataset.
 
-    `ties`: segmentations with the same probability, within the rounding of SentencePiece's float32. `spelled`: the text
-    contains the spelling of a special token, which transformers encodes as the token. `unexplained`: every other
-    difference (`class_steps` says which there are); `examples`: the first of these texts.
+    `ties`: segmentations with the same probability, within the rounding of SentencePiece's float32. `spelled`: the text contains
+    the spelling of a special token, which transformers encodes as the token. `unexplained`: any other difference (`class_steps`
+    lists the known ones). `examples`: the first of these texts.
     """
 
     texts: int = 0
@@ -67,8 +67,8 @@ class Agreement:
 class Report:
     """The results of a tokenizer on a corpus.
 
-    `returned` counts texts that decode to themselves; `changed` counts those that differ even when white space is
-    ignored. `agreements` compare the ids with those of transformers, by what transformers takes (`as_in_transformers`).
+    `returned` counts the texts that decode to themselves, `changed` those that differ even if white space is ignored. `agreements`
+    compare the ids with those of transformers, by the file that transformers uses (`loading.as_in_transformers`).
     """
 
     texts: int = 0
@@ -97,7 +97,7 @@ class Report:
         return sum(loss.count for loss in self.lost) / max(self.characters, 1)
 
     def count_of(self, characters: str, *, becomes: str = "") -> int:
-        """Count how many of these characters were lost; with `becomes`, only those that became this."""
+        """Return the number of lost occurrences of `characters`; with `becomes`, only of those that became this text."""
         return sum(loss.count for loss in self.lost if loss.character in characters and becomes in loss.becomes)
 
     def to_json(self) -> dict[str, JSON]:
@@ -110,7 +110,7 @@ class Report:
 def examine(
     texts: Iterable[str], tokenizer: Tokenizer, *, in_transformers: Mapping[str, Encode] | None = None
 ) -> Report:
-    """Tokenize texts and count the losses. `in_transformers` encode as transformers does, each under words for it."""
+    """Tokenize texts, and return the report. in_transformers: encoders as in transformers, by a description of each."""
     encoders = in_transformers or {}
     report = Report(agreements={source: Agreement() for source in encoders})
     characters: collections.Counter[str] = collections.Counter()
@@ -145,7 +145,7 @@ def examine(
 
 
 def advice(report: Report) -> list[str]:
-    """Return one sentence for each problem in the report, with the option that solves it."""
+    """Return a sentence for each problem in the report, with the option that solves it."""
     sentences = []
     newlines = report.count_of("\n")
     if newlines > report.texts / 10:
@@ -172,7 +172,7 @@ def advice(report: Report) -> list[str]:
     return sentences
 
 
-# A SentencePiece model is asked itself, so that the encoder in C is compared with it, too.
+# The audit calls SentencePiece directly, so that it also detects differences of the encoder in C.
 
 
 def _encoded(texts: list[str], tokenizer: Tokenizer) -> list[list[int]]:
@@ -187,7 +187,7 @@ def _decoded(ids: list[int], tokenizer: Tokenizer) -> str:
 
 
 def _normalized(text: str, tokenizer: Tokenizer) -> str:
-    """Return what a tokenizer makes of a text before it looks for pieces; of a tokenizer.json, what comes back from its ids."""
+    """Return the normalized text, before it is cut into pieces; for a tokenizer.json, the text decoded from its ids."""
     if isinstance(tokenizer, EncoderTokenizer):
         return tokenizer.decode(tokenizer.encode(text))
     return str(tokenizer.processor.normalize(text))
@@ -196,8 +196,8 @@ def _normalized(text: str, tokenizer: Tokenizer) -> str:
 def _becomes(character: str, tokenizer: Tokenizer) -> str:
     """Return the text that a character decodes to: itself, `<unk>`, "a space", "nothing", or other text.
 
-    A character without a piece of its own counts as unknown. Longer pieces that contain it are not considered, because
-    SentencePiece makes a piece of every character that it knows.
+    The character is encoded alone, so longer pieces that contain it do not count. SentencePiece has a piece for every character
+    that it knows.
     """
     if character == " ":
         return " "
@@ -205,21 +205,21 @@ def _becomes(character: str, tokenizer: Tokenizer) -> str:
         return "<unk>"
     # The character is put between letters, because white space at the ends of a text is dropped.
     normalized = _normalized(f"a{character}a", tokenizer).replace("▁", " ").strip()[1:-1]
-    if normalized.strip() == character:  # BERT's tokenizer writes a space around it
+    if normalized.strip() == character:  # BERT's tokenizer puts spaces around punctuation
         return character
     return {" ": "a space", "": "nothing"}.get(normalized, normalized)
 
 
 def tied(a: Sequence[int], b: Sequence[int], tokenizer: Tokenizer) -> bool:
-    """Check whether two segmentations of a text have the same probability, within the rounding of a float32 sum.
+    """Check whether two segmentations of a text, as ids, have the same probability, within the rounding of a float32 sum.
 
-    SentencePiece adds up log probabilities in float32 from the beginning of the text. 2^-20 of the sum bounds the
-    rounding error over the few pieces in which two segmentations differ.
+    SentencePiece adds up log probabilities in float32 from the beginning of the text. 2^-20 of the sum bounds the rounding error
+    over the few pieces in which two segmentations differ.
     """
     if isinstance(tokenizer, EncoderTokenizer) or max(*a, *b, 0, 0) >= tokenizer.vocab_size:
         return False
     if len({"".join(map(tokenizer.processor.id_to_piece, ids)) for ids in (a, b)}) > 1:
-        return False  # a character in bytes, or unknown: other pieces, each with a score of 0
+        return False  # the pieces spell different texts: one has bytes or unknowns, which all have a score of 0
     first, second = (sum(sorted(map(tokenizer.processor.get_score, ids))) for ids in (a, b))
     return bool(abs(first - second) <= abs(first) * 2**-20)
 
@@ -251,7 +251,7 @@ def _excerpt(text: str, character: str) -> str:
 
 
 def encode_by(content: bytes, *, name: str) -> Encode:
-    """Return an encoder by a `tokenizer.json`, without its padding and truncation. Raises TokenizerError for a damaged one."""
+    """Return an encoder by the `tokenizer.json` `content`, without padding and truncation. Raises TokenizerError if damaged."""
     fast = read_fast(content, name=name)
     fast.no_padding()
     fast.no_truncation()

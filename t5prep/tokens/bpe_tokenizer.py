@@ -1,8 +1,8 @@
 """Encode and decode text for models that write texts, by a `tokenizer.json` with a BPE model: CodeT5's, or Gemma's.
 
-The ids are those of the `tokenizers` library. A text ends in EOS as T5's do, and begins as the file says. Sentinels are the
-tokens `<extra_id_0>` and so on, or Gemma's pieces for any use (`<unused98>` is `<extra_id_0>`, as in `tokenizer`). Text that
-spells a special token is plain text.
+The ids are those of the `tokenizers` library. A text ends in EOS like T5's, and begins with the special tokens of the file.
+Sentinels are the tokens `<extra_id_0>` and so on, or Gemma's unused pieces (`<unused98>` is `<extra_id_0>`, as in `tokenizer`).
+Text that spells a special token is plain text.
 """
 
 import json
@@ -21,17 +21,18 @@ PADS, UNKNOWNS = ("<pad>",), ("<unk>",)
 
 
 def is_written(content: bytes) -> bool:
-    """Check whether the content of a tokenizer.json is of a model that writes texts (`writes_texts`)."""
+    """Check whether the content of a tokenizer.json belongs to a model that writes texts (`writes_texts`)."""
     try:
         return writes_texts(json.loads(content))
     except (ValueError, RecursionError):
-        return False  # whoever reads it says what is wrong
+        return False  # the code that reads the file raises the error
 
 
 def writes_texts(document: Document) -> bool:
-    """Check whether a tokenizer.json is of a model that writes texts, and has a BPE or a Unigram model.
+    """Check whether a tokenizer.json belongs to a model that writes texts, and has a BPE or a Unigram model.
 
-    An encoder's puts tokens before and after a text, or has no EOS of these (EuroBERT's), and has no sentinels.
+    It does if it has sentinels. It also does if it has one of the EOS tokens ENDS, and does not put special tokens both before and
+    after a text, as encoders' files do.
     """
     try:
         if document["model"].get("type") not in ("BPE", "Unigram"):
@@ -41,16 +42,16 @@ def writes_texts(document: Document) -> bool:
             encoder_tokenizer.frame_of(document) is None and not texts.isdisjoint(ENDS)
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return False  # whoever reads it says what is wrong
+        return False  # the code that reads the file raises the error
 
 
 def begins_texts(document: Document) -> bool:
-    """Check whether a tokenizer.json is of a model that writes texts, and puts tokens before them."""
+    """Check whether a tokenizer.json belongs to a model that writes texts, and puts special tokens before a text."""
     return writes_texts(document) and bool(encoder_tokenizer.around(document).first)
 
 
 def puts_space(document: Document) -> bool:
-    """Check whether a tokenizer.json is of a BPE model that writes texts, and puts a space before them (Llama's).
+    """Check whether a tokenizer.json belongs to a BPE model that writes texts, and puts a space before a text (Llama's).
 
     >>> puts_space({})
     False
@@ -63,7 +64,7 @@ def puts_space(document: Document) -> bool:
 
 
 def of_pairs(files: ModelFiles) -> bytes:
-    """Return the tokenizer.json of a CodeT5's `vocab.json`, `merges.txt` and `added_tokens.json`. Raises TokenizerError."""
+    """Return the tokenizer.json for a CodeT5's `vocab.json`, `merges.txt` and `added_tokens.json`. Raises TokenizerError."""
     try:
         config: SmallFile = json.loads(files.read(CONFIG)) if CONFIG in files.names else {}
         return encoder_tokenizer.of_pairs(files, config)
@@ -74,7 +75,7 @@ def of_pairs(files: ModelFiles) -> bytes:
 
 
 class BpeTokenizer(EncoderTokenizer):
-    """Encode text to ids and decode it, with the content of a `tokenizer.json`; see the module. Raises TokenizerError."""
+    """Encode text to ids and decode ids, with a `tokenizer.json` of a model that writes texts. Raises TokenizerError."""
 
     is_encoders = False
     _kind = "a T5-like model"
@@ -87,18 +88,21 @@ class BpeTokenizer(EncoderTokenizer):
         ids = {**pieces, **{str(token["content"]): int(token["id"]) for token in document["added_tokens"]}}
         run = sentinel_run(ids.get, unknown=None) or run_of(ids.get, UNUSED, unknown=None)[::-1]
         self._first_sentinel, self.sentinels = (run[0] if run else -1), len(run)
-        # A model may have fewer embeddings than its tokenizer has tokens: those of images and of dialogues stand last.
+        # T5Gemma has fewer embeddings than its tokenizer has tokens. The tokens for images and dialogues, which come last, are not
+        # used in a T5, so they do not count for the size.
         used = [*pieces.values(), *(id for text, id in ids.items() if text not in GEMMA_SPECIAL)]
         self.vocab_size = self.size = self.padded_size = 1 + max(used)
-        if encoder_tokenizer.frame_of(document):  # RoBERTa's tokens stand around a target too, as in CodeT5's training
+        if encoder_tokenizer.frame_of(
+            document
+        ):  # as in CodeT5's training, targets have RoBERTa's <s> and </s> around them too
             self.frame_of_targets = Frame(self.frame.first, (), self.frame.last)
 
     def sentinel(self, number: int) -> int:
-        """Return the id of `<extra_id_number>`, or of the piece that stands for it; -1 where the vocabulary has none."""
+        """Return the id of `<extra_id_number>`, or of the piece that is used for it; -1 if the vocabulary has none."""
         return self._first_sentinel - number if number < self.sentinels else -1
 
     def _describe(self, document: Document) -> Described:
-        """Return the special tokens that stand for no text: those around texts, padding, unknown ones and sentinels."""
+        """Return the special tokens: those around texts, padding, unknown, and sentinels. Raises Missing."""
         ids = {str(token["content"]): int(token["id"]) for token in document["added_tokens"]}
         id_groups = [[ids[text] for text in texts if text in ids] for texts in (ENDS, PADS, UNKNOWNS)]
         for id_group, texts in zip(id_groups, (ENDS, PADS, UNKNOWNS), strict=True):
@@ -107,14 +111,18 @@ class BpeTokenizer(EncoderTokenizer):
         (end, *_), (pad, *_), (unknown, *_) = id_groups
         frame = encoder_tokenizer.around(document)
         if document["model"]["type"] == "Unigram":
-            # mT5's sentinels are pieces, which a text that spells them would become
+            # mT5's sentinels are pieces of the model, so a text that spells one would become it.
             pieces = special_tokens.vocabulary(document)
             ids |= {text: id for text, id in pieces.items() if special_tokens.has_role(text)}
         special = {id: text for text, id in ids.items() if special_tokens.has_role(text) or id in frame.first}
         return Described(Frame(frame.first, (end,), (end,)), pad, unknown, special)
 
     def _cuts(self, document: Document) -> Cutting | None:
-        """Return how words are encoded apart, also by Gemma's model, which writes each space as `▁` and splits at none."""
+        """Return the function that encodes texts word by word; None if words cannot be encoded separately.
+
+        Gemma's file replaces each space by `▁` and does not split at it. Words can be encoded separately all the same if no piece
+        contains a space.
+        """
         model, normalizer, splitter = (
             document["model"],
             document.get("normalizer") or {},
@@ -124,7 +132,7 @@ class BpeTokenizer(EncoderTokenizer):
             return None
         users = encoder_tokenizer.users(document)
         if any(token.get(flag) for token in users for flag in ("lstrip", "rstrip", "single_word")):
-            return None  # whether it is found depends on the words beside it
+            return None  # such a token is found depending on the words beside it
         if splitter.get("type") == "ByteLevel":
             return None if users else encoder_tokenizer.cutting(document)
         replaced = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
@@ -139,6 +147,6 @@ class BpeTokenizer(EncoderTokenizer):
         return None if next(across, None) is not None else words.before_spaces
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids. Sentinels and EOS are written out, but padding and what begins a text are left out."""
+        """Return the text of `ids`, with sentinels and EOS, but without padding and the special tokens before a text."""
         left_out = {self.pad_id, *self.frame.first}
         return super().decode([token for token in ids if token not in left_out])

@@ -1,15 +1,15 @@
-"""Return a `tokenizer.json` as transformers uses it for a class: with the steps of the file, or with those of the class.
+"""Build a `tokenizer.json` with the steps that transformers uses: those of the file, or those of a tokenizer's class.
 
-transformers 4 normalizes and splits a text by the steps of the file, which it makes of a SentencePiece model where there is
-none. transformers 5 keeps the vocabulary of the file, and builds the steps of some classes anew. For ordinary texts both give
-SentencePiece's ids, which T5 was trained with and t5prep gives; for these they do not:
+transformers 4 normalizes and splits a text by the steps of the file, which it builds from a SentencePiece model if there is none.
+transformers 5 keeps the vocabulary of the file, and replaces the steps of some classes. For ordinary texts both give
+SentencePiece's ids, which T5 was trained with and t5prep gives. They differ for these texts:
 
-- A map of characters (`Precompiled`) is looked up by `tokenizers` for a whole grapheme of at most 5 bytes, whose shortest mapped
-  beginning then stands for all of it (`e`, U+0301, U+0323 becomes `é`), and for each character of a longer one (`か`, U+3099 is
-  not joined). SentencePiece maps the longest run of characters.
-- Blanks that are no spaces: the classes of transformers 5 split at them, or replace them.
-- Characters without a piece: SentencePiece spells them in bytes where the model has these (mT5, umT5), transformers does not.
-- DeBERTa: transformers 5 leaves the map of characters out, and composes characters (NFC). t5prep has the ids of transformers 4.
+- A map of characters (`Precompiled`): `tokenizers` looks up a whole grapheme of at most 5 bytes, and the shortest mapped prefix
+  replaces all of it (`e`, U+0301, U+0323 becomes `é`). It looks up each character of a longer grapheme (`か`, U+3099 is not
+  joined). SentencePiece maps the longest run of characters.
+- Blanks that are not spaces: the classes of transformers 5 split at them, or replace them.
+- Characters without a piece: SentencePiece spells them in bytes if the model has bytes (mT5, umT5), transformers does not.
+- DeBERTa: transformers 5 ignores the map of characters, and composes characters (NFC). t5prep gives the ids of transformers 4.
 - ALBERT: transformers 5 has no piece for a space at the end of a text.
 """
 
@@ -24,9 +24,9 @@ _STRIP_RIGHT: Step = {"type": "Strip", "strip_left": False, "strip_right": True}
 
 
 def rebuilt(document: Document, config: SmallFile, class_name: str) -> Document | None:
-    """Return a `tokenizer.json` as transformers 5 uses it; None if it has the steps of the file, or the class is not known.
+    """Return a `tokenizer.json` with the steps of transformers 5; None if these equal the file's, or the class is not known.
 
-    config: its tokenizer_config.json; named: its class, as `folder_checks.class_of` says it
+    document: the `tokenizer.json`. config: the tokenizer_config.json. class_name: the class, from `folder_checks.class_of`.
     """
     steps = _STEPS.get(class_name)
     if steps is None or document["model"].get("type", "Unigram") != "Unigram":
@@ -45,7 +45,7 @@ def rebuilt(document: Document, config: SmallFile, class_name: str) -> Document 
 
 
 def converted(tokenizer: Tokenizer) -> Document:
-    """Return the `tokenizer.json` that transformers 4 makes of a T5's SentencePiece model, which spells no character in bytes."""
+    """Return the `tokenizer.json` that transformers 4 builds from a T5's SentencePiece model, without byte fallback."""
     document = huggingface_files.tokenizer_json(tokenizer)
     if document["model"]["type"] != "Unigram":
         return document
@@ -55,10 +55,10 @@ def converted(tokenizer: Tokenizer) -> Document:
 
 
 def splits_alike(document: Document, other_document: Document, *, name: str) -> bool:
-    """Check whether two files with the same vocabulary split ordinary texts alike: letters and spaces, with added tokens or without.
+    """Check whether two files with the same vocabulary split ordinary texts alike: letters, spaces and added tokens.
 
-    No text that is tried ends in a space (ALBERT's). The files get a vocabulary of the characters of these texts, so this takes
-    a millisecond.
+    Both are tried on a few texts. None ends in a space, because of ALBERT. For speed the vocabulary is replaced by the characters
+    of these texts, so a check takes a millisecond. name: the tokenizer's name in errors.
     """
     tokens = [str(token["content"]) for token in encoder_tokenizer.users(document)]
     pairs = (f for token in tokens for f in (f"a {token} b", f"a{token}b", f"{token} a", f"a {token}"))
@@ -85,7 +85,10 @@ def _tried(document: Document, tokens: Sequence[str], texts: Sequence[str], *, n
 
 
 def _maps(document: Document) -> list[Step]:
-    """Return the step of a file that maps characters, the only one that a class of transformers 5 keeps, if there is one."""
+    """Return the normalizer that maps characters, in a list, which is empty if there is none.
+
+    It is the only step of a file that the classes of transformers 5 keep.
+    """
     steps = encoder_tokenizer.steps(document.get("normalizer"), "normalizers")
     return [step for step in steps if step["type"] == "Precompiled"][:1]
 

@@ -1,4 +1,4 @@
-"""Decode the ids of many records at once: as `tokenizer.decode` does one, in C."""
+"""Decode the ids of many records at once, in C, with the results of `tokenizer.decode`."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,16 +13,17 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 class Decoded(NamedTuple):
-    """The texts of records, string[records], how many ids each has, int32[records], and whether the marker of a cut is one."""
+    """The texts of records, string[records], their numbers of ids, int32[records], and whether they contain a cut's marker."""
 
     texts: pa.Array
     lengths: np.ndarray
     marked: np.ndarray  # bool[records]
 
 
-# Pages, and where records lie in them; the name of a feature, the most ids of it, and what stands for none → what these say.
+# A function (pages, positions of records in them, name of a feature, its maximum length, value that fills up) → Decoded.
 Decode = Callable[[tuple[bytes, ...], np.ndarray, str, int, int], Decoded]
-# What native/rows.h says of a piece: flags, the most bytes of it, and of these that are left out; bytes behind all of them.
+# The layout of a piece in native/rows.h: flags, the maximum bytes of a piece, the maximum bytes that are skipped at the beginning
+# of a text, and the bytes of padding behind all pieces.
 _BYTE, _NEWLINE, _SPECIAL, _MAX_PIECE_BYTES, _MOST_SKIPPED, _AT_ONCE = (
     1 << 61,
     1 << 62,
@@ -34,7 +35,10 @@ _BYTE, _NEWLINE, _SPECIAL, _MAX_PIECE_BYTES, _MOST_SKIPPED, _AT_ONCE = (
 
 
 def ids_of(pages: tuple[bytes, ...], places: np.ndarray, name: str, length: int, fill: int) -> np.ndarray:
-    """Return a feature of records, int32[records, length], each filled up with `fill`. Raises ValueError for other records."""
+    """Return the feature `name` of records, int32[records, length], filled up with `fill`.
+
+    Raises ValueError for records that differ from the manifest's features.
+    """
     ids = np.empty((len(places), length), np.int32)
     if decode_rows(pages, places, ((name.encode(), ids, length, fill, -1),), None, 0) != len(places):
         raise ValueError("it has other features than the manifest says")
@@ -42,9 +46,9 @@ def ids_of(pages: tuple[bytes, ...], places: np.ndarray, name: str, length: int,
 
 
 def decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> Decode:
-    """Return a function that decodes the ids of records. The EOS at the end of a row is left out.
+    """Return a function that decodes the ids of records, without the EOS at the end of a row.
 
-    It raises ValueError for records without such ids.
+    The function raises ValueError for records without such ids.
     """
     marker = tokenizer.sentinel(1)
 
@@ -59,7 +63,7 @@ def decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> Decode:
         lengths = np.count_nonzero(is_token, axis=1).astype(np.int32)
         return Decoded(pa.array(texts, pa.string()), lengths, (ids == marker).any(1))
 
-    # What the pieces of a tokenizer.json are written as depends on their neighbours.
+    # In a tokenizer.json the text of a piece may depend on its neighbours, so rows are decoded one by one.
     if isinstance(tokenizer, EncoderTokenizer):
         return one_by_one
     if (written := _written(tokenizer, newline=tokenizer.sentinel(newlines.NUMBER) if keep_newlines else -1)) is None:
@@ -83,13 +87,16 @@ def decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> Decode:
 
 
 def _written(tokenizer: Tokenizer, *, newline: int) -> tuple[bytes, np.ndarray] | None:
-    """Return how each id is written, as `write_texts` takes it; None if a piece is not written so."""
+    """Return the text of each id in the format of `write_texts`; None if the format cannot express a piece.
+
+    newline: the id that stands for a newline; -1 for none.
+    """
     processor = tokenizer.processor
     specials = [tokenizer.special(token) for token in range(tokenizer.padded_size)]
     plain = [token for token, text in enumerate(specials) if text is None]
     pieces = [token for token in plain if not processor.is_byte(token)]
     alone = dict(zip(pieces, processor.decode([[token] for token in pieces]), strict=True))
-    # Behind another piece, a piece has the blank that SentencePiece leaves out at the beginning of a text.
+    # SentencePiece leaves out the leading space of a text's first piece. Behind another piece, a piece shows its space.
     context_token = next((token for token in pieces if alone[token]), None)
     if context_token is None:
         return None

@@ -1,14 +1,14 @@
-"""Hide spans in several ways, of which each row gets one: UL2's mixture of denoisers (Tay et al. 2022).
+"""Hide spans in several ways, one for each row: UL2's mixture of denoisers (Tay et al. 2022).
 
-A denoiser hides short spans or long ones, few tokens or half of them, by `span_corruption`; or it hides the end of the
-text, which the model continues: then no sentinels are needed. Words before an input, its mode, say which one it is.
+A denoiser hides short or long spans, few tokens or half of them, by `span_corruption`. Or it hides the end of the text, which the
+model continues; this needs no sentinels. A text before the input, the mode, tells the model which denoiser was used.
 
     tokens   Thank you for inviting me to your party last week
     inputs   [NLU] Thank you <extra_id_0> me to your party <extra_id_1> week </s>   targets as those of span corruption
     inputs   [S2S] Thank you for inviting me to your </s>                           targets   party last week </s>
 
-A row is full for the denoiser that it gets. Which one that is depends on the row's name and the seed alone, as the spans do,
-so the rows are the same whatever the batches, blocks or workers are.
+A row has as many tokens as its denoiser needs to fill the inputs. The denoiser and the spans depend only on the row's name and
+the seed, so rows do not depend on batches, blocks or workers.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 class Hidden(NamedTuple):
-    """Some rows with hidden tokens: their names, how many tokens of documents each is made of, their inputs and targets."""
+    """Rows with hidden tokens: their names (`ids`), their numbers of document tokens (`sizes`), their inputs and labels."""
 
     ids: list[str]
     sizes: list[int]
@@ -35,9 +35,10 @@ class Hidden(NamedTuple):
 
 
 def lengths(inputs_length: int, denoiser: Denoiser, *, mode_length: int = 0) -> tuple[int, int]:
-    """Return how many raw tokens fill inputs of `inputs_length`, `mode_length` of which are the mode, and the length of targets.
+    """Return the number of raw tokens that fill inputs of `inputs_length` ids, and the length of their targets.
 
-    Where there are fewer sentinels than spans, there are fewer raw tokens. Raises UsageError if the inputs are too short.
+    `mode_length` ids of the inputs are the mode. If there are fewer sentinels than spans, the number of raw tokens is reduced.
+    Raises UsageError if the inputs are too short.
 
     >>> lengths(512, Denoiser("[S2S]", 0.25, 0)), lengths(512, Denoiser("[NLG]", 0.5, 3.0))
     ((681, 171), (602, 402))
@@ -59,12 +60,12 @@ def lengths(inputs_length: int, denoiser: Denoiser, *, mode_length: int = 0) -> 
 
 
 def _end(length: int, denoiser: Denoiser) -> int:
-    """Return how many of `length` tokens are hidden as the end of a text."""
+    """Return the number of the last tokens of a row of `length` tokens that `denoiser` hides."""
     return max(1, round(length * denoiser.density))
 
 
 class Denoise:
-    """Cut documents, laid end to end, into rows, and hide spans in each row by the denoiser that is drawn for it."""
+    """Cut concatenated documents into rows, and hide spans in each row by the denoiser that is drawn for the row."""
 
     def __init__(self, denoisers: Sequence[Denoiser], *, tokenizer: Tokenizer, inputs_length: int, seed: int) -> None:
         self._denoisers, self._seed = denoisers, seed
@@ -74,7 +75,7 @@ class Denoise:
         self._lengths = [lengths(inputs_length, denoiser, mode_length=len(mode))[0] for denoiser, mode in modes]
 
     def __call__(self, documents: Iterable[tuple[Sequence[str], Ragged]]) -> Iterator[Hidden]:
-        """Yield some rows after the other, in order."""
+        """Yield the rows of `documents` in order, several at a time. documents: see `span_corruption.chunks`."""
         ids: list[str] = []
         rows: list[NDArray[np.int32]] = []
         for id, tokens in self._rows(documents):
@@ -87,16 +88,13 @@ class Denoise:
             yield self._hidden(ids, rows)
 
     def number_of(self, id: str) -> int:
-        """Return the number of the denoiser of a row."""
+        """Return the number of the denoiser of the row named `id`."""
         key = hashlib.blake2b(id.encode(), digest_size=8, key=str(self._seed).encode(), person=b"denoiser").digest()
         return int.from_bytes(key, "little") % len(self._denoisers)
 
     def _rows(self, documents: Iterable[tuple[Sequence[str], Ragged]]) -> Iterator[tuple[str, NDArray[np.int32]]]:
-        """Yield the name and the tokens of each row; the last one holds the rest."""
-        remainder, name = (
-            np.zeros(0, np.int32),
-            "",
-        )  # tokens that do not fill a row yet, and the name of the first of them
+        """Yield the name and the tokens of each row; the last row holds the remaining tokens."""
+        remainder, name = np.zeros(0, np.int32), ""  # tokens that do not fill a row yet, and the name of their row
         for names, (ids, starts) in documents:
             tokens, ahead, offset = np.concatenate([remainder, ids]), len(remainder), 0
             while offset < len(tokens):
@@ -113,7 +111,7 @@ class Denoise:
             yield name, remainder
 
     def _hidden(self, ids: list[str], rows: Sequence[NDArray[np.int32]]) -> Hidden:
-        """Return rows with their spans hidden; those of one denoiser and one length are corrupted at once."""
+        """Return rows with their spans hidden. Rows with the same denoiser and length are corrupted at once."""
         groups: dict[tuple[int, int], list[int]] = {}
         for index, (id, row) in enumerate(zip(ids, rows, strict=True)):
             groups.setdefault((self.number_of(id), len(row)), []).append(index)

@@ -1,6 +1,6 @@
 """Encode and decode text for models with only an encoder (BERT, RoBERTa, ...) by their `tokenizer.json`.
 
-The file is read, or made of the model's vocabulary.
+The file is read, or built from the model's vocabulary files.
 """
 
 import base64
@@ -30,17 +30,17 @@ from t5prep.tokens.tokenizer_document import AddedToken, Document, Model, SmallF
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as FastTokenizer
 
-Sequences = Literal["normalizers", "pretokenizers", "processors", "decoders"]  # the entries that hold several steps
-Cutting = Callable[[pa.LargeStringArray, words.Encode], Ragged]  # one of `words`
-MOST_AROUND = 8  # tokens around a text, or a pair of them
+Sequences = Literal["normalizers", "pretokenizers", "processors", "decoders"]  # the entries that hold lists of steps
+Cutting = Callable[[pa.LargeStringArray, words.Encode], Ragged]  # a function of `words` that encodes word by word
+MOST_AROUND = 8  # the maximum number of special tokens around texts
 
 
 class Missing(Exception):  # noqa: N818 - its message is the middle of a TokenizerError's sentence
-    """Name a special token that a sound `tokenizer.json` lacks."""
+    """An error whose message is the middle of a sentence: the special token that a valid `tokenizer.json` lacks."""
 
 
 class Described(NamedTuple):
-    """The special tokens of a tokenizer: those around texts, single ids, and how each is written, by id."""
+    """The special tokens of a tokenizer: those around texts, single ids, and the text of each, by id."""
 
     frame: Frame
     pad_id: int
@@ -56,20 +56,20 @@ class Template(NamedTuple):
 
     @property
     def frame(self) -> Frame:
-        """Return the tokens around texts: those of a pair, unless a single text has others around it."""
+        """Return the special tokens around texts: those of a pair, unless a single text has different ones around it."""
         ends = self.single.first, self.single.last
         return self.pair if ends in (((), ()), (self.pair.first, self.pair.last)) else self.single
 
     @property
     def missing(self) -> str:
-        """Return "pair" if only a single text has special tokens around it, "single" if only a pair has; else ""."""
+        """Return "pair" if only single texts have special tokens around them, "single" if only pairs have; else ""."""
         if (self.single.first, self.single.last) == (self.pair.first, self.pair.last):
             return ""
         return "pair" if any(self.single) else "single"
 
 
 def described(document: Document) -> Described:
-    """Return the special tokens of a `tokenizer.json`. Raises Missing, or others if it is damaged."""
+    """Return the special tokens of an encoder's `tokenizer.json`. Raises Missing, or errors of any type if it is damaged."""
     frame = frame_of(document, ends=False)
     if frame is None:
         raise Missing("no token that stands before a text")
@@ -77,28 +77,28 @@ def described(document: Document) -> Described:
     ids = {text: id for id, text in special.items()}
     pads, unknowns = ([ids[text] for text in texts if text in ids] for texts in (PADS, UNKNOWNS))
     if document["model"].get("type") == "BPE" and not document["model"].get("unk_token"):
-        unknowns = unknowns or pads  # each byte is a piece, so nothing is unknown
+        unknowns = unknowns or pads  # byte-level BPE has a piece for each byte, so nothing is unknown
     if not pads or not unknowns:
         raise Missing(f"no {' or '.join(UNKNOWNS if pads else PADS)}")
     return Described(frame, pads[0], unknowns[0], special)
 
 
 def frame_of(document: Document, *, ends: bool = True) -> Frame | None:
-    """Return the special tokens around texts; None if none stands before a text, as in T5's tokenizers.
+    """Return the special tokens around texts; None if there is none before a text, as in T5's tokenizers.
 
-    ends: also None if there is none after a text, as in Gemma's and Llama's.
+    ends: return None also if there is none after a text, as in Gemma's and Llama's tokenizers.
     """
     frame = around(document)
     return frame if frame.first and (frame.last or (frame.between and not ends)) else None
 
 
 def around(document: Document) -> Frame:
-    """Return the special tokens that a `tokenizer.json` puts around texts, perhaps none."""
+    """Return the special tokens that a `tokenizer.json` puts around texts; they may be empty."""
     return template_of(document).frame
 
 
 def template_of(document: Document) -> Template:
-    """Return the special tokens that a `tokenizer.json` puts around one text and around two, perhaps none."""
+    """Return the special tokens that a `tokenizer.json` puts around a single text and around a pair; they may be empty."""
     for step in steps(document.get("post_processor"), "processors"):
         kind = step.get("type")
         if kind in ("BertProcessing", "RobertaProcessing"):
@@ -114,7 +114,7 @@ def template_of(document: Document) -> Template:
 
 
 def _groups(parts: Iterable[TemplatePart], tokens: Mapping[str, TemplateToken]) -> list[tuple[int, ...]]:
-    """Return the ids of the special tokens of a template before its first text, after it, and after the second one."""
+    """Return the ids of a template's special tokens: before the first text, after it, and after the second text."""
     groups: list[tuple[int, ...]] = [()]
     for part in parts:
         if "Sequence" in part:
@@ -125,7 +125,10 @@ def _groups(parts: Iterable[TemplatePart], tokens: Mapping[str, TemplateToken]) 
 
 
 def controls(document: Document) -> dict[int, str]:
-    """Return the tokens of a `tokenizer.json` that have a role in the model, so that no text becomes one: id → spelling."""
+    """Return the special tokens of a `tokenizer.json`, which no text may become: id → text.
+
+    These are the added tokens that are marked special, without those that a user added (`users`).
+    """
     mine = {int(token["id"]) for token in users(document)}
     return {
         int(token["id"]): str(token["content"])
@@ -135,27 +138,30 @@ def controls(document: Document) -> dict[int, str]:
 
 
 def users(document: Document) -> list[AddedToken]:
-    """Return the tokens that are tokens wherever a text has them."""
+    """Return the tokens that a user added, which are found wherever a text contains them."""
     template = template_of(document)
     frame_ids = [id for frame in template for group in frame for id in group]
     return special_tokens.added_by_users(document, frame_ids=frame_ids)
 
 
 def steps(section: Step | None, key: Sequences) -> list[Step]:
-    """Return the steps of a part of a `tokenizer.json`: those of a sequence, in its `key`, a single one, or none."""
+    """Return the steps of a section of a `tokenizer.json`: a sequence's, from its list `key`, a single step, or none."""
     if not section:
         return []
     return [step for part in section[key] for step in steps(part, key)] if section["type"] == "Sequence" else [section]
 
 
-# Parts of a `tokenizer.json` that is written.
+# The following functions build a `tokenizer.json`.
 
 SPACE = "▁"
 SPACES: Step = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
 
 
 def template(first: Mapping[str, int], last: Mapping[str, int]) -> Step:
-    """Return the part that puts special tokens before a text, and after each of a pair: how they are written → their ids."""
+    """Return the post-processor that puts the tokens `first` before the first text, and `last` after each text.
+
+    first, last: text of a special token → its id.
+    """
     prefix, suffix = (
         [TemplatePart(SpecialToken={"id": text, "type_id": 0}) for text in texts] for texts in (first, last)
     )
@@ -169,7 +175,7 @@ def template(first: Mapping[str, int], last: Mapping[str, int]) -> Step:
 
 
 def normalizer(model: bytes) -> Step:
-    """Return the part that does what a SentencePiece model does to a text: its character map, and runs of spaces made one."""
+    """Return the normalizer of a SentencePiece model: its character map, and a single space for a run of spaces."""
     charsmap = base64.b64encode(model_proto.charsmap(model)).decode()
     mapped: list[Step] = [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []
     strip: Step = {"type": "Strip", "strip_left": True, "strip_right": True}
@@ -178,20 +184,20 @@ def normalizer(model: bytes) -> Step:
 
 
 def lowercase(config: SmallFile, *, default: bool) -> list[Step]:
-    """Return the normalizer of `do_lower_case` in a tokenizer_config.json, if there is one."""
+    """Return the normalizer for `do_lower_case` in a tokenizer_config.json, in a list, which is empty if it is off."""
     return [{"type": "Lowercase"}] if config.get("do_lower_case", default) else []
 
 
 def punctuation(config: SmallFile) -> list[Step]:
-    """Return the pre-tokenizer of `split_by_punct` in a DeBERTa's tokenizer_config.json, if there is one."""
+    """Return the pre-tokenizer for a DeBERTa's `split_by_punct`, in a list, which is empty if it is off."""
     return [{"type": "Punctuation", "behavior": "Isolated"}] if config.get("split_by_punct", False) else []
 
 
 def word_pieces(vocabulary: Sequence[str], config: SmallFile) -> bytes:
-    """Return the `tokenizer.json` of a BERT's `vocab.txt`, given by its lines.
+    """Return the `tokenizer.json` for a BERT's `vocab.txt`. vocabulary: its lines.
 
-    config: `do_lower_case`, `strip_accents` and `tokenize_chinese_chars` of its tokenizer_config.json, with
-    BertTokenizer's defaults. Raises KeyError if a special token is not in the vocabulary.
+    config: the tokenizer_config.json, with `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`; missing entries have
+    BertTokenizer's defaults. Raises KeyError if the vocabulary lacks a special token.
     """
     ids = {piece: id for id, piece in enumerate(vocabulary)}
     normalized: Step = {
@@ -220,9 +226,9 @@ def word_pieces(vocabulary: Sequence[str], config: SmallFile) -> bytes:
 
 
 def byte_pairs(ids: Mapping[str, int], merges: Sequence[str], config: SmallFile) -> bytes:
-    """Return the `tokenizer.json` of a RoBERTa's `vocab.json` and `merges.txt`, given by its lines.
+    """Return the `tokenizer.json` for a RoBERTa's `vocab.json` and `merges.txt`. ids: the vocabulary; merges: the lines.
 
-    config: `add_prefix_space` of its tokenizer_config.json. Raises KeyError if a special token is not there.
+    config: the tokenizer_config.json, with `add_prefix_space`. Raises KeyError if the vocabulary lacks a special token.
     """
     byte_level: Step = {
         "type": "ByteLevel",
@@ -244,11 +250,11 @@ def byte_pairs(ids: Mapping[str, int], merges: Sequence[str], config: SmallFile)
 
 
 def sentence_pieces(content: bytes, config: SmallFile) -> bytes:
-    """Return the `tokenizer.json` of a DeBERTa-v3's SentencePiece model, which has all special tokens but [MASK].
+    """Return the `tokenizer.json` for a DeBERTa-v3's SentencePiece model, which has all special tokens except [MASK].
 
-    config: `do_lower_case` and `split_by_punct` of its tokenizer_config.json. Texts become small letters, and the spaces at their
-    ends are removed, before their characters are mapped, as in transformers 4. Raises KeyError if a special token is not
-    there, ValueError for what is no model of this kind.
+    content: the model's file. config: the tokenizer_config.json, with `do_lower_case` and `split_by_punct`. As in transformers 4,
+    texts are lowercased and stripped before characters are mapped. Raises KeyError if the model lacks a special token, and
+    ValueError if it is no SentencePiece model.
     """
     import sentencepiece
 
@@ -274,7 +280,7 @@ def sentence_pieces(content: bytes, config: SmallFile) -> bytes:
 
 
 def _dumped(model: Model, *, special: Mapping[str, int], **steps: Step | None) -> bytes:
-    """Return a tokenizer.json, the same bytes for the same vocabulary."""
+    """Return a tokenizer.json with these parts. The same vocabulary gives the same bytes."""
     in_order = sorted(special.items(), key=lambda item: item[1])
     tokens = [{**added(id, text), "lstrip": text == "<mask>"} for text, id in in_order]
     document = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens, **steps, "model": model}
@@ -285,16 +291,16 @@ MODEL_TYPES = (
     *("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "albert", "electra"),
     *("modernbert", "deberta-v2", "eurobert"),
 )
-# Classes of transformers that read any tokenizer.json, so they do not say which model it is of.
+# Classes of transformers that read any tokenizer.json, so they do not reveal the kind of model.
 NO_KINDS = ("pretrainedtokenizerfast", "tokenizersbackend")
 JSON, WORDS, PAIRS, MERGES = "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"
 PIECES = "spm.model"
-# Of these files, the first one that is there is read.
+# The files of a vocabulary, in the order of preference.
 FILES = (JSON, WORDS, f"{PAIRS} with {MERGES}", PIECES)
 
 
 def tokenizer_json(files: ModelFiles) -> bytes | None:
-    """Return an encoder's tokenizer; None if the files are of another model, or of none that is known.
+    """Return the `tokenizer.json` of an encoder, read or built; None if the files belong to another or an unknown model.
 
     Raises TokenizerError if an encoder has no vocabulary that can be read.
     """
@@ -303,7 +309,7 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
         special_tokens.read_object(files, "config.json").get("model_type") or config.get("tokenizer_class") or ""
     ).lower()
     kind = "" if kind in NO_KINDS else kind
-    # "BertTokenizerFast" and "XLMRobertaTokenizer" are names of these, too.
+    # `tokenizer_class` may also name the kind, as in "BertTokenizerFast" and "XLMRobertaTokenizer".
     is_encoders = any(
         kind == model_type or kind.startswith(f"{model_type.replace('-', '')}tokenizer") for model_type in MODEL_TYPES
     )
@@ -316,7 +322,9 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
             document = json.loads(content)
             return with_added(content, document, files)[0] if is_encoders or frame_of(document) else None
         if WORDS in files.names:
-            lines = files.read(WORDS).decode().removesuffix("\n").split("\n")  # some pieces are other line breaks
+            lines = (
+                files.read(WORDS).decode().removesuffix("\n").split("\n")
+            )  # splitlines would cut pieces such as U+2028
             return _complete(word_pieces([line.removesuffix("\r") for line in lines], config), files)
         if {PAIRS, MERGES} <= files.names:
             return of_pairs(files, config)
@@ -333,7 +341,10 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
 
 
 def of_pairs(files: ModelFiles, config: SmallFile) -> bytes:
-    """Return the tokenizer of a `vocab.json` and a `merges.txt`. Raises ValueError, TypeError, KeyError or AttributeError."""
+    """Return the `tokenizer.json` for a `vocab.json` and a `merges.txt`, with the tokens that small files add.
+
+    Raises ValueError, TypeError, KeyError or AttributeError for damaged files.
+    """
     merges = files.read(MERGES).decode().split("\n")
     return _complete(byte_pairs(json.loads(files.read(PAIRS)), merges, config), files)
 
@@ -345,23 +356,23 @@ def _complete(content: bytes, files: ModelFiles) -> bytes:
 def with_added(content: bytes, document: Document, files: ModelFiles) -> tuple[bytes, Document]:
     """Return a `tokenizer.json`, as bytes and parsed, with the tokens that the small files beside it add.
 
-    Raises TokenizerError if they disagree.
+    content, document: the file, as bytes and parsed. Raises TokenizerError if the files contradict each other.
     """
     merged = special_tokens.merge_added(document, special_tokens.in_small_files(files), name=files.name)
     is_unchanged = merged["added_tokens"] == sorted(document["added_tokens"], key=lambda token: int(token["id"]))
     return (content, document) if is_unchanged else (json.dumps(merged, ensure_ascii=False).encode(), merged)
 
 
-# Encode and decode text for models with only an encoder (BERT, RoBERTa, ...) by their `tokenizer.json`.
+# The following functions and classes encode and decode text by a `tokenizer.json`.
 #
-# The work is done by the `tokenizers` library, as in `transformers`, once for each distinct word of a block. One thing
-# differs: text that spells a special token, such as `[SEP]`, is plain text here.
+# The `tokenizers` library does the work, as in `transformers`, once for each distinct word of a block. One thing differs: text
+# that spells a special token, such as `[SEP]`, is plain text here.
 
 
 def cutting(document: Document) -> Cutting | None:
-    """Return how the words of a `tokenizer.json` are encoded apart; None if a piece may go across two of them."""
+    """Return the function that encodes texts word by word; None if a piece may extend over two words."""
     if users(document):
-        return None  # a token of the user may have spaces inside
+        return None  # a user's token may contain spaces
     normalizer, splitter = document.get("normalizer") or {}, document.get("pre_tokenizer") or {}
     steps = [normalizer.get("type"), splitter.get("type"), document["model"].get("type")]
     if steps == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]:
@@ -372,20 +383,21 @@ def cutting(document: Document) -> Cutting | None:
 
 
 def without_controls(document: Document, controls: Mapping[int, str]) -> Document:
-    """Return a `tokenizer.json`, changed so that no text becomes one of these tokens, and each text of a user's token does.
+    """Return a `tokenizer.json`, changed so that no text becomes a token in `controls`, while users' tokens are found.
 
-    The library leaves the spelling of a special token in a text alone (`encode_special_tokens`), and finds all others. A
-    Unigram model also takes `</s>` in a text for its piece of that name. The spaces of a text are replaced before the
-    model sees it, so it never finds a piece with a space in its name.
+    controls: id → text of the special tokens. With `encode_special_tokens`, the library does not find tokens marked special in a
+    text, and finds all others. But a Unigram model would still take `</s>` in a text for its piece `</s>`. Here such pieces are
+    renamed to contain a space. Spaces of a text are replaced before the model sees it, so it never finds these pieces.
     """
     tokens: list[AddedToken] = [
         {**token, "special": int(token["id"]) in controls} for token in document["added_tokens"]
     ]
+    # t5prep itself puts the special tokens around texts, so the post-processor is removed.
     new_document: Document = {
         **document,
         "added_tokens": tokens,
         "post_processor": None,
-    }  # t5prep places the tokens around a text
+    }
     if document["model"].get("type") == "Unigram":
         renamed = {text: f" {text}" for text in controls.values()}
         vocabulary = [(renamed.get(text, text), score) for text, score in unigram_pieces(document["model"])]
@@ -397,7 +409,10 @@ def without_controls(document: Document, controls: Mapping[int, str]) -> Documen
 
 @contextlib.contextmanager
 def failures(name: str) -> Iterator[None]:
-    """Raise TokenizerError for what the library, which is written in Rust, raises: plain exceptions, and panics, which are none."""
+    """Turn an error of the `tokenizers` library in this block into a TokenizerError that names the tokenizer `name`.
+
+    The library is written in Rust. It raises plain exceptions, and for a panic a BaseException that is no Exception.
+    """
     try:
         yield
     except BaseException as error:
@@ -407,17 +422,17 @@ def failures(name: str) -> Iterator[None]:
         raise TokenizerError(f"{name} fails in the tokenizers library ({message}): fetch it again.") from error
 
 
-_ONE_AT_A_TIME = threading.Lock()  # stderr is one for all threads
-# What damaged tables of characters, lengths of 0 and patterns without end panic at: a run of each character that is typed.
+_ONE_AT_A_TIME = threading.Lock()  # all threads share stderr, which `read_fast` replaces
+# Texts at which damaged tables of characters, lengths of 0 and endless patterns panic: runs of each printable character.
 _PROBE = [*(f"{character * 64}!" for character in string.printable), "naïve 中文 🙂 \ue000"]
 
 
-# How many times as long as a text its normalized or decoded form may be, and how many steps make it.
+# Limits for a stranger's file: the factor by which steps may lengthen a text, and the number of steps.
 MOST_GROWTH, MOST_STEPS = 10_000, 1000
 
 
 def check_growth(document: Document) -> None:
-    """Raise ValueError if the steps of a `tokenizer.json` make so much of a short text that it fills memory."""
+    """Raise ValueError if the steps of a `tokenizer.json` could lengthen a short text until it fills the memory."""
     parts = {
         "normalizer": steps(document.get("normalizer"), "normalizers"),
         "decoder": steps(document.get("decoder"), "decoders"),
@@ -435,12 +450,13 @@ def check_growth(document: Document) -> None:
 
 
 def read_fast(file: bytes | Document, *, name: str) -> "FastTokenizer":
-    """Return the library's own tokenizer of a `tokenizer.json`, which has been tried on texts. Raises TokenizerError for damage.
+    """Return the library's tokenizer for a `tokenizer.json`, after trying it on texts. Raises TokenizerError if it is damaged.
 
-    file: its bytes, or its content where it is made here
+    file: the file's bytes, or its content if it was built here. name: the tokenizer's name in errors.
 
-    A panic also prints a page to the file of stderr itself, which is not shown here. What other threads print in this time is
-    lost. Later, when they may have to say that a run was stopped, the page of a panic that only a rare text brings is shown.
+    A panic of the library prints a page to the file descriptor of stderr. The page is suppressed here, together with anything that
+    other threads print meanwhile. A panic at a rare text, later during encoding, does show its page, because suppressing
+    stderr then could hide messages about a stopped run.
     """
     from tokenizers import Tokenizer as FastTokenizer
 
@@ -458,23 +474,23 @@ def read_fast(file: bytes | Document, *, name: str) -> "FastTokenizer":
                 os.dup2(nothing.fileno(), 2)
         with failures(name):
             fast = FastTokenizer.from_buffer(content)
-            with contextlib.suppress(Exception):  # a character that is not in its vocabulary may never come
+            with contextlib.suppress(Exception):  # an error is no damage: a character may be missing in the vocabulary
                 fast.encode_batch_fast(_PROBE, add_special_tokens=False)
             return fast
 
 
-# The apostrophe of "don ' t" and "we ' re", with the spaces that WordPiece leaves around it.
+# The apostrophe in "don ' t" and "we ' re", with the spaces that WordPiece leaves around it.
 _CONTRACTION = re.compile(r"(?<=\w) ' (?=(?:d|ll|m|re|s|t|ve)\b)")
 
-# Workers are processes already, one for each core.
+# The library must not start threads, because there is already a worker process for each core.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class EncoderTokenizer(Tokenizer):
-    """Encode text to ids and decode it, with the content of a `tokenizer.json`.
+    """Encode text to ids and decode ids, with a `tokenizer.json`.
 
-    `eos_id` is the id of the token after a text (`[SEP]`, `</s>`), or between two, if none ends them. Raises TokenizerError if the
-    content is damaged.
+    `model` is the file's content. `eos_id` is the id of the token after a text (`[SEP]`, `</s>`), or between two texts if there is
+    none at the end. Raises TokenizerError if the content is damaged.
     """
 
     file_name = "tokenizer.json"
@@ -500,7 +516,7 @@ class EncoderTokenizer(Tokenizer):
             raise
         except Missing as error:
             raise TokenizerError(f"{name} has {error}, so {self._kind} cannot use it. {self._advice}") from None
-        except Exception as error:  # of many kinds, by what is damaged
+        except Exception as error:  # the type depends on the kind of damage
             raise TokenizerError(
                 f"{name} is not a tokenizer of {self._kind} ({str(error).splitlines()[0][:80]}): fetch it again."
             ) from error
@@ -518,7 +534,7 @@ class EncoderTokenizer(Tokenizer):
         self.frame_of_targets = Frame((), (), (self.eos_id,))
         self.vocab_size = self.size = self.padded_size = self._fast.get_vocab_size()
         self._special = {id: text.removeprefix("▁") for id, text in around.special.items()}
-        # The id of what stands in place of a hidden token; None if the vocabulary has none.
+        # The id of the token that replaces a hidden token; None if the vocabulary has no such token.
         self.mask_id = next((id for id, text in around.special.items() if text in MASKS), None)
 
     def _describe(self, document: Document) -> Described:
@@ -528,24 +544,24 @@ class EncoderTokenizer(Tokenizer):
         return cutting(document)
 
     def sentinel(self, number: int) -> int:
-        """Return -1, which is not an id: an encoder's vocabulary has no sentinels."""
+        """Return -1, which is no id, because an encoder's vocabulary has no sentinels."""
         return -1
 
     def encode_block(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
-        """Return the ids of many texts without special tokens, one after the other; no text may be null."""
+        """Return the ids of many texts as a Ragged, without special tokens. No text may be null."""
         if self._cutting and isinstance(texts, pa.LargeStringArray):
             return self._cutting(texts, self._encode_whole)
         return self._encode_whole(texts if isinstance(texts, list) else texts.to_pylist())
 
     def _encode_whole(self, texts: list[str]) -> Ragged:
-        """Return the ids of many texts, each of which goes through the `tokenizers` library."""
+        """Return the ids of many texts, each encoded as a whole by the `tokenizers` library."""
         with failures(self.name):
             encoded = [encoding.ids for encoding in self._fast.encode_batch_fast(texts, add_special_tokens=False)]
         starts = ragged.begins([len(ids) for ids in encoded])
         return Ragged(np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(starts[-1])), starts)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids. Special tokens are written out, but padding is left out."""
+        """Return the text of `ids`, with the texts of special tokens, but without padding."""
         out: list[str] = []
         for special, group in itertools.groupby(ids, key=self.special):
             plain = list(group)
@@ -557,13 +573,13 @@ class EncoderTokenizer(Tokenizer):
         return " ".join(out)
 
     def to_read(self, text: str) -> str:
-        """Return a decoded text with its contractions in one word, which WordPiece, and no other model, writes apart."""
+        """Return a decoded text without spaces around the apostrophes of contractions, which WordPiece inserts."""
         return _CONTRACTION.sub("'", text) if self._is_word_pieces else text
 
     def special(self, token: int) -> str | None:
-        """Return how a special token is written, or None for a piece of text."""
+        """Return the text of a special token; None for a piece of text."""
         return self._special.get(token) or (None if 0 <= token < self.size else f"<unused_{token}>")
 
     def piece(self, token: int) -> str:
-        """Return one token as it is written in the vocabulary: `##ing`, `Ġthe`, `[SEP]`."""
+        """Return the text of a token in the vocabulary: `##ing`, `Ġthe`, `[SEP]`."""
         return self.special(token) or str(self._fast.id_to_token(token))

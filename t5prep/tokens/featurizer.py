@@ -1,9 +1,9 @@
 """Turn the texts of examples into features: token ids cut to their lengths, and the number of tokens before cutting.
 
-head_tail keeps both ends: `ids[:255] + [marker] + ids[-256:]` for 512, as the tutorial of so_quality does (Sun et al.
-2019, arXiv 1905.05583, found both ends best for long documents). An input is cut as a whole, and keeps its final EOS.
-Where some of its texts are protected, or a model wants its special tokens between them, each of the other texts is cut
-by itself, and they share the room that is left.
+The policy head_tail keeps both ends: `ids[:255] + [marker] + ids[-256:]` for 512, as the tutorial of so_quality does. Sun et al.
+2019 (arXiv 1905.05583) found both ends best for long documents. An input is cut as a whole, and keeps its final EOS. If some of
+its texts are protected, or the model has special tokens between texts, each of the other texts is cut separately, and they share
+the remaining room.
 """
 
 import dataclasses
@@ -26,9 +26,10 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 def ends(length: int, *, policy: str, marked: bool, closed: bool = True) -> tuple[int, int]:
-    """Return how many ids of the head and of the tail are kept in `length` (with head_tail, a marker takes one place).
+    """Return the numbers of ids at the head and at the tail that are kept of a list cut to `length`.
 
-    `closed`: the last id is EOS, and is kept by every policy.
+    policy: "head", "tail" or "head_tail". marked: a marker between head and tail takes one of the `length` ids (head_tail only).
+    closed: the last id is EOS, which every policy keeps.
 
     >>> ends(512, policy="head_tail", marked=True), ends(512, policy="head_tail", marked=False)
     ((255, 256), (256, 256))
@@ -46,7 +47,10 @@ def ends(length: int, *, policy: str, marked: bool, closed: bool = True) -> tupl
 
 
 class Truncation(NamedTuple):
-    """Cut inputs: by a policy, to `length` ids, with the id `marker` at the cut, or None; `removed` gets each run that is cut out."""
+    """A way to cut rows: by `policy`, to `length` ids, with the id `marker` at the cut, or without a marker for None.
+
+    `removed` collects the ids that are cut out, one list for each cut; None collects nothing.
+    """
 
     policy: str
     length: int
@@ -54,16 +58,17 @@ class Truncation(NamedTuple):
     removed: list[list[int]] | None = None
 
     def whole(self, rows: Ragged) -> Ragged:
-        """Return rows, which end in EOS, each cut as a whole."""
+        """Return rows, which end in EOS, cut to `length` ids. The texts in a row are not told apart."""
         return self._cut(rows, np.full(len(rows.starts) - 1, self.length), closed=True)
 
     def apart(
         self, texts: Ragged, *, protected: np.ndarray, fields: np.ndarray, rows: np.ndarray, frame: Frame
     ) -> tuple[Ragged, np.ndarray]:
-        """Return rows whose texts are cut apart, and how many ids of each cannot be cut: int64[rows].
+        """Return framed rows whose texts are cut separately, and the number of ids of each row that cannot be cut, int64[rows].
 
-        Field i has the texts from `fields[i]` on, row i the fields from `rows[i]` on, both with one number more; special
-        tokens stand around fields. `protected`, bool[texts], are whole; where they leave no room, the row is too long.
+        Field i has the texts from `fields[i]` to `fields[i + 1]`, row i the fields from `rows[i]` to `rows[i + 1]`; the special
+        tokens of `frame` surround fields. Texts that are `protected`, bool[texts], are not cut. If they leave no room, the row
+        stays too long, which the second result shows.
         """
         texts_of_rows = fields[rows]
         row = np.repeat(np.arange(len(rows) - 1), np.diff(texts_of_rows))
@@ -77,7 +82,7 @@ class Truncation(NamedTuple):
         return ragged.framed(self._cut(texts, room, closed=False).joined(fields), rows, frame), fixed
 
     def _cut(self, lists: Ragged, room: np.ndarray, *, closed: bool) -> Ragged:
-        """Return lists of at most `room` ids each, int64[lists]."""
+        """Return each list i cut to at most `room[i]` ids, int64[lists]. closed: see `ends`."""
         lengths = lists.lengths
         long = lengths > room
         if not long.any():
@@ -98,9 +103,9 @@ class Truncation(NamedTuple):
 
 
 def allot(wants: np.ndarray, rows: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """Return how many places of its row each text gets: short texts what they need, long ones equal shares of the rest.
+    """Return the number of ids that each text gets in its row: short texts their length, long ones equal shares of the rest.
 
-    wants: int64[texts], how long each is. rows: int64[texts], sorted, the row of each. room: int64[rows].
+    wants: int64[texts], the length of each text. rows: int64[texts], sorted, the row of each text. room: int64[rows].
 
     >>> allot(np.array([10, 300, 400, 9]), np.array([0, 0, 0, 1]), np.array([410, 5])).tolist()
     [10, 200, 200, 5]
@@ -116,19 +121,17 @@ def allot(wants: np.ndarray, rows: np.ndarray, room: np.ndarray) -> np.ndarray:
     return shares
 
 
-# From texts to features.
-#
-# This is done for all rows of a block at once. The texts of an input are encoded field by field, in their lines where
-# newlines are kept; the model's special tokens are put around and between them; and what is too long is cut (truncation).
+# The following classes turn texts into features, for all rows of a block at once. The fields of an input are encoded, line by line
+# if newlines are kept. Special tokens are put around and between them, and rows that are too long are cut.
 
 MARKUP = r"</?[a-zA-Z][^<>]*>"
 
 
 class Features(NamedTuple):
-    """The features of many examples: ids of inputs and labels, and the tokens of each before it was cut, int64[rows].
+    """The features of many examples: ids of inputs and labels, and the numbers of their tokens before cutting, int64[rows].
 
-    Both end in EOS where the model expects it, and all counts include EOS. `markup`, bool[rows]: an input holds an HTML
-    tag. `reasons` says which rows have no features, and why: they have neither ids nor counted tokens.
+    Inputs and labels end in EOS if the model expects it, and counts include EOS. `markup`, bool[rows]: the input contains an HTML
+    tag. `reasons` maps a row without features to its reason; such a row has no ids, and its counts are 0.
     """
 
     inputs: Ragged
@@ -139,7 +142,7 @@ class Features(NamedTuple):
     reasons: dict[int, str]
 
     def without(self, rows: np.ndarray) -> "Features":
-        """Return these features without the ids of some rows, bool[rows], whose tokens stay counted."""
+        """Return the features without the ids of the rows in the mask `rows`, bool[rows]. Their counts do not change."""
         row_indices = np.flatnonzero(rows)
         nothing = Ragged(np.zeros(0, np.int32), np.zeros(len(row_indices) + 1, np.int64))
         inputs, labels = (ragged.replaced(ids, row_indices, nothing) for ids in (self.inputs, self.labels))
@@ -147,9 +150,10 @@ class Features(NamedTuple):
 
 
 class OneInput(NamedTuple):
-    """The ids of one input, int32[length], and how many tokens it had before it was cut.
+    """The ids of one input, int32[length], and the number of its tokens before it was cut.
 
-    `words`, int32[length]: the number of the word that begins at each id, -100 elsewhere; empty where words have no tags.
+    `words`, int32[length], holds the number of the word that begins at an id, and -100 at other ids. It is empty if targets are
+    not tags.
     """
 
     ids: np.ndarray
@@ -159,17 +163,25 @@ class OneInput(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Encoded:
-    """Texts as ids, with the tokens of newlines among them, and how many ids of each text are not: int64[texts]."""
+    """Encoded texts: their ids, with tokens for newlines, and the numbers of other ids, int64[texts], in `words`."""
 
     ids: Ragged
     words: np.ndarray
 
 
 class Featurizer:
-    """Turn examples into features with one tokenizer, two lengths and one truncation policy. Threads may share it.
+    """Turn examples into features. Threads may share a featurizer without a `trace`.
 
-    `documents` are texts without a target, which are not cut: a later stage cuts them into rows. A `trace` notes what is cut
-    out of the one row that is turned.
+    Args:
+        tokenizer: Encodes the texts.
+        input_length: The maximum ids of an input.
+        target_length: The maximum ids of a text target.
+        policy: The policy of truncation of inputs, see `ends`. Targets keep their head.
+        marker: "extra_id_1" to mark a cut of head_tail, or "none".
+        keep_newlines: Whether newlines become tokens.
+        target: The kind of target.
+        documents: Examples are texts without a target. They are not cut, because a later stage cuts them into rows.
+        trace: Records the ids that are cut out of a single row, for `t5prep why`.
     """
 
     def __init__(
@@ -197,12 +209,12 @@ class Featurizer:
         self._cut_target = Truncation("head", target_length, removed=sides[1])
 
     def __call__(self, inputs: Inputs, targets: pa.LargeStringArray | None) -> Features:
-        """Return the features of the rows of these inputs; a row without parts has none, and no reason.
+        """Return the features of the rows of `inputs` and `targets`. A row without parts has neither features nor a reason.
 
-        Without targets, the labels of words are their numbers.
+        `targets` is None for inputs to predict tags for: the labels of words are their numbers then.
         """
         for removed in filter(None, (self._cut.removed, self._cut_target.removed)):
-            removed.clear()  # a row that is split is turned twice
+            removed.clear()  # a row that is split passes here twice, and only its last features count
         if self._documents:
             features = self._of_documents(inputs)
         elif isinstance(self._target, TagsTarget):
@@ -217,7 +229,7 @@ class Featurizer:
         return features.without(none)._replace(tokens=tokens, target_tokens=target_tokens)
 
     def inputs_of(self, examples: Sequence[Example]) -> list[OneInput | Reject]:
-        """Return the input of each example as ids, or why it has none; its target does not matter."""
+        """Return the encoded input of each example, or a Reject with the reason why it has none. Targets are ignored."""
         table = example_table.made_of(range(len(examples)), examples)
         of_words = isinstance(self._target, TagsTarget)
         targets = None if of_words else pa.array([self._target.example] * len(examples), pa.large_string())
@@ -240,7 +252,8 @@ class Featurizer:
         has_fields = rows[1:] > rows[:-1]
         words = np.concatenate([[0], np.cumsum(encoded.words)])[rows]
         blank = has_fields & (np.diff(words) == 0)
-        if isinstance(self._target, HeadTarget):  # spaces are tokens for RoBERTa
+        # For RoBERTa spaces are tokens, so a blank text is not recognized by the number of its tokens.
+        if isinstance(self._target, HeadTarget):
             visible_counts = np.concatenate([[0], np.cumsum(visible(fields))])[rows]
             blank |= has_fields & (np.diff(visible_counts) == 0)
             reasons |= dict.fromkeys(np.flatnonzero(blank).tolist(), "empty input")
@@ -254,7 +267,7 @@ class Featurizer:
         return Features(cut, labels, tokens, target_tokens, _with_markup(fields, rows), reasons)
 
     def _check_template(self, texts: np.ndarray) -> None:
-        """Raise TokenizerError if the tokenizer places no special tokens around rows of so many texts, int64[rows]."""
+        """Raise TokenizerError if the tokenizer has no special tokens for a row's number of texts. texts: int64[rows]."""
         missing = self._tokenizer.template_without
         if (missing == "pair" and (texts > 1).any()) or (missing == "single" and (texts == 1).any()):
             rows = "rows of two texts" if missing == "pair" else "rows of one text"
@@ -273,7 +286,7 @@ class Featurizer:
         return Features(framed_rows, labels, framed_rows.lengths, nothing, nothing.astype(bool), reasons)
 
     def _encode(self, texts: pa.LargeStringArray) -> _Encoded:
-        """Return the ids of texts without special tokens, with their newlines where these are kept."""
+        """Return the encoded texts, without special tokens; with tokens for newlines if these are kept."""
         if self._lines is None:
             ids = self._tokenizer.encode_block(texts)
             return _Encoded(ids, ids.lengths)
@@ -284,9 +297,9 @@ class Featurizer:
     def _fitted(
         self, inputs: Inputs, encoded: _Encoded, rows: np.ndarray, framed_rows: Ragged
     ) -> tuple[Ragged, dict[int, str]]:
-        """Return the rows cut to the input length, and the reasons of those that cannot be cut so short.
+        """Return the rows cut to the input length, and the reasons of rows that cannot be cut so short.
 
-        Field i of `encoded` is one of row r where `rows[r] <= i < rows[r + 1]`; `framed_rows` are the rows with their frames.
+        Row r has the fields of `encoded` from `rows[r]` to `rows[r + 1]`. `framed_rows` are the uncut rows with special tokens.
         """
         long, protected = framed_rows.lengths > self._cut.length, inputs.with_protected()
         if not long.any():
@@ -315,16 +328,16 @@ class Featurizer:
         return fitted_rows, reasons
 
     def _too_long(self, fixed: int, special: int) -> str:
-        """Return the reason of a row whose protected texts and special tokens alone do not fit."""
+        """Return the reason of a row whose protected texts and special tokens, `fixed` ids in all, are too long."""
         if self._target.has_tokens:
             return f"protected text too long: {fixed} tokens with EOS, the limit is {self._cut.length}"
         room = self._cut.length - special
         return f"protected text too long: {fixed - special} tokens, and the limit leaves {room}"
 
     def _of_words(self, inputs: Inputs, targets: pa.LargeStringArray | None, target: TagsTarget) -> Features:
-        """Return the features of words and their tags: of each word, the label is at its first piece, and -100 elsewhere.
+        """Return the features of words and their tags. A word's label is at its first piece; other labels are -100.
 
-        Words are encoded one by one, each with a space before it, as transformers encodes words that are given apart.
+        Words are encoded one by one, each with a space before it, as transformers encodes a list of words.
         """
         fields, rows = inputs.fields()
         words = pc.split_pattern(fields, " ")
@@ -349,6 +362,7 @@ class Featurizer:
         wrong |= dict.fromkeys(
             np.flatnonzero(np.diff(rows) > 1).tolist(), "tags are for the words of one text, not of a pair"
         )
+        # Labels are cut and framed like the ids, with -100 for special tokens, so that both stay aligned.
         nowhere = Frame(*((IGNORED,) * len(part) for part in self._frame))
         unseen = self._cut._replace(removed=None)
         sides = [(self._cut, texts, self._frame), (unseen, Ragged(labels, texts.starts), nowhere)]
@@ -361,9 +375,9 @@ class Featurizer:
         return Features(inputs_, marks, tokens, marks.lengths, _with_markup(fields, rows), wrong)
 
     def _target_ids(self, targets: pa.LargeStringArray) -> tuple[Ragged, np.ndarray, dict[int, str]]:
-        """Return the labels of targets, their tokens before cutting, and the reasons of targets without any.
+        """Return the labels of targets, the numbers of their tokens before cutting, and the reasons of empty targets.
 
-        Each different target is tokenized once: targets often repeat.
+        Each distinct target is tokenized once, because targets often repeat.
         """
         coded = pc.dictionary_encode(targets)
         codes = coded.indices.to_numpy()
@@ -375,6 +389,6 @@ class Featurizer:
 
 
 def _with_markup(fields: pa.LargeStringArray, rows: np.ndarray) -> np.ndarray:
-    """Return which rows hold an HTML tag in one of their fields, bool[rows]; the fields of row i begin at `rows[i]`."""
+    """Return for each row whether one of its fields contains an HTML tag, bool[rows]. Row i has the fields from `rows[i]` on."""
     holding = pc.match_substring_regex(fields, pattern=MARKUP).to_numpy(zero_copy_only=False)
     return np.diff(np.concatenate([[0], np.cumsum(holding)])[rows]) > 0

@@ -1,4 +1,4 @@
-"""Refuse tokenizer folders for which transformers has several answers: by its version, or by the file that it reads."""
+"""Refuse tokenizer folders for which transformers gives different ids, depending on its version or on the file that it reads."""
 
 import base64
 import json
@@ -13,24 +13,24 @@ from t5prep.tokens.special_tokens import CONFIG, SENTINEL
 from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 from t5prep.tokens.tokenizer_document import Document, SmallFile
 
-# transformers 5 keeps the vocabulary of these classes' tokenizer.json and builds all steps anew; names without "Fast".
+# Classes for which transformers 5 keeps the vocabulary of a tokenizer.json and replaces all steps; names without "Fast".
 BERT_CLASSES = ("berttokenizer", "distilberttokenizer", "electratokenizer")
 ROBERTA_CLASSES = ("robertatokenizer",)
 LLAMA_CLASSES = ("llamatokenizer",)
-# The classes of models whose files name none. The other way round, transformers 5 takes no class for what is in _ANY_CLASS.
+# Type of a model → the class that transformers takes if the files name none. For types in _ANY_CLASS transformers 5 uses no class.
 _CLASSES_OF_MODELS = {
     **{kind: f"{kind}tokenizer" for kind in ("bert", "distilbert", "electra", "roberta", "t5", "albert", "camembert")},
     **{"mt5": "t5tokenizer", "xlm-roberta": "xlmrobertatokenizer", "deberta-v2": "debertav2tokenizer"},
 }
 _ANY_CLASS = ("umt5", "modernbert")
 _BERT_STEPS = (["BertNormalizer"], ["BertPreTokenizer"])
-# What BertTokenizer's arguments are called in tokenizer_config.json, and in a BertNormalizer; their defaults.
+# Options of BertTokenizer: the name in tokenizer_config.json, the name in a BertNormalizer, and the default.
 _BERT_OPTIONS = (
     ("do_lower_case", "lowercase", True),
     ("strip_accents", "strip_accents", None),
     ("tokenize_chinese_chars", "handle_chinese_chars", True),
 )
-# How far a score may be from another one that was written in fewer digits.
+# The tolerance for comparing scores of which one was written with fewer digits.
 _SCORE_TOLERANCE = 1e-4
 
 
@@ -50,7 +50,7 @@ def parse(content: bytes, *, name: str) -> Document:
 
 
 def class_of(files: ModelFiles) -> str:
-    """Return the tokenizer class that transformers takes for a folder, in small letters and without "Fast"; "" if none is known."""
+    """Return the tokenizer class that transformers uses for a folder, in lower case and without "Fast"; "" if unknown."""
     kind = str(special_tokens.read_object(files, "config.json").get("model_type") or "")
     if kind in _ANY_CLASS and JSON in files.names:
         return ""
@@ -61,7 +61,7 @@ def class_of(files: ModelFiles) -> str:
 
 
 def check_class(files: ModelFiles) -> None:
-    """Raise TokenizerError if the class that reads a SentencePiece model alone treats spaces otherwise than the model says."""
+    """Raise TokenizerError if the folder's class treats spaces differently from its SentencePiece model."""
     config, class_name = special_tokens.read_object(files, CONFIG), class_of(files)
     if JSON not in files.names and class_name in LLAMA_CLASSES:
         raise TokenizerError(
@@ -70,7 +70,7 @@ def check_class(files: ModelFiles) -> None:
             f" that says how. Write one: {special_tokens.save_command(files.name)}"
         )
     option = config.get("add_prefix_space", True)
-    # null means "as tokenizer.json says", and without one the same as false
+    # null means the setting of tokenizer.json; without that file it means false.
     if class_name == "t5tokenizer" and (option is False or (option is None and JSON not in files.names)):
         raise TokenizerError(
             f'{files.name}: by "add_prefix_space": {json.dumps(option)} in {CONFIG} transformers 4 puts no space before a text,'
@@ -79,9 +79,9 @@ def check_class(files: ModelFiles) -> None:
 
 
 def sentinels_of(files: ModelFiles, tokenizer: Tokenizer) -> int | None:
-    """Return how many sentinels the small files add to a SentencePiece model; None if they add none, or the usual 100.
+    """Return the number of sentinels that the small files add to a SentencePiece model; None for none, or the usual 100.
 
-    Raises TokenizerError where they contradict each other, or the model.
+    Raises TokenizerError if the files contradict each other or the model.
     """
     if tokenizer.is_bytes:
         return None
@@ -121,7 +121,7 @@ def sentinels_of(files: ModelFiles, tokenizer: Tokenizer) -> int | None:
 
 
 def check_same(tokenizer: Tokenizer, document: Document, *, file: str) -> None:
-    """Raise TokenizerError if a SentencePiece model and the `tokenizer.json` beside it give other ids."""
+    """Raise TokenizerError if a SentencePiece model, `file`, and the `tokenizer.json` beside it give different ids."""
     if difference := _difference(tokenizer, document):
         raise TokenizerError(
             f"{tokenizer.name}: {file} and tokenizer.json give other ids ({difference}). Remove the one that the model was"
@@ -130,7 +130,7 @@ def check_same(tokenizer: Tokenizer, document: Document, *, file: str) -> None:
 
 
 def _difference(tokenizer: Tokenizer, document: Document) -> str:
-    """Return where a `tokenizer.json` differs from a SentencePiece model; "" if nowhere."""
+    """Return the first difference between a `tokenizer.json` and a SentencePiece model; "" if there is none."""
     processor, size = tokenizer.processor, tokenizer.processor.get_piece_size()
     ids = [*range(size)]
     ours = processor.id_to_piece(ids)
@@ -140,7 +140,7 @@ def _difference(tokenizer: Tokenizer, document: Document) -> str:
     theirs = [by_id.get(id) for id in ids]
     if ours != theirs:
         id = next(id for id in ids if ours[id] != theirs[id])
-        if not processor.is_control(id):  # transformers names them by tokenizer_config.json
+        if not processor.is_control(id):  # the texts of control tokens come from tokenizer_config.json
             return f"the token {id:,} is {ours[id]!r} in the one and {theirs[id]!r} in the other"
     if document["model"].get("type", "Unigram") != "Unigram":
         return ""
@@ -157,9 +157,9 @@ def _difference(tokenizer: Tokenizer, document: Document) -> str:
 
 
 def _other_steps(charsmap: bytes, document: Document) -> str:
-    """Return how a Unigram `tokenizer.json` changes or splits texts otherwise than a SentencePiece model with this map.
+    """Return the first difference between a Unigram `tokenizer.json` and a SentencePiece model in changing or splitting texts.
 
-    "" if it does not.
+    charsmap: the model's compiled character map. Return "" if there is no difference.
     """
     if reason := sentencepiece_json.unlike_steps(document):
         return f"of tokenizer.json, {reason}"
@@ -172,9 +172,9 @@ def _other_steps(charsmap: bytes, document: Document) -> str:
 
 
 def check_small_files(files: ModelFiles, document: Document) -> None:
-    """Raise TokenizerError if the small files say otherwise than `tokenizer.json` how a text is split or what stands around it.
+    """Raise TokenizerError if the small files contradict `tokenizer.json` on splitting texts, or on tokens around them.
 
-    transformers 4 and 5 follow the one or the other, by their classes.
+    transformers 4 and 5 follow one or the other, depending on the class.
     """
     config, class_name = special_tokens.read_object(files, CONFIG), class_of(files)
     _check_ends(config, document, name=files.name)
@@ -187,7 +187,7 @@ def check_small_files(files: ModelFiles, document: Document) -> None:
 
 def _check_ends(config: SmallFile, document: Document, *, name: str) -> None:
     template = encoder_tokenizer.template_of(document)
-    is_text_model = not encoder_tokenizer.frame_of(document)  # its texts end in EOS, whatever the file says
+    is_text_model = not encoder_tokenizer.frame_of(document)  # t5prep ends its texts in EOS, whatever the file says
     for option, ids in (("add_bos_token", template.single.first), ("add_eos_token", template.single.last)):
         config_value = config.get(option)
         if (
@@ -249,9 +249,9 @@ def _check_llama(config: SmallFile, document: Document, class_name: str, *, name
 
 
 def _check_class_steps(config: SmallFile, document: Document, class_name: str, *, name: str) -> None:
-    """Raise TokenizerError if the steps that transformers 5 builds for a class split ordinary texts otherwise than the file.
+    """Raise TokenizerError if the steps of the class in transformers 5 split ordinary texts differently from the file's.
 
-    Where only odd characters make the difference, `tokenizer check` says the share of texts.
+    Differences at unusual characters are accepted; `tokenizer check` reports the share of affected texts.
     """
     rebuilt_document = class_steps.rebuilt(document, config, class_name)
     if rebuilt_document is not None and not class_steps.splits_alike(document, rebuilt_document, name=name):
@@ -259,7 +259,7 @@ def _check_class_steps(config: SmallFile, document: Document, class_name: str, *
 
 
 def _replaced(action: str, config: SmallFile, *, name: str) -> TokenizerError:
-    """Return the error of a file whose steps transformers 4 takes, and transformers 5 does not."""
+    """Return the error for a file whose steps transformers 4 uses, and transformers 5 replaces."""
     return TokenizerError(
         f"{name}: tokenizer.json {action} that transformers 5 replaces by those of {config.get('tokenizer_class', 'its class')}."
         f' Write "tokenizer_class": "PreTrainedTokenizerFast" in {CONFIG}.'
@@ -267,7 +267,7 @@ def _replaced(action: str, config: SmallFile, *, name: str) -> TokenizerError:
 
 
 def _check_added(document: Document, *, name: str) -> None:
-    """Raise TokenizerError for an added token that is normalized to nothing, which transformers finds between all letters."""
+    """Raise TokenizerError for an added token that is normalized to nothing: transformers finds it between all letters."""
     tokens = [token for token in encoder_tokenizer.users(document) if token.get("normalized")]
     if not tokens:
         return

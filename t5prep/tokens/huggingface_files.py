@@ -1,8 +1,9 @@
-"""Write a tokenizer as a directory that `transformers.AutoTokenizer` loads, built from the SentencePiece model itself.
+"""Write a tokenizer as a directory that `transformers.AutoTokenizer` loads, built from the SentencePiece model.
 
-`tokenizer.json` has the form of T5's own: the model's character map, runs of spaces made one, pieces with their scores,
-and one EOS after each text. It names `PreTrainedTokenizerFast`, not `T5Tokenizer`, because T5Tokenizer of transformers
-5 rebuilds its steps and loses byte fallback. The remaining differences are listed in tests/preparation/test_identity.py.
+Its `tokenizer.json` has the form of T5's: the model's character map, single spaces for runs of spaces, pieces with their
+scores, and an EOS after each text. The class is `PreTrainedTokenizerFast` and not `T5Tokenizer`, because T5Tokenizer of
+transformers 5 rebuilds the steps and loses byte fallback. tests/preparation/test_identity.py lists the remaining
+differences from SentencePiece's ids.
 """
 
 import json
@@ -18,14 +19,14 @@ from t5prep.tokens.tokenizer_document import Document, Step
 
 MODEL_NAME = "spiece.model"
 NAMES = (MODEL_NAME, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
-# The length above which the tokenizer warns; it does not cut.
+# The length above which transformers warns; nothing is cut.
 MODEL_MAX_LENGTH = 512
 
 
 def write(out: Path, tokenizer: Tokenizer, *, config: JSONObject) -> None:
-    """Write the model, tokenizer.json, its two small companions and a model's `config.json`. Raises OutputError.
+    """Write the tokenizer's files and a model's `config.json` to the folder `out`. Raises OutputError.
 
-    `config` gets this tokenizer's padded vocabulary size and special ids.
+    In the written config, vocabulary size and special ids are those of the tokenizer.
     """
     special = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
     texts = _sentinel_texts(tokenizer)
@@ -48,7 +49,7 @@ def write(out: Path, tokenizer: Tokenizer, *, config: JSONObject) -> None:
         "eos_token_id": tokenizer.eos_id,
         "decoder_start_token_id": tokenizer.pad_id,
     }
-    if tokenizer.is_bytes:  # transformers has these 256 tokens in code
+    if tokenizer.is_bytes:  # ByT5Tokenizer of transformers has its 256 tokens in its code, and reads no tokenizer.json
         described = {"tokenizer_class": "ByT5Tokenizer", "model_max_length": MODEL_MAX_LENGTH, **special}
         described["extra_ids"] = tokenizer.padded_size - tokenizer.size
         for name, data in ((MODEL_NAME, tokenizer.model), (NAMES[2], _dumped(described)), (NAMES[4], _dumped(shape))):
@@ -66,9 +67,9 @@ def write(out: Path, tokenizer: Tokenizer, *, config: JSONObject) -> None:
 
 
 def write_encoders(out: Path, tokenizer: EncoderTokenizer, *, config: JSONObject) -> None:
-    """Write a tokenizer.json and the file from which AutoTokenizer learns its special tokens.
+    """Write a tokenizer.json, and the tokenizer_config.json that tells AutoTokenizer the special tokens. Raises OutputError.
 
-    config: the model's, which tells whether a pair's texts have embeddings of their own. Raises OutputError.
+    config: the model's config.json, which decides whether the tokenizer returns `token_type_ids`.
     """
     if not tokenizer.is_encoders:
         return _write_texts(out, tokenizer)
@@ -90,7 +91,7 @@ def write_encoders(out: Path, tokenizer: EncoderTokenizer, *, config: JSONObject
 
 
 def _write_texts(out: Path, tokenizer: EncoderTokenizer) -> None:
-    """Write the tokenizer.json of a model that writes texts, which puts around a text what training had there."""
+    """Write the tokenizer.json of a model that writes texts, with the special tokens that training put around texts."""
     document: Document = json.loads(tokenizer.model)
     first, (eos,) = tokenizer.frame.first, tokenizer.frame.last
     post_processor = template({tokenizer.piece(id): id for id in first}, {tokenizer.piece(eos): eos})
@@ -106,7 +107,7 @@ def _write_texts(out: Path, tokenizer: EncoderTokenizer) -> None:
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> Document:
-    """Return the content of `tokenizer.json`, as the `tokenizers` library reads it."""
+    """Return the content of a `tokenizer.json` for a SentencePiece model."""
     if _is_bpe(tokenizer):
         return _of_bpe(tokenizer)
     model = tokenizer.processor
@@ -135,7 +136,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> Document:
 
 
 def _sentinel_texts(tokenizer: Tokenizer) -> list[str]:
-    """Return the sentinels that are tokens of their own. Those of mT5 and Gemma are pieces of the model."""
+    """Return the texts of the sentinels that are special tokens. Those of mT5 and Gemma are pieces, so there are none."""
     if _is_bpe(tokenizer):
         return []
     is_token = tokenizer.size > tokenizer.vocab_size or tokenizer.processor.is_control(tokenizer.sentinel(0))
@@ -147,10 +148,11 @@ def _is_bpe(tokenizer: Tokenizer) -> bool:
 
 
 def _of_bpe(tokenizer: Tokenizer) -> Document:
-    """Return the tokenizer.json of a BPE model that changes no character but spaces, in the form of Gemma's own.
+    """Return the tokenizer.json of a BPE model that changes no character except spaces, in the form of Gemma's.
 
-    SentencePiece keeps no merges: two pieces become one where theirs is a piece too, that of the highest score first. Pieces
-    of the model's author (Gemma's newlines, tags and runs of spaces) are found before anything is merged.
+    SentencePiece stores no merges. It merges two pieces if their concatenation is a piece, the one with the highest score first,
+    so the list of merges is derived from the scores. Pieces defined by the model's author (Gemma's newlines, tags and runs of
+    spaces) are found before anything is merged.
     """
     model, size = tokenizer.processor, tokenizer.vocab_size
     pieces = model.id_to_piece(list(range(size)))
@@ -189,7 +191,7 @@ def _of_bpe(tokenizer: Tokenizer) -> Document:
 
 
 def _bytes_decoder() -> Step:
-    """Return a decoder that joins bytes into characters, then joins pieces, and drops the leading space."""
+    """Return a decoder that joins bytes into characters, joins pieces, and removes the leading space."""
     steps: list[Step] = [
         {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
         {"type": "ByteFallback"},

@@ -1,8 +1,8 @@
-"""Find a tokenizer by the name that the user gives: `sample:`, a file, a directory, a Hub name.
+"""Load a tokenizer by its name: `sample:`, a file, a directory, or a Hub name.
 
-The files of a directory count as they do in transformers: the number of sentinels and the tokens that a user added stand
-in `tokenizer_config.json`, `added_tokens.json` and `tokenizer.json`. Where transformers itself would give several ids for
-a text, by its version or by which file it reads, the directory is refused (`folder_checks`).
+All files of a directory count, as in transformers: `tokenizer_config.json`, `added_tokens.json` and `tokenizer.json` hold the number
+of sentinels and the tokens that a user added. A directory is refused if transformers would give different ids for a text,
+depending on its version or on the file that it reads (`folder_checks`).
 """
 
 import difflib
@@ -30,18 +30,16 @@ from t5prep.tokens.tokenizer_document import Document
 
 # The file names of a SentencePiece model in directories of Hugging Face layout.
 MODEL_NAMES = ("spiece.model", "sentencepiece.model", "tokenizer.model", "sentencepiece.bpe.model")
-# The class that tokenizer_config.json names where a folder holds no vocabulary: ids are bytes.
+# The class in the tokenizer_config.json of a folder without a vocabulary, whose ids are bytes.
 BYTES_CLASS = "ByT5Tokenizer"
 
 
 def load(name: str | ModelFiles) -> Tokenizer:
-    """Return the tokenizer of a name: `sample:`, a file, a directory that holds one, or a Hub name; or of a model's files.
+    """Return the tokenizer `name`: `sample:`, a file, a directory, a Hub name, or the files of a model. Raises TokenizerError.
 
-    Raises TokenizerError.
-
-    A file is a SentencePiece model or a `tokenizer.json`. ByT5 has neither; it is known by its `tokenizer_config.json`.
-    An encoder's tokenizer (BERT's, RoBERTa's, ...) may be a `vocab.txt`, a `vocab.json` beside its `merges.txt`, or a `spm.model`.
-    The other files of a directory or a Hub repository count as they do in transformers (`_of_folder`).
+    A file is a SentencePiece model or a `tokenizer.json`. ByT5 has neither, and is recognized by its `tokenizer_config.json`. An
+    encoder's tokenizer (BERT's, RoBERTa's, ...) may also be a `vocab.txt`, a `vocab.json` beside its `merges.txt`, or a
+    `spm.model`. The other files of a directory or a Hub repository count as in transformers (`_of_folder`).
     """
     if isinstance(name, ModelFiles):
         return _of_folder(name)
@@ -67,7 +65,7 @@ def load(name: str | ModelFiles) -> Tokenizer:
 
 
 def _of_folder(files: ModelFiles) -> Tokenizer:
-    """Return the tokenizer of a directory or a Hub repository, of all its files. Raises TokenizerError."""
+    """Return the tokenizer of a directory or a Hub repository, by all its files. Raises TokenizerError."""
     name = files.name
     content = _of_encoder(files)
     if content is not None:
@@ -87,7 +85,7 @@ def _of_folder(files: ModelFiles) -> Tokenizer:
 
 
 def _of_encoder(files: ModelFiles) -> bytes | None:
-    """Return an encoder's tokenizer.json, read or made; None if the files are not an encoder's. Raises TokenizerError."""
+    """Return an encoder's tokenizer.json, read or built; None if the files are not an encoder's. Raises TokenizerError."""
     content = encoder_tokenizer.tokenizer_json(files)
     if content is not None and JSON in files.names:
         folder_checks.check_small_files(files, folder_checks.parse(content, name=files.name))
@@ -95,11 +93,10 @@ def _of_encoder(files: ModelFiles) -> bytes | None:
 
 
 def _of_sentencepiece(files: ModelFiles, file: str, written: bytes, document: Document) -> Tokenizer:
-    """Return the tokenizer of a SentencePiece model, with the sentinels and added tokens of the files beside it.
+    """Return the tokenizer of the SentencePiece model in `file`, with the sentinels and added tokens of the other files.
 
-    written, document: the tokenizer.json beside it, as bytes and parsed; both empty if there is none
-
-    Raises TokenizerError where no ids are those of transformers.
+    written, document: the tokenizer.json beside it, as bytes and parsed; both empty if there is none. Raises TokenizerError if the
+    ids of transformers cannot be reproduced.
     """
     name = files.name
     tokenizer = of_content(files.read(file), name=name)
@@ -127,7 +124,7 @@ def _of_sentencepiece(files: ModelFiles, file: str, written: bytes, document: Do
 
 
 def _of_bytes(files: ModelFiles) -> Tokenizer:
-    """Return ByT5's tokenizer, which has no files of a vocabulary. Raises TokenizerError where tokens are added to it."""
+    """Return ByT5's tokenizer, which has no vocabulary file. Raises TokenizerError if the files add tokens to it."""
     for token in special_tokens.in_small_files(files):
         if not special_tokens.has_role(str(token["content"])):
             raise TokenizerError(
@@ -138,7 +135,10 @@ def _of_bytes(files: ModelFiles) -> Tokenizer:
 
 
 def _of_json(content: bytes, document: Document, *, name: str) -> bytes:
-    """Return the content that a run keeps for a `tokenizer.json` of a model that writes texts. Raises TokenizerError."""
+    """Return the content of `Tokenizer.model` for a `tokenizer.json` of a model that writes texts. Raises TokenizerError.
+
+    It is the `tokenizer.json` itself for a BPE model, or with users' tokens; otherwise the equivalent SentencePiece model.
+    """
     writes_texts = bpe_tokenizer.writes_texts(document)
     if writes_texts and document["model"].get("type") == "BPE":
         return content
@@ -148,16 +148,16 @@ def _of_json(content: bytes, document: Document, *, name: str) -> bytes:
     return content
 
 
-@functools.lru_cache(maxsize=1)  # a run reads again what it has staged for its workers
+@functools.lru_cache(maxsize=1)  # `prepare` opens a tokenizer, and again from the content staged for its workers
 def of_content(content: bytes, *, name: str) -> Tokenizer:
-    """Return the tokenizer of `Tokenizer.model`, as a run or a worker keeps it. Raises TokenizerError."""
+    """Return the tokenizer whose `Tokenizer.model` is `content`. Runs and workers store this content. Raises TokenizerError."""
     if not content.startswith(b"{"):
         return Tokenizer(content, name=name)
     return (BpeTokenizer if bpe_tokenizer.is_written(content) else EncoderTokenizer)(content, name=name)
 
 
 def _find(name: str) -> Path | ModelFiles:
-    """Return the file that a name is, or the files of its directory or Hub repository. Raises TokenizerError."""
+    """Return the path of the file `name`, or the files of the directory or Hub repository `name`. Raises TokenizerError."""
     if name == "sample:":
         from t5prep.sources import sample
 
@@ -187,9 +187,10 @@ def _find(name: str) -> Path | ModelFiles:
 
 
 def as_in_transformers(name: str, tokenizer: Tokenizer) -> dict[str, bytes]:
-    """Return the `tokenizer.json`s by which transformers encodes with this folder, under words for each; none if it is no folder.
+    """Return the `tokenizer.json`s that transformers would use for the folder `name`, by a description of each, for audits.
 
-    tokenizer: what `load` returned for the name. Raises TokenizerError.
+    For a single tokenizer.json it is this file, and for other files there is none. tokenizer: the result of `load(name)`. Raises
+    TokenizerError.
     """
     source = _find(name)
     if not isinstance(source, ModelFiles):
@@ -200,7 +201,7 @@ def as_in_transformers(name: str, tokenizer: Tokenizer) -> dict[str, bytes]:
         content, document = encoder_tokenizer.with_added(content, folder_checks.parse(content, name=name), source)
         documents["the folder's tokenizer.json"] = content
     elif isinstance(tokenizer, EncoderTokenizer):
-        document = json.loads(tokenizer.model)  # made as transformers makes it
+        document = json.loads(tokenizer.model)  # `encoder_tokenizer` built it as transformers does
     elif tokenizer.is_bytes:
         return {}
     else:
@@ -213,14 +214,14 @@ def as_in_transformers(name: str, tokenizer: Tokenizer) -> dict[str, bytes]:
 
 
 def _file_of(files: ModelFiles, document: Document) -> str:
-    """Return the name of the file from which a tokenizer is made. Raises TokenizerError if there is none.
+    """Return the name of the file with the tokenizer's vocabulary. Raises TokenizerError if there is none.
 
-    document: the tokenizer.json among the files, parsed; empty if there is none
+    document: the tokenizer.json among the files, parsed; empty if there is none.
     """
     for name in (*MODEL_NAMES, JSON, encoder_tokenizer.PAIRS):
         if name in files.names and (name != encoder_tokenizer.PAIRS or encoder_tokenizer.MERGES in files.names):
-            # Gemma's SentencePiece model does not say whether a text begins with <bos>, as T5Gemma 2's do, and Llama's not how
-            # transformers writes the spaces that begin a text; their JSON files do.
+            # Two facts are missing in a SentencePiece model, so the JSON file is preferred. Gemma's does not say whether a text begins
+            # with <bos>, as T5Gemma 2's texts do. Llama's does not say how transformers writes the spaces that begin a text.
             begins = name == "tokenizer.model" and bpe_tokenizer.begins_texts(document)
             return JSON if begins or (name in MODEL_NAMES and bpe_tokenizer.puts_space(document)) else name
     for name in (CONFIG, "config.json"):

@@ -1,15 +1,15 @@
 """Hide single tokens, the pre-training of encoders (Devlin et al. 2019, section 3.1): the targets are the hidden tokens.
 
-Of the tokens that are hidden, 80 % become the mask, 10 % a token drawn from the vocabulary, and 10 % stay. A target stands at the
-place of its token; all other places have none (-100).
+Of the hidden tokens, 80 % become the mask, 10 % a token drawn from the vocabulary, and 10 % stay. A target has the position of
+its token; all other positions have no target (-100).
 
     tokens   the film is gorgeous and sad
     inputs   [CLS] the [MASK] is gorgeous and happy [SEP]
     targets    ·    ·   film   ·     ·      ·   sad    ·
 
-Documents, each with its last token (`[SEP]`), are laid end to end and cut into rows of one length, so that every row is full, as
-for span corruption. All rows of a length hide the same number of tokens, drawn by SplitMix64 (Steele et al. 2014) from a key
-for each row: the same on every machine.
+As for span corruption, documents, each with its last token (`[SEP]`), are concatenated and cut into rows of one length, so that
+every row is full. All rows of a length hide the same number of tokens. SplitMix64 (Steele et al. 2014) draws them from a key for
+each row, so they are the same on every machine.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,13 +23,13 @@ from t5prep.tokens.denoisers import Hidden
 from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
-NO_TARGET = -100  # as PyTorch's cross-entropy ignores it, and `dataset.tfrecord` writes it
-# Of ten hidden tokens, how many become the mask, and how many the mask or another token.
+NO_TARGET = -100  # the label that PyTorch's cross-entropy ignores, and that `dataset.tfrecord` writes
+# Of ten hidden tokens, the number that become the mask, and the number that become the mask or another token.
 MASKED, CHANGED = 8, 9
 
 
 def check(rate: float, tokenizer: Tokenizer) -> None:
-    """Raise UsageError or TokenizerError if tokens cannot be hidden so."""
+    """Raise UsageError if `rate` is not between 0 and 1, and TokenizerError if the tokenizer has no mask."""
     if not 0 < rate < 1:
         raise UsageError(f"a rate of {rate} hides nothing, or everything: it lies between 0 and 1. BERT has 0.15")
     if tokenizer.mask_id is None:
@@ -37,7 +37,10 @@ def check(rate: float, tokenizer: Tokenizer) -> None:
 
 
 class Mask:
-    """Cut documents, laid end to end, into rows, and hide tokens in each row, by its name and the seed alone."""
+    """Cut concatenated documents into rows, and hide tokens in each row, depending only on the row's name and the seed.
+
+    `rate` is the share of hidden tokens, `inputs_length` the ids of a row with special tokens.
+    """
 
     def __init__(self, rate: float, tokenizer: Tokenizer, *, inputs_length: int, seed: int) -> None:
         assert tokenizer.mask_id is not None
@@ -47,7 +50,7 @@ class Mask:
         self._length = inputs_length - len(self._first) - len(self._last)
 
     def __call__(self, documents: Iterable[tuple[Sequence[str], Ragged]]) -> Iterator[Hidden]:
-        """Yield some rows after the other, in order."""
+        """Yield the rows of `documents` in order, several at a time. documents: see `span_corruption.chunks`."""
         for ids, tokens in span_corruption.chunks(documents, length=self._length):
             inputs, labels = self.hide(tokens, span_corruption.keys(ids, seed=self._seed))
             edge = np.full((len(tokens), 1), NO_TARGET, np.int32)
@@ -57,7 +60,10 @@ class Mask:
             yield Hidden(ids, [tokens.shape[1]] * len(ids), ragged.full(inputs), ragged.full(labels))
 
     def hide(self, tokens: NDArray[np.int32], keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return rows with hidden tokens and their targets: int32[n, length] each. The ends of documents are not hidden."""
+        """Return rows with hidden tokens, and their targets: int32[n, length] each. The last tokens of documents stay.
+
+        tokens: int32[n, length]; keys: uint64[n], see `span_corruption.keys`.
+        """
         length = tokens.shape[1]
         order, way, random_numbers = (_draw(keys, length, part) for part in range(3))
         may = tokens != self._eos_id
@@ -74,7 +80,7 @@ class Mask:
 
 
 def _draw(keys: NDArray[np.uint64], count: int, part: int) -> NDArray[np.uint64]:
-    """Return `count` 64-bit numbers for each key, uint64[n, count]; each `part` has numbers of its own."""
+    """Return `count` 64-bit random numbers for each key, uint64[n, count]; each `part` gives different numbers."""
     places = np.arange(part * count + 1, (part + 1) * count + 1, dtype=np.uint64)
     state = keys[:, None] + places * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,4 +1,7 @@
-"""Read and build SentencePiece models as bytes (sentencepiece_model.proto), without training."""
+"""Read and build serialized SentencePiece models (sentencepiece_model.proto), without training.
+
+Messages are parsed here, because the generated protobuf classes are no public API of the package.
+"""
 
 import dataclasses
 import struct
@@ -9,7 +12,7 @@ UNIGRAM = 1  # TrainerSpec.ModelType
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """Describe how a model was trained and how it normalizes text."""
+    """The entries of a model that say how it was trained and how it normalizes text."""
 
     model_type: int = UNIGRAM
     normalizer: str = ""
@@ -18,14 +21,11 @@ class Facts:
     whitespace_as_suffix: bool = False
     remove_extra_whitespaces: bool = True
     byte_fallback: bool = False
-    charsmap: bytes = b""  # compiled; empty where it changes no character
+    charsmap: bytes = b""  # the compiled character map; empty if it changes no character
 
 
 def facts(model: bytes) -> Facts:
-    """Return the facts of a serialized ModelProto.
-
-    Raises ValueError when the bytes are no such message or are cut short.
-    """
+    """Return the facts of a serialized ModelProto. Raises ValueError if the bytes are no such message or are cut short."""
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
     for number, value in _specs(model):
@@ -49,12 +49,15 @@ def facts(model: bytes) -> Facts:
 
 
 def _specs(model: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Return the fields of a model after the pieces with which it begins: how it was trained and normalizes."""
+    """Return the fields of a model that follow its pieces: the specs of trainer and normalizer."""
     return _fields(memoryview(model)[_pieces(model) :].tobytes())
 
 
 def _pieces(model: bytes) -> int:
-    """Return where the pieces (ModelProto 1), which are short, end at the beginning of a model: nothing of them is needed."""
+    """Return the end of the pieces at the beginning of a model (field 1 of ModelProto).
+
+    Pieces shorter than 128 bytes, which are nearly all, are skipped by their lengths. This is much faster than parsing them.
+    """
     position, end = 0, len(model) - 1
     while (
         position < end
@@ -96,12 +99,12 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     raise ValueError("its bytes are something else")
 
 
-# The largest replacement of a character that a map may have; Unicode's own have at most 33 bytes.
+# The maximum bytes of a character's replacement in a map. In Unicode's normalization forms they have at most 33 bytes.
 MOST_REPLACEMENT_BYTES = 1000
 
 
 def check_charsmap(charsmap: bytes) -> None:
-    """Raise ValueError if a character map replaces a character by a text that is so long that a few of them fill memory."""
+    """Raise ValueError if a character map has a replacement so long that a few characters would fill the memory."""
     replacements = charsmap[4 + int.from_bytes(charsmap[:4], "little") :]
     longest = max(map(len, replacements.split(b"\0")))
     if longest > MOST_REPLACEMENT_BYTES:
@@ -109,14 +112,14 @@ def check_charsmap(charsmap: bytes) -> None:
 
 
 def charsmap(model: bytes) -> bytes:
-    """Return the compiled character map of a model's normalizer (NormalizerSpec 2), empty where it changes nothing."""
+    """Return the compiled character map of a model's normalizer (field 2 of NormalizerSpec); b"" if it changes nothing."""
     spec = dict(_fields(dict(_specs(model)).get(3, b"")))  # type: ignore[arg-type]
     value = spec.get(2, b"")
     return value if isinstance(value, bytes) else b""
 
 
 def defined_by_users(model: bytes) -> list[int]:
-    """Return the ids of the pieces that the author of a model named (USER_DEFINED)."""
+    """Return the ids of the pieces that the author of a model defined (USER_DEFINED)."""
     pieces = [dict(_fields(value)) for number, value in _fields(model) if number == 1 and isinstance(value, bytes)]
     return [id for id, piece in enumerate(pieces) if piece.get(3) == USER_DEFINED]
 
@@ -138,18 +141,15 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True)
 class Normalization:
-    """Describe how a text is normalized before it is split: by a map of characters, and T5's rules for spaces."""
+    """The normalization of a text before it is split: a map of characters, and T5's rules for spaces."""
 
     name: str
     charsmap: bytes = b""
-    spaces: bool = True  # runs of spaces become one, a space is put before the text, each space is written as ▁
+    spaces: bool = True  # a run of spaces becomes one, a space is put before the text, and spaces become ▁
 
 
 def build(pieces: Sequence[Piece], normalization: Normalization, *, model_type: int = UNIGRAM) -> bytes:
-    """Return a serialized ModelProto.
-
-    The index of a piece is its id; `<pad>`, `</s>` and `<unk>` are found by their text.
-    """
+    """Return a serialized ModelProto. The index of a piece is its id; `<pad>`, `</s>` and `<unk>` are found by their text."""
     places = {piece.text: index for index, piece in enumerate(pieces)}
     spaces = int(normalization.spaces)
     trainer = (
@@ -172,9 +172,9 @@ def build(pieces: Sequence[Piece], normalization: Normalization, *, model_type: 
 
 
 def with_sentinels(model: bytes, count: int) -> bytes:
-    """Return a serialized model with control pieces `<extra_id_{count - 1}>` to `<extra_id_0>` after its own pieces.
+    """Return the serialized `model` with control pieces `<extra_id_{count - 1}>` to `<extra_id_0>` appended.
 
-    Two concatenated protobuf messages are one message that has the repeated fields of both.
+    Pieces can be appended to the bytes: a concatenation of protobuf messages is a message with the repeated fields of both.
     """
     sentinels = (Piece(f"<extra_id_{number}>", kind=CONTROL) for number in reversed(range(count)))
     return model + b"".join(_bytes(1, _piece(sentinel)) for sentinel in sentinels)
@@ -194,7 +194,7 @@ def _bytes(field: int, value: bytes) -> bytes:
 
 
 def _packed(value: int) -> bytes:
-    """Return a number in groups of seven bits, the lowest first; a negative number as 64 bits.
+    """Return a number as a varint: groups of seven bits, the lowest first; a negative number as 64 bits.
 
     >>> _packed(300).hex()
     'ac02'
@@ -211,6 +211,6 @@ SPECIAL = (Piece("<pad>", kind=CONTROL), Piece("</s>", kind=CONTROL), Piece("<un
 
 
 def model() -> bytes:
-    """Return the serialized model: id 3 is byte 0, id 258 is byte 255."""
+    """Return ByT5's vocabulary as a serialized model: id 3 is byte 0, id 258 is byte 255."""
     pieces = [*SPECIAL, *(Piece(f"<0x{byte:02X}>", kind=BYTE) for byte in range(256))]
     return build(pieces, Normalization("identity", spaces=False), model_type=CHAR)

@@ -1,4 +1,4 @@
-"""Compute on lists of token ids, and on short texts, that are stored one after the other in one array."""
+"""Compute on many lists of token ids, or many short texts, which are stored contiguously in one array."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -12,34 +12,34 @@ from t5prep import _native
 
 
 class Ragged(NamedTuple):
-    """Lists of ids, one after the other: int32[ids], and where each list begins: int64[lists + 1]."""
+    """Lists of ids in one array, int32[ids]. List i is `ids[starts[i] : starts[i + 1]]`, with int64[lists + 1] starts."""
 
     ids: np.ndarray
     starts: np.ndarray
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return how many ids each list has: int64[lists]."""
+        """Return the length of each list: int64[lists]."""
         return np.diff(self.starts)
 
     def apart(self) -> list[np.ndarray]:
-        """Return the ids of each list: int32[length] each."""
+        """Return each list as an array, int32[length]."""
         edges = self.starts.tolist()
         return [self.ids[start:end] for start, end in itertools.pairwise(edges)]
 
     def occurrences(self, token: int) -> np.ndarray:
-        """Return how often a token stands in each list: int64[lists]."""
+        """Return the number of occurrences of `token` in each list: int64[lists]."""
         counts = np.zeros(len(self.starts) - 1, np.int64)
         ids, starts = np.ascontiguousarray(self.ids, np.int32), np.ascontiguousarray(self.starts, np.int64)
         _native.list_counts(ids, starts, token, counts)
         return counts
 
     def joined(self, edges: np.ndarray) -> "Ragged":
-        """Return neighbouring lists as one: those from `edges[i]` to `edges[i + 1]`, int64[joined lists + 1]."""
+        """Return lists that each join the lists from `edges[i]` to `edges[i + 1]`. edges: int64[joined lists + 1]."""
         return Ragged(self.ids, self.starts[edges])
 
     def to_arrow(self) -> pa.ListArray:
-        """Return the same lists as Arrow has them."""
+        """Return the lists as an Arrow array."""
         return pa.ListArray.from_arrays(self.starts.astype(np.int32), self.ids)
 
 
@@ -54,7 +54,9 @@ class Frame(NamedTuple):
     last: tuple[int, ...]
 
     def tokens(self, texts: np.ndarray) -> np.ndarray:
-        """Return how many special tokens rows of some texts have: int64[rows] → int64[rows]. A row without texts has none.
+        """Return the number of special tokens of rows, int64[rows], from their numbers of texts, int64[rows].
+
+        A row without texts has no special tokens.
 
         >>> Frame((101,), (102,), (102,)).tokens(np.array([0, 1, 2]))
         array([0, 2, 3])
@@ -63,7 +65,7 @@ class Frame(NamedTuple):
         return np.where(texts > 0, ends + len(self.between) * (texts - 1), 0)
 
     def strip(self, ids: Sequence[int]) -> Sequence[int]:
-        """Return the ids of a row without the special tokens before and after its texts, where they are there.
+        """Return the ids of a row without the special tokens before and after its texts, if the row has them.
 
         >>> Frame((101,), (102,), (102,)).strip([101, 7, 102, 8, 102]), Frame((101,), (102,), (102,)).strip([7, 8])
         ([7, 102, 8], [7, 8])
@@ -74,12 +76,12 @@ class Frame(NamedTuple):
 
 
 def full(rows: np.ndarray) -> Ragged:
-    """Return rows of one length, [n, length], as one Ragged."""
+    """Return rows of one length, int32[n, length], as a Ragged."""
     return Ragged(rows.ravel(), np.arange(len(rows) + 1) * rows.shape[1])
 
 
 def of(lists: list[np.ndarray]) -> Ragged:
-    """Return lists of ids as one Ragged.
+    """Return lists of ids, int32[length] each, as a Ragged.
 
     >>> of([np.array([5, 6], np.int32), np.array([], np.int32)]).starts.tolist()
     [0, 2, 2]
@@ -88,14 +90,14 @@ def of(lists: list[np.ndarray]) -> Ragged:
 
 
 def begins(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Return where concatenated lists of these lengths begin, and where the last one ends: int64[lists + 1]."""
+    """Return the starts of concatenated lists with `lengths`, and the end of the last one: int64[lists + 1]."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def framed(texts: Ragged, rows: np.ndarray, frame: Frame) -> Ragged:
-    """Return the lists of each row with a frame around and between them; row i has those from `rows[i]` to `rows[i + 1]`.
+    """Return rows of framed texts. Row i has the texts from `rows[i]` to `rows[i + 1]`, with special tokens around and between.
 
     >>> three = of([np.array([5], np.int32), np.array([6, 7], np.int32), np.array([8], np.int32)])
     >>> [row.tolist() for row in framed(three, np.array([0, 2, 2, 3]), Frame((101,), (102,), (103,))).apart()]
@@ -124,7 +126,7 @@ def framed(texts: Ragged, rows: np.ndarray, frame: Frame) -> Ragged:
 
 
 def take(lists: Ragged, rows: np.ndarray) -> Ragged:
-    """Return the lists of these rows, int64[rows], in this order.
+    """Return the lists with the indices `rows`, int64[n], in this order.
 
     >>> take(of([np.array([5, 6], np.int32), np.array([7], np.int32)]), np.array([1, 0, 1])).ids.tolist()
     [7, 5, 6, 7]
@@ -137,7 +139,7 @@ def take(lists: Ragged, rows: np.ndarray) -> Ragged:
 
 
 def replaced(lists: Ragged, rows: np.ndarray, replacements: Ragged) -> Ragged:
-    """Return the lists with those of some rows, int64[others], replaced by other lists.
+    """Return `lists` with the lists at the indices `rows`, int64[n], replaced by the n lists in `replacements`.
 
     >>> one = of([np.array([5, 6], np.int32), np.array([7], np.int32)])
     >>> replaced(one, np.array([0]), of([np.array([8], np.int32)])).ids.tolist()
@@ -155,9 +157,9 @@ def replaced(lists: Ragged, rows: np.ndarray, replacements: Ragged) -> Ragged:
 
 
 def ends_kept(lists: Ragged, heads: np.ndarray, tails: np.ndarray, *, marked: np.ndarray, middle: int) -> Ragged:
-    """Return lists of which only the first and last ids are kept, as many as is said: int64[lists] twice.
+    """Return the first `heads[i]` and the last `tails[i]` ids of each list i, int64[lists] each.
 
-    The id `middle` stands between the two ends of those that are `marked`, bool[lists].
+    The id `middle` is put between the two ends of the lists that are `marked`, bool[lists].
 
     >>> whole, marked = of([np.arange(9, dtype=np.int32), np.arange(3, dtype=np.int32)]), np.array([True, False])
     >>> ends_kept(whole, np.array([1, 3]), np.array([2, 0]), marked=marked, middle=77).ids.tolist()
@@ -172,20 +174,20 @@ def ends_kept(lists: Ragged, heads: np.ndarray, tails: np.ndarray, *, marked: np
 
 
 def _copy(source: np.ndarray, begin: np.ndarray, target: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> None:
-    """Copy `lengths[i]` ids, starting at `begin[i]`, to `place[i]`, for every i."""
+    """Copy `lengths[i]` ids from `source[begin[i]:]` to `target[offsets[i]:]`, for every i."""
     begin, offsets, lengths = (np.ascontiguousarray(array, np.int64) for array in (begin, offsets, lengths))
     _native.copy_lists(np.ascontiguousarray(source), begin, target, offsets, lengths)
 
 
 class Names(Sequence[str]):
-    """Texts in UTF-8, one after the other; text i begins at `starts[i]`, int64[texts + 1]."""
+    """A sequence of texts, stored contiguously in UTF-8. Text i is `data[starts[i] : starts[i + 1]]`, int64[texts + 1]."""
 
     def __init__(self, data: bytes | bytearray, starts: np.ndarray) -> None:
         self.data, self.starts = data, starts
 
     @staticmethod
     def of(texts: Sequence[str]) -> "Names":
-        """Return these texts, whose lone surrogates are kept.
+        """Return `texts` as Names. Lone surrogates are preserved.
 
         >>> list(Names.of(["a", "bc"]))
         ['a', 'bc']
@@ -194,11 +196,11 @@ class Names(Sequence[str]):
 
     @staticmethod
     def joined(encoded: Sequence[bytes]) -> "Names":
-        """Return the texts that these bytes are."""
+        """Return texts from their bytes in UTF-8."""
         return Names(b"".join(encoded), begins(list(map(len, encoded))))
 
     def encoded(self, index: int) -> bytes:
-        """Return the bytes of one text."""
+        """Return text `index` in UTF-8."""
         return bytes(self.data[self.starts[index] : self.starts[index + 1]])
 
     def __len__(self) -> int:
@@ -218,20 +220,19 @@ class Names(Sequence[str]):
             yield self.data[begin:end].decode("utf-8", "surrogatepass")
 
 
-# Choose the rows that several examples are packed into, so that a batch holds tokens instead of padding, as T5 was trained.
+# Packing puts several examples into one row, so that a batch holds tokens instead of padding, as when T5 was trained.
 #
-# Segment ids tell the examples of a row apart (1, 2, …; 0 is padding): attention stays inside a segment, and positions
-# start again at 0 in each. An example goes whole into the first row with room for both its sides (first-fit), so the rows
-# depend on the order of the examples alone. (preparation/records.py writes them. The positions are part of the data contract, for
-# models that embed positions: our own T5 looks at distances and reads ids and segment ids alone.)
+# Segment ids tell the examples of a row apart (1, 2, …; 0 is padding). Attention stays inside a segment, and positions start
+# again at 0 in each. An example goes as a whole into the first row with room for both its sides (first-fit), so rows depend only
+# on the order of the examples. preparation/records.py writes them. Positions are part of the data contract for models that embed
+# positions; T5 uses distances, and reads only ids and segment ids.
 
 
 def first_fit(sizes: NDArray[np.int64], *, room: tuple[int, int]) -> NDArray[np.int64]:
-    """Return the row of each example: `int64[n, 2]` (tokens of inputs, of targets) → `int64[n]`.
+    """Return the row of each example, int64[n]. Rows are numbered in the order in which they are opened.
 
-    Rows are numbered in the order in which they are opened.
-
-    Raises ValueError when an example does not fit into an empty row.
+    sizes: int64[n, 2], the tokens of inputs and of targets. room: the tokens of the two sides of a row. Raises ValueError if an
+    example does not fit into an empty row.
 
     >>> first_fit(np.array([[5, 1], [4, 1], [3, 1], [2, 1]]), room=(8, 2))
     array([0, 1, 0, 1])

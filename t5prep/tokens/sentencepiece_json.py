@@ -1,8 +1,8 @@
-"""Convert a `tokenizer.json` of the `tokenizers` library to a SentencePiece model, where that provably gives the same ids.
+"""Convert a `tokenizer.json` of the `tokenizers` library to a SentencePiece model, if that provably gives the same ids.
 
-It is a Unigram model with the normalizers that SentencePiece has (a compiled character map; the rules NMT and NFKC),
-spaces as `▁`, and splitting at digits and punctuation where no piece crosses such a border. Spaces around a text are
-dropped, as SentencePiece does.
+Convertible is a Unigram model with SentencePiece's normalizers (a compiled character map, or the rules NMT and NFKC) and spaces
+as `▁`. It may split at digits and punctuation, if no piece crosses such a border. Spaces around a text are dropped, as in
+SentencePiece.
 """
 
 import base64
@@ -25,13 +25,13 @@ _RUNS_OF_SPACES = ({"Regex": " {2,}"}, {"String": "  "})
 
 
 class _Unlike(Exception):  # noqa: N818 - its message is the end of a TokenizerError's sentence
-    """Name the part of a file that SentencePiece does not do in the same way."""
+    """An error whose message is the end of a sentence: the part of a file that SentencePiece does differently."""
 
 
 def convert(document: Document, *, name: str) -> bytes:
     """Return a serialized SentencePiece model for a tokenizer.json.
 
-    Raises TokenizerError, naming `name`, when it is damaged or no SentencePiece model gives the same ids.
+    Raises a TokenizerError that names `name` if the file is damaged, or no SentencePiece model gives the same ids.
     """
     try:
         model = document["model"]
@@ -47,13 +47,13 @@ def convert(document: Document, *, name: str) -> bytes:
 
 
 def check_steps(document: Document, *, name: str) -> None:
-    """Raise TokenizerError if a tokenizer.json normalizes or splits texts otherwise than transformers 5 does for a T5."""
+    """Raise a TokenizerError that names `name` if a tokenizer.json and transformers 5 normalize or split texts differently."""
     if reason := unlike_steps(document):
         raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {reason}.")
 
 
 def unlike_steps(document: Document) -> str:
-    """Return how a tokenizer.json normalizes or splits texts otherwise than transformers 5 does for a T5; "" if it does not."""
+    """Return the first difference between a tokenizer.json and transformers 5's T5 in normalizing or splitting; "" if none."""
     try:
         _check_borders(document.get("pre_tokenizer"), [])
         _normalization(document.get("normalizer"), document.get("pre_tokenizer"))
@@ -63,7 +63,7 @@ def unlike_steps(document: Document) -> str:
 
 
 def _pieces(model: Model, added: Iterable[AddedToken]) -> list[Piece]:
-    """Return the pieces in the order of their ids, without T5's 100 sentinels where these come last."""
+    """Return the pieces in the order of their ids, without T5's 100 sentinels if these are the last. Raises _Unlike."""
     if (unknown := model.get("unk_id")) is None:
         raise _Unlike("it has no unknown token")
     by_id = {
@@ -88,7 +88,7 @@ def _pieces(model: Model, added: Iterable[AddedToken]) -> list[Piece]:
 
 
 def _normalization(normalizer: Step | None, splitter: Step | None) -> Normalization:
-    """Return the normalization that SentencePiece has to do. Raises _Unlike for a step that it does not have."""
+    """Return SentencePiece's equivalent of the steps. Raises _Unlike for a step that it does not have."""
     charsmap, rules = b"", []
     for step in encoder_tokenizer.steps(normalizer, "normalizers"):
         kind = step["type"]
@@ -115,13 +115,13 @@ def _normalization(normalizer: Step | None, splitter: Step | None) -> Normalizat
 
 @functools.cache
 def rule(name: str) -> bytes:
-    """Return the compiled character map of one of SentencePiece's own rules."""
+    """Return the compiled character map of SentencePiece's rule `name`, such as "nmt_nfkc"."""
     spec = sentencepiece.SentencePieceNormalizer(rule_name=name).serialized_model_proto()
     return model_proto.charsmap(spec)
 
 
 def _check_borders(splitter: Step | None, pieces: Iterable[Piece]) -> None:
-    """Raise _Unlike if the way to split texts would change the ids that the pieces alone give."""
+    """Raise _Unlike if splitting texts by `splitter` would change the ids that the pieces alone give."""
     crossed: dict[str, Callable[[str], bool]] = {
         "Digits": lambda character: character.isnumeric(),
         "Punctuation": lambda character: (

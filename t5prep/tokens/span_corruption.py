@@ -1,17 +1,17 @@
 """Corrupt spans, T5's pretraining task: replace short spans of a text by sentinels; the targets are the hidden tokens.
 
-Raffel et al. 2020, section 3.3.4, with the arithmetic of T5's own code: lengths, the number of spans and the
-distribution of their positions agree with it. The random numbers are our own: they come from a 64-bit key for each row
-and integer arithmetic alone, so a key gives the same spans on every machine. All rows of one length hide the same
-number of tokens in the same number of spans, so many rows are corrupted at once.
+The method is that of Raffel et al. 2020, section 3.3.4. Lengths, the number of spans and the distribution of their positions
+agree with T5's code. Random numbers differ: they come from a 64-bit key for each row by integer arithmetic, so a key gives the
+same spans on every machine. All rows of one length hide the same number of tokens in the same number of spans, so many rows are
+corrupted at once.
 
     tokens   Thank you for inviting me to your party last week
     inputs   Thank you <extra_id_0> me to your party <extra_id_1> week </s>
     targets  <extra_id_0> for inviting <extra_id_1> last </s>
 
-Documents are concatenated and cut into rows of one length first, so that every row of a pretraining batch is full. A
-row is named after its first token, `document@offset`. The name depends only on the documents before it, and not on
-batches, blocks or workers. No token is dropped; only the very last row is shorter.
+First, documents are concatenated and cut into rows of one length, so that every row of a pretraining batch is full. A row is named
+after its first token, `document@offset`. The name depends only on the documents before it, and not on batches, blocks or
+workers. No token is dropped; only the very last row is shorter.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ MEAN_SPAN = 3.0  # Raffel et al. 2020, table 7
 
 
 def spans(length: int, *, density: float = DENSITY, mean_span: float = MEAN_SPAN) -> tuple[int, int]:
-    """Return how many tokens of `length` are hidden, and in how many spans. Halves are rounded to even, as in T5.
+    """Return the number of hidden tokens in a row of `length` tokens, and the number of spans. As in T5, halves round to even.
 
     >>> spans(568)
     (85, 28)
@@ -43,10 +43,10 @@ def spans(length: int, *, density: float = DENSITY, mean_span: float = MEAN_SPAN
 def lengths(
     inputs_length: int, *, density: float = DENSITY, mean_span: float = MEAN_SPAN, fewer: bool = False
 ) -> tuple[int, int]:
-    """Return how many raw tokens fill inputs of `inputs_length`, and the length of the targets; both include EOS.
+    """Return the number of raw tokens that fill inputs of `inputs_length` ids, and the length of their targets.
 
-    Raises UsageError when not even two tokens fit, or when there are more spans than sentinels; with `fewer`, there are then
-    only as many tokens as the sentinels are enough for.
+    Lengths of inputs and targets include EOS. Raises UsageError if not even two tokens fit, or if there are more spans than
+    sentinels. With `fewer`, the number of raw tokens is reduced until the sentinels suffice.
 
     >>> lengths(512)
     (568, 114)
@@ -80,7 +80,7 @@ def lengths(
 
 
 def keys(ids: Iterable[str], *, seed: int = 0) -> NDArray[np.uint64]:
-    """Return one 64-bit key for each id (BLAKE2b keyed with the seed): `uint64[n]`, the same on every machine.
+    """Return a 64-bit key for each id, `uint64[n]`: BLAKE2b keyed with the seed, the same on every machine.
 
     >>> keys(["a"], seed=0) == keys(["a"], seed=1)
     array([False])
@@ -99,9 +99,10 @@ def corrupt(
     density: float = DENSITY,
     mean_span: float = MEAN_SPAN,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the inputs and targets of rows, with EOS: `int32[n, length]` → `int32[n, inputs]`, `int32[n, targets]`.
+    """Return the inputs, `int32[n, inputs]`, and the targets, `int32[n, targets]`, of corrupted rows; both end in EOS.
 
-    `first_sentinel` is the id of `<extra_id_0>` (32,099 for T5); the ids of the following sentinels descend.
+    tokens: `int32[n, length]`. keys: `uint64[n]`, one for each row. first_sentinel: the id of `<extra_id_0>` (32,099 for T5); the
+    ids of the following sentinels descend.
     """
     rows, length = tokens.shape
     hidden, count = spans(length, density=density, mean_span=mean_span)
@@ -111,29 +112,29 @@ def corrupt(
     if hidden:
         order = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(keys, np.uint64)
         _native.hide_spans(*order, (length, hidden, count), first_sentinel, eos_id, inputs, targets)
-    else:  # one token alone stays
+    else:  # a single token is not hidden
         inputs[:, :-1], targets[:, :-1] = tokens, first_sentinel
     return inputs, targets
 
 
-ROWS = 1024  # rows that are given out at once: some MB of tokens
+ROWS = 1024  # the maximum rows that are yielded at once: some MB of tokens
 
 
 def chunks(
     documents: Iterable[tuple[Sequence[str], Ragged]], *, length: int
 ) -> Iterator[tuple[list[str], NDArray[np.int32]]]:
-    """Yield documents (some at a time: their names, and their ids, which end in EOS), concatenated, in rows of `length`.
+    """Yield concatenated documents in rows of `length` ids, several rows at a time: their names, and int32[n, length].
 
-    Some rows at a time: their names, and int32[n, length]. The last row holds the rest.
+    documents: several at a time, their names and their ids, which end in EOS. The last row holds the remaining ids.
 
     >>> two = Ragged(np.array([5, 6, 7, 1, 8, 1], np.int32), np.array([0, 4, 6]))
     >>> [(ids, tokens.tolist()) for ids, tokens in chunks([(["a", "b"], two)], length=4)]
     [(['a@0'], [[5, 6, 7, 1]]), (['b@0'], [[8, 1]])]
     """
-    remainder, name = np.zeros(0, np.int32), ""  # tokens that do not fill a row yet, and the name of the first of them
+    remainder, name = np.zeros(0, np.int32), ""  # tokens that do not fill a row yet, and the name of their row
     for names, (ids, starts) in documents:
-        tokens, every = np.concatenate([remainder, ids]), list(names)  # a document may begin many rows
-        # Where rows begin, counted from the first of these documents: the first row may begin before it.
+        tokens, every = np.concatenate([remainder, ids]), list(names)  # a list, because it may be indexed many times
+        # The positions where rows begin, counted from the first of these documents; the first row may begin before it.
         begins = np.arange(-len(remainder), len(ids), length)
         holding = np.searchsorted(starts[1:], begins, side="right")
         into = begins - starts[np.minimum(holding, len(starts) - 1)]

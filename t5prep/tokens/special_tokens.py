@@ -1,7 +1,7 @@
 """Separate a model's special tokens from tokens that a user added to its vocabulary, and find both in a tokenizer's folder.
 
-A special token (`</s>`, `[SEP]`, `<extra_id_0>`) has a role, and a text that spells it stays text. An added token (`{`,
-`<sep>`, `[E1]`) is a token wherever a text has it, as in transformers.
+A special token (`</s>`, `[SEP]`, `<extra_id_0>`) has a role in the model, and a text that spells it stays text. An added token
+(`{`, `<sep>`, `[E1]`) is found wherever a text contains it, as in transformers.
 """
 
 import json
@@ -13,12 +13,12 @@ from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens.tokenizer_document import AddedToken, Document, Model, SmallFile
 
-# EuroBERT, with Llama 3's tokenizer, has the token after a document as padding (tokenization of its authors' own conversion).
+# EuroBERT has Llama 3's tokenizer, and pads with the token that ends a document (as its authors' conversion does).
 PADS, UNKNOWNS, MASKS = ("[PAD]", "<pad>", "<|end_of_text|>"), ("[UNK]", "<unk>"), ("[MASK]", "<mask>")
 BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 ENDS = ("</s>", "<eos>")
-# Gemma's tokens of dialogues and images; a T5Gemma has no embeddings for some of them.
+# Gemma's tokens for dialogues and images. A T5Gemma has no embeddings for some of them.
 GEMMA_SPECIAL = (
     *("<bos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>"),
 )
@@ -30,7 +30,7 @@ CONFIG, ADDED, SPECIAL_MAP = "tokenizer_config.json", "added_tokens.json", "spec
 
 
 def has_role(text: str) -> bool:
-    """Check whether a model itself uses the token of this text: around texts, for padding, as a sentinel.
+    """Check whether the token `text` has a role in models: around texts, as padding, or as a sentinel.
 
     >>> has_role("[SEP]"), has_role("<extra_id_7>"), has_role("<sep>")
     (True, True, False)
@@ -39,20 +39,20 @@ def has_role(text: str) -> bool:
 
 
 def vocabulary(document: Document) -> dict[str, int]:
-    """Return the pieces of a `tokenizer.json` and their ids, without its added tokens."""
+    """Return the pieces of a `tokenizer.json` → their ids, without its added tokens."""
     pieces = document["model"]["vocab"]
     return dict(pieces) if isinstance(pieces, dict) else {text: id for id, (text, *_) in enumerate(pieces)}
 
 
 def unigram_pieces(model: Model) -> list[tuple[str, float]]:
-    """Return the pieces of a Unigram model and their scores. Raises ValueError for a vocabulary of another model."""
+    """Return the pieces of a Unigram model with their scores. Raises ValueError for another kind of model."""
     if isinstance(model["vocab"], dict):
         raise ValueError("its pieces have no scores")
     return model["vocab"]
 
 
 def added_by_users(document: Document, *, frame_ids: Iterable[int] = ()) -> list[AddedToken]:
-    """Return the added tokens of a `tokenizer.json` that have no role in the model; `frame_ids` are those around texts."""
+    """Return the added tokens of a `tokenizer.json` without a role. frame_ids: the ids of the tokens around texts."""
     ids = {*frame_ids}
     return [
         token
@@ -62,7 +62,7 @@ def added_by_users(document: Document, *, frame_ids: Iterable[int] = ()) -> list
 
 
 def read_object(files: ModelFiles, name: str) -> SmallFile:
-    """Return the content of one of the small files; an empty dict if the file is missing or damaged."""
+    """Return the content of the small file `name`; an empty dict if the file is missing or damaged."""
     content: SmallFile = _parsed(files, name)
     return content
 
@@ -77,9 +77,9 @@ def _parsed(files: ModelFiles, name: str) -> Any:
 
 
 def in_small_files(files: ModelFiles) -> list[AddedToken]:
-    """Return the tokens of `tokenizer_config.json` and `added_tokens.json`, with and without a role, sorted by their ids.
+    """Return the tokens in `tokenizer_config.json` and `added_tokens.json`, with and without a role, sorted by id.
 
-    A token of `added_tokens.json` alone has the flags that transformers gives to it.
+    A token that only `added_tokens.json` has gets the flags that transformers gives it.
     """
     config = read_object(files, CONFIG)
     decoder = config.get("added_tokens_decoder") or {}
@@ -93,7 +93,7 @@ def in_small_files(files: ModelFiles) -> list[AddedToken]:
 
 
 def special_texts(files: ModelFiles) -> list[str]:
-    """Return the special tokens that the small files name beside the usual ones: `additional_special_tokens` and the like."""
+    """Return the texts of the additional special tokens in the small files, such as `additional_special_tokens`."""
     texts: dict[str, None] = {}
     for name in (CONFIG, SPECIAL_MAP):
         content = read_object(files, name)
@@ -104,14 +104,14 @@ def special_texts(files: ModelFiles) -> list[str]:
 
 
 def save_command(name: str) -> str:
-    """Return the command that writes the tokenizer.json of a folder, by transformers."""
+    """Return the command that lets transformers write the tokenizer.json of the folder `name`."""
     return (
         f"python -c \"import transformers as t; t.AutoTokenizer.from_pretrained('{name}').save_pretrained('{name}')\""
     )
 
 
 def added(id: int, content: str, *, special: bool = True, normalized: bool = False) -> AddedToken:
-    """Return an entry of `added_tokens` in a `tokenizer.json`: a token that is looked for before the model."""
+    """Return an entry of `added_tokens` in a `tokenizer.json`: a token that is found before the model tokenizes a text."""
     return {
         "id": id,
         "content": content,
@@ -124,9 +124,9 @@ def added(id: int, content: str, *, special: bool = True, normalized: bool = Fal
 
 
 def merge_added(document: Document, tokens: Iterable[AddedToken], *, name: str) -> Document:
-    """Return a `tokenizer.json` that also has these tokens of the small files. Raises TokenizerError where they disagree.
+    """Return a `tokenizer.json` with the `tokens` of the small files added. Raises TokenizerError if they contradict each other.
 
-    transformers adds a missing token behind the last id, so its id in the small files must be that one.
+    transformers adds a missing token after the last id, so its id in the small files must be the next one.
     """
     ids = vocabulary(document) | {str(token["content"]): int(token["id"]) for token in document["added_tokens"]}
     document_tokens = {str(token["content"]): token for token in document["added_tokens"]}

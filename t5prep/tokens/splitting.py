@@ -11,13 +11,13 @@ from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tokens.tokenizer import Tokenizer
 
 BETWEEN_WORDS = re.compile(r"\s+")
-# Tokens that a part may have beyond its counted ones: its tokens depend on the text before it.
+# Words are counted one by one, but tokenized together a part may have more tokens; this many are left free for them.
 MARGIN = 2
 _ENDS_SENTENCE = re.compile(r"[.!?…][\"'”’»)\]]?$")
 
 
 def split_text(text: str, between: re.Pattern[str]) -> list[tuple[str, str]]:
-    """Return the texts between the matches, each with the match after it ("" after the last).
+    """Return the texts between the matches of `between`, each with the match after it ("" after the last).
 
     >>> split_text("Da.  Nu știu", BETWEEN_WORDS)
     [('Da.', '  '), ('Nu', ' '), ('știu', '')]
@@ -32,7 +32,7 @@ def split_text(text: str, between: re.Pattern[str]) -> list[tuple[str, str]]:
 
 @dataclasses.dataclass(frozen=True)
 class Splitter:
-    """Split examples into parts that fit into the lengths of both sides, at the ends of sentences where there are any."""
+    """Split examples into parts that fit into the lengths of both sides, at the ends of sentences if possible."""
 
     tokenizer: Tokenizer
     input_length: int
@@ -40,9 +40,10 @@ class Splitter:
     keep_newlines: bool
 
     def __call__(self, example: Example) -> list[Example]:
-        """Return the parts of an example in their order; each repeats the protected texts of the input.
+        """Return the parts of an example in order; each repeats the protected texts of the input.
 
-        Raises Reject if the sides differ in their number of words, or if one word alone does not fit.
+        Raises Reject if input and target differ in their number of words, if a single word does not fit, or if the input has not
+        exactly one text that may be split.
         """
         parts: tuple[Part, ...] = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
         places = [index for index, part in enumerate(parts) if isinstance(part, str)]
@@ -72,7 +73,10 @@ class Splitter:
     def _bounds(
         self, words: list[tuple[str, str]], targets: list[tuple[str, str]], rooms: tuple[int, int]
     ) -> list[int]:
-        """Return the number of the first word of each part, and of all words. Raises Reject."""
+        """Return the index of the first word of each part, and at last the number of words. Raises Reject.
+
+        words, targets: the words of both sides, each with the spaces after it. rooms: the tokens that fit on each side.
+        """
         totals = [np.cumsum([0, *self._tokens(side)]) for side in (words, targets)]
         ends = [
             number + 1
@@ -92,7 +96,7 @@ class Splitter:
         return bounds
 
     def _tokens(self, words: list[tuple[str, str]]) -> list[int]:
-        """Return the tokens of each word; a newline that is kept after it costs one more."""
+        """Return the number of tokens of each word; with `keep_newlines`, each newline after it is one more."""
         ids = self.tokenizer.encode_all([word for word, _ in words])
         return [
             len(word_ids) + self.keep_newlines * gap.count("\n") for word_ids, (_, gap) in zip(ids, words, strict=True)
@@ -100,5 +104,5 @@ class Splitter:
 
 
 def _joined(words: list[tuple[str, str]]) -> str:
-    """Return words with what stands between them."""
+    """Return the text of words with the spaces between them."""
     return "".join(word + gap for word, gap in words[:-1]) + words[-1][0]

@@ -1,11 +1,15 @@
 """Encode and decode text with a SentencePiece model by T5's conventions: 100 sentinels, one EOS, text stays text.
 
-The vocabulary is as in T5 (Raffel et al. 2020; google-research/text-to-text-transfer-transformer README): the model's
-pieces, then 100 sentinels in descending order (`<extra_id_0>` is the last id), then padding to a multiple of 128. A
-model that holds the sentinels itself, such as mT5's, keeps its own; for another number of sentinels, such as umT5's 300,
-`loading` puts them into the model; a model of bytes, ByT5's, uses its last bytes for
-them; one with pieces for any use, Gemma's `<unused0>` to `<unused98>`, uses these, the last one as `<extra_id_0>`.
-Unigram models encode in C, and all others by SentencePiece itself, with the same ids: Gemma's, each word of a block once.
+The vocabulary is as in T5 (Raffel et al. 2020; google-research/text-to-text-transfer-transformer README): the model's pieces,
+then 100 sentinels in descending order (`<extra_id_0>` is the last id), then padding to a multiple of 128. Other models differ in
+their sentinels:
+
+* A model that holds sentinels, such as mT5's, keeps them. `loading` adds another number of them, such as umT5's 300.
+* A model of bytes, ByT5's, uses its last bytes.
+* A model with unused pieces, Gemma's `<unused0>` to `<unused98>`, uses these, the last one as `<extra_id_0>`.
+
+Unigram models are encoded in C, and all others by SentencePiece, with the same ids. For Gemma, each distinct word of a block is
+encoded once (docs/decisions/026-encode-each-distinct-word-once.md).
 """
 
 import hashlib
@@ -25,11 +29,11 @@ from t5prep.tokens.ragged import Frame, Names, Ragged
 
 SENTINELS = 100
 SENTINEL_TEXTS = [f"<extra_id_{number}>" for number in range(SENTINELS)]
-UNUSED = "<unused{}>"  # how Gemma's pieces for any use are called
+UNUSED = "<unused{}>"  # the names of Gemma's unused pieces
 # ByT5's sentinels are its last bytes, from 255 down. Bytes 255 to 245 occur in no text (RFC 3629: UTF-8 excludes them).
 BYTE_SENTINELS = 11
 EMBEDDING_MULTIPLE = 128
-# The version of SentencePiece whose order of float additions native/ repeats. A test fails when another is installed.
+# The version of SentencePiece whose order of float additions native/ repeats. A test fails if another version is installed.
 REPLICATED = "0.2.3"
 # Texts that reveal a difference between the encoder in C and SentencePiece.
 _PROBES = (
@@ -41,18 +45,27 @@ _PROBES = (
 
 
 def run_of(id_of: Callable[[str], int | None], text: str, *, unknown: int | None) -> list[int]:
-    """Return the ids of "<unused0>", "<unused1>" and so on, at most SENTINELS, as long as each follows the one before."""
+    """Return the ids of the texts `text.format(0)`, `text.format(1)`, …, as long as they increase by 1, at most SENTINELS.
+
+    id_of: returns the id of a piece. unknown: the id that it returns for a missing piece.
+    """
     return _run(id_of, text, unknown=unknown, step=1, limit=SENTINELS)
 
 
 def sentinel_run(id_of: Callable[[str], int | None], *, unknown: int | None) -> list[int]:
-    """Return the ids of the sentinels that are tokens of a vocabulary, from `<extra_id_0>` on; mT5's are `▁<extra_id_0>`."""
+    """Return the ids of the sentinels in a vocabulary, from `<extra_id_0>` on; mT5 has them as `▁<extra_id_0>`.
+
+    id_of, unknown: see `run_of`.
+    """
     runs = (descending_run(id_of, text, unknown=unknown) for text in ("▁<extra_id_{}>", "<extra_id_{}>"))
     return next(filter(None, runs), [])
 
 
 def descending_run(id_of: Callable[[str], int | None], text: str, *, unknown: int | None) -> list[int]:
-    """Return the ids of "<extra_id_0>", "<extra_id_1>" and so on, as long as each id is one less than the id before."""
+    """Return the ids of the texts `text.format(0)`, `text.format(1)`, …, as long as they decrease by 1.
+
+    id_of, unknown: see `run_of`.
+    """
     return _run(id_of, text, unknown=unknown, step=-1, limit=None)
 
 
@@ -69,15 +82,15 @@ def _run(
 
 
 class Tokenizer:
-    """Encode text to ids and decode it, with a SentencePiece model.
+    """Encode text to ids and decode ids, with a SentencePiece model of T5's kind.
 
-    Raises TokenizerError when the bytes are not a T5-like model.
+    `model` is the content of the model's file. Raises TokenizerError if it is no such model.
     """
 
-    file_name = "spiece.model"  # what the file with `model` is called beside a trained model
-    mask_id: int | None = None  # of an encoder's tokenizer alone
-    is_encoders = False  # True for the tokenizers of BERT and the like (`encoder_tokenizer`)
-    template_without = ""  # "pair" or "single" if the file places no special tokens around two texts, or around one
+    file_name = "spiece.model"  # the name of the tokenizer's file beside a trained model
+    mask_id: int | None = None  # the id of the mask in an encoder's tokenizer
+    is_encoders = False  # True for tokenizers of BERT and similar models (`encoder_tokenizer`)
+    template_without = ""  # "pair" or "single" if the file has no special tokens for two texts, or for one
 
     def __init__(self, model: bytes, *, name: str) -> None:
         try:
@@ -96,7 +109,7 @@ class Tokenizer:
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.vocab_size: int = self.processor.get_piece_size()
         self.pad_id: int = self.processor.pad_id()
-        if self.pad_id < 0:  # Madlad-400 pads with what would begin a text, and no text has
+        if self.pad_id < 0:  # Madlad-400 pads with BOS, which no text contains
             self.pad_id = self.processor.bos_id()
         self.eos_id: int = self.processor.eos_id()
         self.unk_id: int = self.processor.unk_id()
@@ -113,17 +126,17 @@ class Tokenizer:
         unused = [] if inside else run_of(self.processor.piece_to_id, UNUSED, unknown=self.unk_id)
         above = 0 if inside or unused or self.is_bytes else SENTINELS
         self._first_sentinel = inside[0] if inside else unused[-1] if unused else self.vocab_size + above - 1
-        # How many sentinels there are, counted from `<extra_id_0>`.
+        # The number of sentinels.
         self.sentinels = BYTE_SENTINELS if self.is_bytes else len(inside) or len(unused) or SENTINELS
         self.size = self.vocab_size + above
         self.padded_size = -(-self.size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
-        # Special ids that text must never be encoded to, where a model has its sentinels as normal pieces.
+        # If sentinels are normal pieces of the model, they are special ids that text must never be encoded to.
         sentinel_numbers = range(self.sentinels if inside or unused else 0)
         special = [self.pad_id, self.eos_id, *map(self.sentinel, sentinel_numbers)]
-        # The ids that stand for no text and that SentencePiece would give to a text that spells them.
+        # Special ids that SentencePiece would give to a text that spells them: they are no control pieces of the model.
         self.controls = np.array([token for token in special if not self.processor.is_control(token)], np.int32)
         self.blocks = BlockEncoder(model, self.processor)
-        # Why texts are encoded by SentencePiece itself; "" if the faster encoder in C does it.
+        # The reason why SentencePiece encodes texts; "" if the faster encoder in C does.
         self.slow = self.blocks.slow
 
     def sentinel(self, number: int) -> int:
@@ -131,16 +144,16 @@ class Tokenizer:
         return self._first_sentinel - number
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, without EOS. `</s>` and `<extra_id_0>` inside it are encoded as plain text."""
+        """Return the ids of a text, without EOS. `</s>` and `<extra_id_0>` in the text are encoded as plain text."""
         ids: list[int] = self.encode_block([text]).ids.tolist()
         return ids
 
     def encode_all(self, texts: list[str]) -> list[np.ndarray]:
-        """Return the ids of many texts as `encode` does: int32[length] each."""
+        """Return the ids of each text, int32[length], as `encode` does."""
         return self.encode_block(texts).apart()
 
     def encode_block(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
-        """Return the ids of many texts as `encode` does, one after the other; no text may be null."""
+        """Return the ids of many texts as a Ragged, as `encode` does. No text may be null."""
         tokens = self.blocks.encode(texts)
         if not len(self.controls) or not np.isin(tokens.ids, self.controls).any():
             return tokens
@@ -151,10 +164,7 @@ class Tokenizer:
         return ragged.of(id_lists)
 
     def _encode_spelled(self, text: str) -> np.ndarray:
-        """Return the ids of a text that spells a control piece.
-
-        It is split after the "<", so that no piece can cover it.
-        """
+        """Return the ids of a text that spells a special piece. It is split after the "<", so that no piece can cover it."""
         ids = self.blocks.encode(re.split(r"(?<=<)(?=/s>|pad>|eos>|extra_id_\d+>|unused\d+>)", text)).ids
         return ids[~np.isin(ids, self.controls)]
 
@@ -175,18 +185,18 @@ class Tokenizer:
         return " ".join(out)
 
     def to_read(self, text: str) -> str:
-        """Return a decoded text as people write it: SentencePiece gives it so."""
+        """Return a decoded text without the traces of tokenizing. SentencePiece leaves none, so the text is unchanged."""
         return text
 
     def texts_in(self, ids: Sequence[int]) -> list[str]:
-        """Return the texts between the special tokens of some ids."""
+        """Return the texts between the special tokens in `ids`."""
         groups = itertools.groupby(ids, key=lambda token: self.special(token) is not None)
         return [self.decode(list(group)) for special, group in groups if not special]
 
     def special(self, token: int) -> str | None:
-        """Return how a control token is written, or None for a piece of text.
+        """Return the text of a special token, such as `</s>`; None for a piece of text.
 
-        Ids of the padded vocabulary that have no piece are written `<unused_n>`.
+        An id of the padded vocabulary without a piece has the text `<unused_n>`.
         """
         if token in (self.pad_id, self.eos_id):
             return "<pad>" if token == self.pad_id else "</s>"
@@ -196,14 +206,15 @@ class Tokenizer:
         return f"<unused_{token}>" if not 0 <= token < self.vocab_size else None
 
     def piece(self, token: int) -> str:
-        """Return one token as it is written in the vocabulary: `▁the`, `</s>`, `<extra_id_0>`."""
+        """Return the text of a token in the vocabulary: `▁the`, `</s>`, `<extra_id_0>`."""
         return self.special(token) or self.processor.id_to_piece(token)
 
 
 class BlockEncoder:
-    """Encode blocks of texts. Threads may share it.
+    """Encode blocks of texts, in C if possible. Threads may share an encoder.
 
-    `slow` is the reason why SentencePiece does the work, "" if the encoder in C does.
+    `slow` is the reason why SentencePiece encodes; "" if the encoder in C does. That encoder is used only if it gives the same ids
+    as SentencePiece for all texts in _PROBES.
     """
 
     def __init__(self, model: bytes, processor: sentencepiece.SentencePieceProcessor) -> None:
@@ -220,7 +231,7 @@ class BlockEncoder:
             self.slow = f"it gives other ids than SentencePiece {sentencepiece.__version__}"
 
     def encode(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
-        """Return the ids of texts, none of them null, without EOS."""
+        """Return the ids of texts without EOS, as a Ragged. No text may be null."""
         if self._is_cut and len(texts) > 1:
             array = pa.array(texts, pa.large_string()) if isinstance(texts, list) else texts
             return words.before_spaces(array, self._by_sentencepiece)
@@ -237,9 +248,9 @@ class BlockEncoder:
             return self._by_sentencepiece(texts)
 
     def encode_utf8(self, data: bytes | memoryview | pa.Buffer, offsets: np.ndarray) -> Ragged:
-        """Return the ids of texts in UTF-8. Text i is `data[offsets[i] : offsets[i + 1]]`, offsets int64[texts + 1].
+        """Return the ids of texts in UTF-8, by the encoder in C. Raises ValueError if a text is longer than 32 MB.
 
-        Raises ValueError if a text is longer than 32 MB.
+        Text i is `data[offsets[i] : offsets[i + 1]]`, with int64[texts + 1] offsets.
         """
         assert self._native is not None, "`encode` asks where there is one"
         ids, starts = self._native.encode(data, np.ascontiguousarray(offsets, np.int64))
@@ -257,9 +268,10 @@ class BlockEncoder:
 
 
 def _has_words(model: bytes, processor: sentencepiece.SentencePieceProcessor) -> bool:
-    """Check whether words can be encoded apart: a BPE model that changes no character, without a piece across a space.
+    """Check whether words can be encoded separately: the model is BPE, changes no character, and no piece contains a space.
 
-    Such a model merges two neighbours only into a piece of its own, so nothing is merged across the beginning of a word.
+    BPE merges two neighbours only if they form a piece. Without a piece across a space, nothing is merged across the beginning of
+    a word.
     """
     facts = model_proto.facts(model)
     plain = facts.model_type == model_proto.BPE and not facts.charsmap and facts.escape_whitespaces
@@ -269,20 +281,21 @@ def _has_words(model: bytes, processor: sentencepiece.SentencePieceProcessor) ->
     return not any("▁" in piece.lstrip("▁") for piece in pieces)
 
 
-# Keep newlines as tokens: T5's normalization turns each into a space, so lines of code, verse or a dialogue are lost.
+# The following functions keep newlines as tokens. T5's normalization turns a newline into a space, which loses the lines of code,
+# verse or dialogue.
 #
-# Where newlines are kept, `<extra_id_2>` stands for one, because nothing else uses it in a task with targets of its own:
-# head_tail marks a cut with `<extra_id_1>`, and span corruption uses `<extra_id_0>` and the following ones (tasks of
-# documents keep no newlines). Every line is tokenized by itself, so spaces at the ends of a line are still lost.
+# `<extra_id_2>` stands for a newline, because no task with targets uses it otherwise: head_tail marks a cut with `<extra_id_1>`,
+# and span corruption, which uses all sentinels, keeps no newlines. Each line is tokenized separately, so spaces at the ends of a
+# line are still lost.
 
 NUMBER: Final = 2
 SENTINEL: Final = "<extra_id_2>"
-# What ends a line, as a pattern of RE2.
+# A line end, as a regular expression of RE2.
 PATTERN: Final = r"\r\n?|\n"
 
 
 def decode(ids: Sequence[int], *, tokenizer: Tokenizer, keep_newlines: bool) -> str:
-    """Return the text of ids as `Tokenizer.decode` does, with its newlines where they were kept."""
+    """Return the text of `ids` as `Tokenizer.decode` does; with `keep_newlines`, tokens for newlines become newlines."""
     if not keep_newlines:
         return tokenizer.decode(ids)
     lines: list[list[int]] = [[]]
@@ -295,6 +308,6 @@ def decode(ids: Sequence[int], *, tokenizer: Tokenizer, keep_newlines: bool) -> 
 
 
 def decode_input(ids: Sequence[int], *, tokenizer: Tokenizer, keep_newlines: bool) -> str:
-    """Return the text of an input to read: without padding, without the special tokens around it, and as people write it."""
+    """Return the readable text of an input, without padding, special tokens around it, and traces of tokenizing."""
     tokens = tokenizer.frame.strip([token for token in ids if token != tokenizer.pad_id])
     return tokenizer.to_read(decode(tokens, tokenizer=tokenizer, keep_newlines=keep_newlines))

@@ -1,17 +1,17 @@
-"""Describe the files of a tokenizer's folder as `tokenizers` and `transformers` write them; any entry may be missing."""
+"""Define types for the JSON files of a tokenizer, as `tokenizers` and `transformers` write them; any entry may be missing."""
 
 from typing import TypedDict
 
 
 class Pattern(TypedDict, total=False):
-    """Describe the text that a step searches: one of both entries is there."""
+    """The text that a step searches for: exactly one of the two entries exists."""
 
     String: str
     Regex: str
 
 
 class TemplateToken(TypedDict):
-    """Describe a special token of a template: its text, and the ids that it becomes."""
+    """A special token of a template: its text, and its ids."""
 
     id: str
     ids: list[int]
@@ -19,21 +19,21 @@ class TemplateToken(TypedDict):
 
 
 class TemplateName(TypedDict):
-    """Name a special token of a template by its text, or one of the texts, "A" or "B"."""
+    """The name of an element of a template: a special token's text, or "A" or "B" for one of the texts."""
 
     id: str
     type_id: int
 
 
 class TemplatePart(TypedDict, total=False):
-    """Describe a part of a template: one of both entries is there."""
+    """An element of a template: exactly one of the two entries exists."""
 
     Sequence: TemplateName
     SpecialToken: TemplateName
 
 
 class Step(TypedDict, total=False):
-    """A normalizer, pre-tokenizer, post-processor or decoder: its `type` says which of the other entries it has."""
+    """A normalizer, pre-tokenizer, post-processor or decoder. Its `type` decides which of the other entries it has."""
 
     type: str
     normalizers: "list[Step]"
@@ -70,7 +70,7 @@ class Step(TypedDict, total=False):
 
 
 class AddedToken(TypedDict, total=False):
-    """A token that is looked for before the model, and how."""
+    """A token that is found in a text before the model tokenizes it, and the rules by which it is found."""
 
     id: int
     content: str
@@ -82,7 +82,7 @@ class AddedToken(TypedDict, total=False):
 
 
 class Model(TypedDict, total=False):
-    """The vocabulary: pieces with scores of a Unigram model, or pieces with ids of the other types."""
+    """The model with its vocabulary: pieces and scores for the type Unigram, pieces and ids for other types."""
 
     type: str
     unk_id: int | None
@@ -113,7 +113,7 @@ class Document(TypedDict, total=False):
 
 
 class SmallFile(TypedDict, total=False):
-    """What is read of `tokenizer_config.json`, `special_tokens_map.json`, and a model's `config.json`."""
+    """The entries that are read from `tokenizer_config.json`, `special_tokens_map.json`, and a model's `config.json`."""
 
     model_type: str
     tokenizer_class: str

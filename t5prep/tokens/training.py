@@ -1,11 +1,11 @@
 """Train a SentencePiece unigram model with T5's conventions, on a sample of lines.
 
-The conventions are those of T5's own (Raffel et al. 2020, section 2.2.1): pad 0, EOS 1, unknown 2, no BOS, nmt_nfkc
+The conventions are those of T5's tokenizer (Raffel et al. 2020, section 2.2.1): pad 0, EOS 1, unknown 2, no BOS, nmt_nfkc
 normalization. The 100 sentinels are not in the model: as in T5, they are the ids above its pieces (see tokenizer.py).
 
-The sample is the same for any order of the text, any blocks, any number of workers: each distinct line has a keyed
-hash, and the sample is the lines with the smallest hashes. Sampling parts, and then sampling these samples, gives the
-same lines as sampling the whole.
+The sample does not depend on the order of the text, on blocks, or on workers. Each distinct line has a keyed hash, and the
+sample consists of the lines with the smallest hashes. Sampling parts, and then sampling these samples, gives the same lines
+as sampling the whole text.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ import sentencepiece
 
 from t5prep.errors import TokenizerError, UsageError
 
-# T5's own size and coverage: the share of the text's characters that have a piece; the rarest are unknown.
+# T5's vocabulary size and coverage: the share of the text's characters that get a piece; the rarest become unknown.
 VOCAB_SIZE = 32_000
 FEWEST_PIECES = 4
 CHARACTER_COVERAGE = 0.9995
-# How SentencePiece changes characters before it cuts a text, by its own names; those with cf fold case. T5's is the first.
+# SentencePiece's names of its normalizations of characters; those with cf fold case. T5's is the first.
 NORMALIZATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
 # SentencePiece's default. The pieces depend on the number of threads, because each adds up its own expectations, so the
 # number is fixed for every machine.
@@ -40,10 +40,9 @@ def train(
 ) -> bytes:
     """Return a serialized SentencePiece model: the same bytes for the same lines in the same order.
 
-    `byte_fallback` spells unknown characters in 256 byte pieces instead of losing them; `split_digits` makes each digit
-    a piece; `normalization` is one of NORMALIZATIONS.
-
-    Raises UsageError if the text has too few or too many different strings for `vocab_size`.
+    `byte_fallback` spells unknown characters in 256 byte pieces instead of losing them. `split_digits` makes each digit a piece.
+    `character_coverage` is the share of characters that get a piece. `normalization` is one of NORMALIZATIONS. Raises UsageError
+    if the text has too few or too many different strings for `vocab_size`, and TokenizerError for other failures.
     """
     if vocab_size < FEWEST_PIECES:
         raise UsageError(
@@ -65,7 +64,7 @@ def train(
 
 
 def unigram_model(lines: Iterable[str], **options: Any) -> bytes:
-    """Return a serialized SentencePiece unigram model with T5's conventions; `options` are SentencePiece's own.
+    """Return a serialized SentencePiece unigram model with T5's conventions; `options` are SentencePiece's options.
 
     Raises RuntimeError or OSError, as SentencePiece does.
     """
@@ -109,7 +108,7 @@ DIGEST_BYTES = 16
 
 
 class Drawing:
-    """Keep at most `most` distinct lines, those with the smallest hashes, and never hold more in memory."""
+    """Sample `max_lines` distinct lines: those with the smallest hashes, keyed by `seed`. Memory never holds more lines."""
 
     def __init__(self, max_lines: int, *, seed: int) -> None:
         self.most = max_lines
@@ -119,7 +118,7 @@ class Drawing:
         self._kept: set[int] = set()
 
     def add(self, lines: Iterable[str]) -> None:
-        """Add more lines to the sample."""
+        """Offer more lines to the sample."""
         heap, priorities, key = self._heap, self._kept, self._key
         for line in lines:
             data = line.encode("utf-8", "surrogatepass")
@@ -140,7 +139,7 @@ class Drawing:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """Yield the lines of a text that are not blank; lines longer than LONGEST_LINE_BYTES are cut at spaces.
+    """Yield the lines of a text that are not blank, stripped. Lines longer than LONGEST_LINE_BYTES are cut at spaces.
 
     >>> list(lines_of("one \\n\\n two"))
     ['one', 'two']
@@ -151,7 +150,7 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 def _cut(line: str) -> Iterator[str]:
-    """Yield parts of at most LONGEST_LINE_BYTES; a word that is longer is cut at the limit."""
+    """Yield parts of a line of at most LONGEST_LINE_BYTES, cut at spaces; a longer word is cut at the limit."""
     data = line.encode("utf-8", "surrogatepass")
     while len(data) > LONGEST_LINE_BYTES:
         end = data.rfind(b" ", 1, LONGEST_LINE_BYTES + 1)

@@ -1,7 +1,7 @@
-"""Encode the distinct words of a block of texts once, where words can be encoded apart.
+"""Encode each distinct word of a block of texts once, for models whose words can be encoded separately.
 
-A model can be cut where none of its pieces goes on: before a space, unless a piece has a space behind another character. Which
-models that holds for is decided where they are opened (`tokenizer`, `encoder_tokenizer`).
+A text can be cut before a space if no piece has a space after another character. The modules that open a model check this
+condition (`tokenizer`, `encoder_tokenizer`). Figures: docs/decisions/026-encode-each-distinct-word-once.md.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 from t5prep.tokens import ragged
 from t5prep.tokens.ragged import Ragged
 
-# White space that byte-level tokenizers treat otherwise than one space between words: by RE2, whose \s is only ASCII's.
-# One space at the end is a piece of its own for them, as it is here, where it is a word without letters.
+# White space that byte-level tokenizers treat differently from a single space between words. RE2's \s is only ASCII, so others
+# are listed. A single space at the end of a text is a separate piece for these tokenizers; here it is a word without letters,
+# which gives the same.
 ODD_SPACE = r"^ |  |[^\S ]|[\x0b\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
-# What texts are cut at. A text that has it is not cut, nor one with the character that SentencePiece takes for a space.
+# Marks the positions where texts are cut. A text that contains this character, or SentencePiece's character for a space, is not
+# cut.
 BORDER = "\x1e"
 ODD = f"[{BORDER}▁]"
 
@@ -24,14 +26,14 @@ Encode = Callable[[list[str]], Ragged]
 
 
 def at_spaces(texts: pa.LargeStringArray, encode: Encode) -> Ragged:
-    """Return the ids of texts whose words have nothing of the spaces between them."""
+    """Return the ids of texts for a model that drops the spaces between words. encode: encodes a list of texts."""
     return _by_words(pc.split_pattern(texts, " "), encode)
 
 
 def before_spaces(texts: pa.LargeStringArray, encode: Encode, *, odd: str = ODD) -> Ragged:
-    """Return the ids of texts whose words begin with the spaces before them; texts with a match of `odd` are not cut.
+    """Return the ids of texts for a model whose words begin with the spaces before them. encode: encodes a list of texts.
 
-    A run of spaces belongs to the word after it.
+    A run of spaces belongs to the word after it. Texts that match the pattern `odd` are encoded as a whole.
     """
     is_odd = pc.match_substring_regex(texts, odd).to_numpy(zero_copy_only=False)
     plain = texts.filter(pa.array(~is_odd)) if is_odd.any() else texts
@@ -49,7 +51,7 @@ def before_spaces(texts: pa.LargeStringArray, encode: Encode, *, odd: str = ODD)
 
 
 def _by_words(words: pa.ListArray, encode: Encode) -> Ragged:
-    """Return the ids of texts that are given as lists of words."""
+    """Return the ids of texts from their lists of words. Each distinct word is encoded once."""
     coded = pc.dictionary_encode(words.values)
     encoded_words = ragged.take(encode(coded.dictionary.to_pylist()), coded.indices.to_numpy().astype(np.int64))
     return Ragged(encoded_words.ids, encoded_words.starts[words.offsets.to_numpy()])

@@ -1,4 +1,4 @@
-"""Read what `--filter` says, load a filter from a file of the user's, try filters on texts, and apply them to examples."""
+"""Parse the values of `--filter`, load a filter from a user's file, try filters on texts, and apply them to examples."""
 
 import contextlib
 import dataclasses
@@ -21,14 +21,17 @@ from t5prep.tasks.filters import rules
 
 @dataclasses.dataclass(frozen=True)
 class OwnFilter:
-    """Apply a function of the user's to texts: it returns the text that goes on, or raises Reject. `files` has its file."""
+    """A filter by a user's function, which takes a text and returns the changed text, or raises Reject.
+
+    `name` is the filter's name in messages, and `files` holds the path of the function's file.
+    """
 
     function: Callable[[str], str]
     name: str
     files: tuple[str, ...]
 
     def __call__(self, text: str) -> str:
-        """Return what the function returns. Raises Reject, and UsageError if it returns no text."""
+        """Return the function's result. Raises Reject, and UsageError if the function fails or returns no text."""
         try:
             result = self.function(text)
         except (Reject, T5prepError):
@@ -44,7 +47,7 @@ class OwnFilter:
 
 
 def load(path: str, name: str) -> OwnFilter:
-    """Return the filter that is the function `name` of the Python file at `path`. Raises UsageError."""
+    """Execute the Python file at `path`, and return the filter by its function `name`. Raises UsageError."""
     try:
         source = rules.read(path)
     except OSError as error:
@@ -64,18 +67,18 @@ def load(path: str, name: str) -> OwnFilter:
     return OwnFilter(function, f"{path}:{name}", (path,))
 
 
-# Read `gopher:least_words=20` as a filter: its name, and the settings that differ from its defaults.
+# The following functions parse a text such as `gopher:least_words=20`: a filter's name, and settings that are not defaults.
 
 Filter = Callable[[str], str]
 
 
 def names() -> list[str]:
-    """Return the names of all filters."""
+    """Return the names of all built-in filters, sorted."""
     return sorted(rules.FILTERS)
 
 
 def cls(name: str) -> type:
-    """Return the class of a filter. Raises UsageError."""
+    """Return the class of the built-in filter `name`. Raises UsageError."""
     if name not in rules.FILTERS:
         raise UsageError(
             f'--filter "{name}": there is no such filter.{did_you_mean(name, names())} See all: t5prep filter'
@@ -84,7 +87,7 @@ def cls(name: str) -> type:
 
 
 def parse(text: str) -> tuple[str, Filter]:
-    """Return the name of a filter, as reasons begin with it, and the filter itself. Raises UsageError.
+    """Return the name of a filter, with which its reasons begin, and the filter. Raises UsageError.
 
     >>> parse("words:least=3,most=20")
     ('words', Words(least=3, most=20))
@@ -109,7 +112,7 @@ def parse(text: str) -> tuple[str, Filter]:
 
 
 def _value(field: dataclasses.Field, value: str, *, text: str) -> str | int | float:
-    """Return a setting's value from its text. Raises UsageError."""
+    """Return the value of a filter's setting from its text `value`. `text` is the whole filter, for errors. Raises UsageError."""
     choices = field.metadata["choices"]
     if choices and value not in choices:
         raise UsageError(f'--filter "{text}": {field.name} is one of {", ".join(choices)}')
@@ -125,7 +128,7 @@ def _value(field: dataclasses.Field, value: str, *, text: str) -> str | int | fl
 
 
 def changes_texts(text: str) -> bool:
-    """Check whether a filter can change a text. Neither its files nor its library are opened, which may be missing here.
+    """Check whether the filter `text` can change a text. Its files and libraries may be missing here, so they are not opened.
 
     >>> changes_texts("addresses"), changes_texts("addresses:do=drop"), changes_texts("gopher"), changes_texts("mine.py:f")
     (True, False, False, True)
@@ -138,7 +141,7 @@ def changes_texts(text: str) -> bool:
 
 
 def code_files(texts: Iterable[str]) -> list[str]:
-    """Return the Python files that filters name, without running them.
+    """Return the Python files in the filters `texts`, without executing them.
 
     >>> code_files(["words:least=3", "mine.py:shorter"])
     ['mine.py']
@@ -146,15 +149,19 @@ def code_files(texts: Iterable[str]) -> list[str]:
     return [path for path in (text.partition(":")[0] for text in texts) if path.endswith(".py")]
 
 
-# Try filters on some texts before a long run.
+# The following functions try filters on some texts before a long run.
 
-# The texts that are shown for each filter, and the characters of each.
+# The maximum number of rejected texts that are shown for each filter, and the characters that are shown of each.
 MAX_EXAMPLES, CHARACTERS = 3, 100
 
 
 @dataclasses.dataclass
 class Outcome:
-    """The result of one filter: how many texts it got, with how many words, and some of those that it rejected."""
+    """The result of one filter in a trial.
+
+    `texts` counts the texts that reached the filter, `rejected` those that it rejected, with their `words`, and `changed` those
+    that it changed. `reasons` counts the rejected texts by reason. `examples` holds some of them: (reason, beginning of the text).
+    """
 
     filter: str
     texts: int = 0
@@ -167,7 +174,7 @@ class Outcome:
 
 @dataclasses.dataclass
 class Trial:
-    """The results of all filters in their order, and how many texts and words are left of how many."""
+    """The results of all filters, in their order: the numbers of texts and words before, and those that passed all filters."""
 
     texts: int
     words: int
@@ -176,12 +183,12 @@ class Trial:
     outcomes: list[Outcome]
 
     def to_json(self) -> dict[str, JSON]:
-        """Return all of it as JSON has it."""
+        """Return the trial as a JSON object."""
         return dataclasses.asdict(self)
 
 
 def attempt(texts: Iterable[str], filters: Sequence[str]) -> Trial:
-    """Return what filters do to texts, in the order in which they are given. Raises UsageError for what is not a filter."""
+    """Apply `filters` to each of `texts`, in the order of the filters, and return the results. Raises UsageError."""
     parsed = [parse(text)[1] for text in filters]
     trial = Trial(0, 0, 0, 0, [Outcome(text) for text in filters])
     for text in texts:
@@ -212,11 +219,11 @@ def _count(outcome: Outcome, text: str, reason: str) -> None:
         outcome.examples.append((reason, " ".join(text.split())[:CHARACTERS]))
 
 
-# Apply several filters, one after the other, to the texts of an example.
+# The following classes apply several filters, one after the other, to the texts of an example.
 
 
 class Filtered(NamedTuple):
-    """An example as filters left it: why it is rejected ("" if it is not), and the names of those that changed it."""
+    """An example after filters: the `reason` if it was rejected, else "", and the names of the filters that changed it."""
 
     example: Example
     reason: str = ""
@@ -224,9 +231,9 @@ class Filtered(NamedTuple):
 
 
 class FilteredTable(NamedTuple):
-    """A table of examples (example_table.SCHEMA) as filters left it, and the reason of each row that has one.
+    """A table of examples (example_table.SCHEMA) after filters, and the `reasons` of rejected rows, by their index.
 
-    `changed` are the names of the filters that changed each row, or None; None if there are no filters.
+    `changed` holds for each row the names of the filters that changed it, or None. It is None if there are no filters.
     """
 
     examples: pa.Table
@@ -235,28 +242,31 @@ class FilteredTable(NamedTuple):
 
 
 class Chain:
-    """Apply filters in the order in which they were given."""
+    """Apply several filters in their order.
+
+    `judges_tokens`: whether any filter judges the number of tokens, which is known only after tokenizing.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """Raise UsageError for what is not a filter."""
+        """Parse the filters `texts`. Raises UsageError."""
         self._texts, self._filters = texts, [parse(text) for text in texts]
         self.judges_tokens = any(hasattr(filter, "judge_tokens") for _, filter in self._filters)
 
     @classmethod
     def changing_texts(cls, texts: Sequence[str], *, files: Mapping[str, bytes]) -> "Chain | None":
-        """Return those filters that can change a text, None if there are none; `files` are the contents that they read, by path.
+        """Return the chain of those filters in `texts` that can change a text; None if there are none.
 
-        Raises UsageError for a file that is missing.
+        `files` holds the contents of the files that they read, by path. Raises UsageError if a file is missing in it.
         """
         chosen = list(filter(changes_texts, texts))
         with rules.reading(files):
             return cls(chosen) if chosen else None
 
     def __call__(self, example: Example, trace: Trace | None = None) -> Filtered:
-        """Return the example as it goes on, and why it is rejected or who changed it; a `trace` notes each filter.
+        """Return the example after all filters, or the reason of the first filter that rejects it.
 
-        An example of several parts is judged as one text, its parts in lines of their own. What changes a text changes
-        each part by itself; what masks changes targets and references too.
+        The parts of an input are judged as one text, each part on a separate line. A filter that changes texts changes each part
+        separately; one that masks changes targets and references too. `trace` records the effect of each filter.
         """
         changed: list[str] = []
         for text, (name, filter) in zip(self._texts, self._filters, strict=True):
@@ -274,7 +284,7 @@ class Chain:
         return Filtered(example, changed=tuple(changed))
 
     def of_table(self, examples: pa.Table, trace: Trace | None = None) -> FilteredTable:
-        """Return a table of examples as it goes on; rows that made no example stay as they are."""
+        """Return a table of examples after all filters. Rows without an example do not change."""
         if not self._filters:
             return FilteredTable(examples, example_table.reasons_of(examples), None)
         unfiltered_examples = example_table.examples_of(examples)
@@ -290,7 +300,7 @@ class Chain:
         return FilteredTable(examples, reasons, [(candidate and candidate.changed) or None for candidate in filtered])
 
     def judge_tokens(self, count: int) -> str:
-        """Return why an input of this number of tokens is rejected, or ""."""
+        """Return the reason for rejecting an input of `count` tokens; "" if no filter rejects it."""
         for name, filter in self._filters:
             if judge := getattr(filter, "judge_tokens", None):
                 try:
@@ -300,13 +310,13 @@ class Chain:
         return ""
 
     def files(self) -> dict[str, str]:
-        """Return the files of the user's that the filters read, and their SHA-256 (hex)."""
+        """Return the paths of the users' files that the filters read → their SHA-256 (hex)."""
         paths = [path for _, filter in self._filters for path in getattr(filter, "files", ())]
         return {path: hashlib.sha256(rules.read(path)).hexdigest() for path in paths}
 
 
 def _applied(filter: Filter, example: Example) -> Example:
-    """Return the example with its texts as a filter returns them. Raises Reject."""
+    """Return the example with its texts changed by `filter`. Raises Reject."""
     if getattr(filter, "masks", False):
         return dataclasses.replace(
             example,

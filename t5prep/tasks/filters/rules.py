@@ -1,6 +1,6 @@
-"""The filters that `--filter` names: each class is called with a text, and returns it or raises Reject.
+"""Define the filters of `--filter`. An object of each class is called with a text, and returns a text or raises Reject.
 
-First, how they read files of the user's: from this machine, or as they were brought to a worker elsewhere.
+The functions at the top read the users' files: from this machine, or as they were sent to a worker on another machine.
 """
 
 import collections
@@ -24,14 +24,14 @@ from t5prep.options.fields import option
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
-# Path, as the user named it → content, on a worker of another machine.
+# The user's path of a file → its content, on a worker of another machine.
 _INSTALLED_FILES: dict[str, bytes] = {}
-# The same of the files that a run keeps; None outside of `reading`.
+# The same for the copies in a run, which replace the machine's files inside of `reading`; None outside.
 _RUN_FILES: contextvars.ContextVar[Mapping[str, bytes] | None] = contextvars.ContextVar("filter_files", default=None)
 
 
 def read(path: str) -> bytes:
-    """Return the content of a file: this machine's, where it has one of that name. Raises OSError."""
+    """Return the content of the file at `path`: of this machine, or if it has none, of the files of `install`. Raises OSError."""
     if (run_files := _RUN_FILES.get()) is not None:
         if path not in run_files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -45,14 +45,14 @@ def read(path: str) -> bytes:
 
 
 def install(files: Mapping[str, bytes]) -> None:
-    """Let these files be read by their paths where this machine has none of that name."""
+    """Set the contents, by path, of files that `read` returns if this machine has no such file."""
     _INSTALLED_FILES.clear()
     _INSTALLED_FILES.update(files)
 
 
 @contextlib.contextmanager
 def reading(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Read these contents, by path, in place of the files of this machine during a `with`."""
+    """Let `read` return the contents in `files`, by path, instead of this machine's files, during a `with`."""
     token = _RUN_FILES.set(files)
     try:
         yield
@@ -79,11 +79,11 @@ class Addresses:
 
     @property
     def changes_texts(self) -> bool:
-        """Check whether a text may be another one afterwards."""
+        """Check whether the filter can change a text."""
         return self.do == "mask"
 
     def __call__(self, text: str) -> str:
-        """Return the text with each address masked, or as it is. Raises Reject."""
+        """Return the text with each address masked. Raises Reject if addresses are to be dropped."""
         masked = _EMAIL.sub(EMAIL, text) if "@" in text else text
         masked = _IP.sub(_mask, masked)
         if masked != text and self.do == "drop":
@@ -127,16 +127,16 @@ class C4:
 
     @functools.cached_property
     def _bad(self) -> re.Pattern[str] | None:
-        """Return an expression that finds each bad word; None if there are none."""
+        """Return the compiled expression that finds each bad word; None if there are none."""
         return _bad_words(self.bad_words) if self.bad_words else None
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return the file of the user's that is read."""
+        """Return the paths of the user's files that the filter reads."""
         return (self.bad_words,) if self.bad_words else ()
 
     def __call__(self, text: str) -> str:
-        """Return the lines that stay. Raises Reject."""
+        """Return the lines of a page that pass the rules. Raises Reject."""
         lines = list(filter(None, map(self._line, map(str.strip, text.splitlines()))))
         count = sum(len(_SENTENCE.findall(line)) or 1 for line in lines)
         if count < self.sentences:
@@ -144,7 +144,7 @@ class C4:
         return "\n".join(lines)
 
     def _line(self, line: str) -> str:
-        """Return a line without marks of citations, or "" if it is taken out."""
+        """Return a line without marks of citations; "" if it is removed. Raises Reject if the line rejects the page."""
         words = line.split()
         if any(len(word) > self.word_length for word in words):
             return ""
@@ -166,7 +166,10 @@ class C4:
 
 
 def _bad_words(path: str) -> re.Pattern[str] | None:
-    """Return an expression that finds each word of a file, standing alone; None for a file without words. Raises UsageError."""
+    """Return the expression that finds each phrase of the file at `path` as whole words; None if the file is empty.
+
+    Raises UsageError if it cannot be read.
+    """
     try:
         lines = read(path).decode().splitlines()
     except (OSError, UnicodeError) as error:
@@ -236,7 +239,7 @@ class Gopher:
             raise Reject(f"{reason.format(f'{count / len(lines):.0%}')}, at most {max_share:.0%}")
 
 
-# Table A1: the share that the most frequent n-gram may have, and that all repeated n-grams may have.
+# n → the largest share of characters in the most frequent n-gram, and in all repeated n-grams (Rae et al. 2021, table A1).
 TOP = {2: 0.20, 3: 0.18, 4: 0.16}
 REPEATED = {5: 0.15, 6: 0.14, 7: 0.13, 8: 0.12, 9: 0.11, 10: 0.10}
 _PARAGRAPHS = re.compile(r"\n\s*\n")
@@ -269,7 +272,7 @@ class GopherRepetition:
         for n, max_share in REPEATED.items():
             grams = _grams(words, n)
             if len(set(grams)) == len(grams):
-                break  # what repeats no n words repeats no longer run either
+                break  # without a repeated n-gram there is no longer one either
             share = _repeated(grams, n) / len(text)
             if share > max_share * self.factor:
                 raise Reject(
@@ -292,7 +295,7 @@ def _grams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
 
 
 def _top(words: Sequence[str], n: int) -> int:
-    """Return the characters of the most frequent n-gram, of all its occurrences; 0 if none stands twice."""
+    """Return the number of characters in all occurrences of the most frequent n-gram; 0 if none occurs twice."""
     counts = collections.Counter(_grams(words, n))
     max_count = max(counts.values(), default=0)
     return (
@@ -303,7 +306,7 @@ def _top(words: Sequence[str], n: int) -> int:
 
 
 def _repeated(grams: list[tuple[str, ...]], n: int) -> int:
-    """Return the characters of n-grams that stood there before; overlapping ones count once."""
+    """Return the number of characters in n-grams that occurred before; overlapping ones count once."""
     seen_grams: set[tuple[str, ...]] = set()
     characters = index = 0
     while index < len(grams):
@@ -316,7 +319,7 @@ def _repeated(grams: list[tuple[str, ...]], n: int) -> int:
     return characters
 
 
-# The beginning of a text that tells its language: a whole one would take many times as long as tokenizing it.
+# Characters at the beginning of a text that decide its language. A whole text would take many times as long as tokenizing it.
 CHARACTERS = 1000
 
 
@@ -331,7 +334,7 @@ class Language:
     least: float = option(0.5, "how sure it must be, from 0 to 1")
 
     def __post_init__(self) -> None:
-        """Raise UsageError for an unknown language, and where the library is not installed."""
+        """Raise UsageError for an unknown language, or if the library is not installed."""
         languages = _identifier().labels
         for code in self.keep.split("+"):
             if code not in languages:
@@ -344,7 +347,7 @@ class Language:
         language, sure = _identifier().classify(text[:CHARACTERS])
         if language not in self.keep.split("+"):
             raise Reject(f"other: {language}, {sure:.2f}")
-        # Rounded, so that the last digit of another processor's sum decides nothing.
+        # Rounded, because sums on another processor may differ in the last digits, and the decision must not.
         if round(sure, 2) < self.least:
             raise Reject(f"unsure: {language}, {sure:.2f}")
         return text
@@ -369,7 +372,7 @@ class Pattern:
     keep: str = option("", "reject a text in which this is not found")
 
     def __post_init__(self) -> None:
-        """Raise UsageError for what is not a regular expression."""
+        """Raise UsageError for an invalid regular expression, or if none is given."""
         if not self.drop and not self.keep:
             raise UsageError("--filter pattern needs an expression: --filter 'pattern:drop=(?i)lorem ipsum'")
         for expression in (self.drop, self.keep):
@@ -400,11 +403,11 @@ class Tokens:
     most: int = option(1_000_000_000, "most tokens")
 
     def __call__(self, text: str) -> str:
-        """Return the text: what it is judged by is not known before it is tokenized (`judge_tokens`)."""
+        """Return the text unchanged. `judge_tokens` decides when the number of tokens is known."""
         return text
 
     def judge_tokens(self, count: int) -> None:
-        """Raise Reject if an input of this number of tokens is too short or too long."""
+        """Raise Reject if an input of `count` tokens is too short or too long."""
         if count < self.least:
             raise Reject(f"too few: {count} tokens, at least {self.least}")
         if count > self.most:
@@ -431,7 +434,7 @@ class Words:
         return text
 
 
-# The filters by the names that `--filter` knows.
+# Name in `--filter` → the filter's class.
 FILTERS: dict[str, type] = {
     "addresses": Addresses,
     "c4": C4,
