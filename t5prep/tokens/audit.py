@@ -121,6 +121,7 @@ def examine(
             report.words += len(text.split())
             report.tokens += len(ids)
             counts = collections.Counter(text)
+            # The key of two spaces counts the spaces of runs beyond their first: SentencePiece may make a run one space.
             if "  " in text and (spaces := sum(len(run) - 1 for run in _RUN.findall(text.strip()))):
                 counts["  "] = spaces
             characters.update(counts)

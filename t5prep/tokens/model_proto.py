@@ -1,6 +1,6 @@
 """Read and build serialized SentencePiece models (sentencepiece_model.proto), without training.
 
-Messages are parsed here, because the generated protobuf classes are no public API of the package.
+Messages are parsed here, because protobuf is no dependency of the package.
 """
 
 import dataclasses

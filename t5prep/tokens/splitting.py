@@ -19,6 +19,8 @@ _ENDS_SENTENCE = re.compile(r"[.!?…][\"'”’»)\]]?$")
 def split_text(text: str, between: re.Pattern[str]) -> list[tuple[str, str]]:
     """Return the texts between the matches of `between`, each with the match after it ("" after the last).
 
+    Empty matches are ignored.
+
     >>> split_text("Da.  Nu știu", BETWEEN_WORDS)
     [('Da.', '  '), ('Nu', ' '), ('știu', '')]
     """

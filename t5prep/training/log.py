@@ -190,7 +190,8 @@ def keep_points(folder: str, *, step: int, evaluated: str = "") -> None:
 def _lines_until(path: str, *, step: int, evaluated: str) -> list[str]:
     """Return the lines of the metrics.jsonl at `path` up to `step`, without an incomplete last line.
 
-    Lines of `step` itself are left out if one of their names begins with `evaluated`.
+    Lines of `step` itself are left out if one of their names begins with `evaluated` (if it is not ""): see `evaluated` of the
+    constructor that calls this.
     """
     if not tf.io.gfile.exists(path):
         return []

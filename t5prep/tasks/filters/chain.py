@@ -316,7 +316,10 @@ class Chain:
 
 
 def _applied(filter: Filter, example: Example) -> Example:
-    """Return the example with its texts changed by `filter`. Raises Reject."""
+    """Return the example with its texts changed by `filter`. Raises Reject.
+
+    A filter that masks changes targets and references too, others only the inputs.
+    """
     if getattr(filter, "masks", False):
         return dataclasses.replace(
             example,

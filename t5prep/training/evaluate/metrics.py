@@ -376,6 +376,7 @@ def of_each(
     [{'accuracy': 1.0}, {'accuracy': 0.0}]
     """
     metrics = [METRICS[name] for name in names]
+    # Metrics that have no number for a single item, such as BLEU, are not computed.
     computed = [
         (metric.compute, metric.numbers if metric.of_each_item is None else metric.of_each_item) for metric in metrics
     ]

@@ -195,6 +195,7 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
             raise UnreadableError(f"{name}/{file.name} is damaged") from error
 
     def part(index: Index) -> np.ndarray:
+        # Read only the chunks that overlap `index`, and copy the overlap of each into `out`.
         out = np.empty([span.stop - span.start for span in index], np.float32)
         needed = [
             range(span.start // size, -(-span.stop // size)) if span.stop > span.start else range(0)

@@ -54,8 +54,8 @@ def write(prefix: str, parts: Sequence[Part]) -> None:
 def restore(path: str, variables: Variables) -> Variables:
     """Return a checkpoint's tensors on the devices, without `copies`.
 
-    `variables` gives names, shapes and shardings: as arrays, or as jax.ShapeDtypeStructs. Weights without slots are taken from
-    it. Raises OutputError if names or shapes differ.
+    `variables` gives names, shapes and shardings: as arrays, or as jax.ShapeDtypeStructs. Weights without slots are not trained
+    and not stored, so they are the arrays of `variables`. Raises OutputError if names or shapes differ.
     """
     _check(path, variables)
     arrays = iter([_read_array(path, name, array) for name, array in _iterate_tensors(variables)])

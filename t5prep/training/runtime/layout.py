@@ -174,6 +174,7 @@ def split_axis(name: str, config: Config, shard: int) -> int | None:
     """
     matrix = name.removesuffix(A).removesuffix(B)
     dimension, axis = SPLIT.get(matrix.rpartition(".")[2], ("", None))
+    # An adapter's A has the inputs of its matrix, and B the outputs, so only the one that has the split axis is split.
     if matrix != name and name.endswith(A) != (matrix.rpartition(".")[2] in SPLIT_BY_INPUT):
         return None
     size = config.split_sizes.get(dimension, 1)
