@@ -163,9 +163,11 @@ def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
         count += 1
         yield row
     if count != block.rows:
+        counts = f"{block.file.name}: {block.rows:,} rows from row {block.first_row:,} on were counted, and {count:,} were read"
+        if block.format.kind == "parquet":  # counted by the program that wrote the file
+            raise SourceError(f"{counts}. The file is damaged: fetch it again.")
         raise BalanceError(
-            f"{block.file.name}: {block.rows:,} rows from row {block.first_row:,} on were counted, and {count:,} were "
-            "read. This is a mistake of t5prep, and nothing was prepared. Please report it with this file"
+            f"{counts}. This is a mistake of t5prep, and nothing was prepared. Please report it with this file"
         )
 
 

@@ -154,7 +154,7 @@ def _parquet(block: Block, names: Sequence[str]) -> Columns | None:
     """Return the rows of a part of a Parquet file, or None if Python must read each row."""
     part = Part(block.begin, block.skip, block.first_row, block.rows, block.size)
     batches = list(parquet_rows.batches(block.file, part, columns=names))
-    if not batches:
+    if sum(batch.num_rows for batch in batches) != block.rows or not batches:
         return None
     table = pa.Table.from_batches(batches).select(list(names)).combine_chunks()
     arrays, plain = [], np.ones(table.num_rows, bool)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import io
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +23,8 @@ from t5prep.sources.arrow_floats import with_shortest_floats
 # read these. See docs/decisions/024-decode-a-row-group-once.md
 PART_BYTES = 4 << 20
 _READ_BYTES = 1 << 20
+# A forged size of a row group would make millions of parts. This many have 16 GiB, more than any writer's group.
+_MOST_PARTS = 4096
 _BATCH_ROWS = 2048  # rows converted at once, to bound the memory of Python objects
 
 
@@ -56,15 +59,19 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
         ) from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise SourceError(f"{name} is not a Parquet file ({error}).") from error
+    groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
+    if sum(group.num_rows for group in groups) != opened.metadata.num_rows:
+        raise SourceError(
+            f"{name} is a damaged Parquet file: its row groups do not have the rows that it says. Fetch it again."
+        )
+    packing = file.seek(0, io.SEEK_END) / max(1, sum(group.total_byte_size for group in groups))
     parts, first = [], 1
-    for number in range(opened.num_row_groups):
-        group = opened.metadata.row_group(number)
-        stored = sum(group.column(column).total_compressed_size for column in range(group.num_columns))
-        count = max(1, -(-group.total_byte_size // PART_BYTES))
+    for number, group in enumerate(groups):
+        count = max(1, min(-(-group.total_byte_size // PART_BYTES), group.num_rows, _MOST_PARTS))
         edges = [group.num_rows * part // count for part in range(count + 1)]
         for skip, end in itertools.pairwise(edges):
             size = group.total_byte_size * (end - skip) // max(1, group.num_rows)
-            parts.append(Part(number, skip, first + skip, end - skip, size, stored / max(1, group.total_byte_size)))
+            parts.append(Part(number, skip, first + skip, end - skip, size, packing))
         first += group.num_rows
     return names, parts
 
@@ -148,14 +155,20 @@ def digest(file: RawFile, number: int, *, columns: Sequence[str]) -> bytes:
     with _group(file, number) as group:
         if (column_names := tuple(columns)) not in group.digests:
             hasher, metadata = hashlib.blake2b(digest_size=20), group.reader.metadata
-            needed = tuple(f"{name}." for name in rows.roots(columns))  # a name may contain dots
+            roots = rows.roots(columns)
+            # For a damaged chunk, `RowGroupMetaData.column` raises no error but aborts the process. Arrow's reader checks
+            # each chunk and raises one.
+            next(group.reader.iter_batches(1, [number], list(roots) or None), None)
+            needed = tuple(f"{name}." for name in roots)  # a name may contain dots
             for index in range(metadata.num_columns):
                 # The name comes from the schema. Arrow finds a column's chunk by index, and the chunk's own copy of
                 # the name may be any bytes.
-                name, chunk = metadata.schema.column(index).path, metadata.row_group(number).column(index)
+                name = metadata.schema.column(index).path
                 if columns and not f"{name}.".startswith(needed):
                     continue
-                group.opened.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
+                chunk = metadata.row_group(number).column(index)
+                offsets = (chunk.dictionary_page_offset, chunk.data_page_offset)
+                group.opened.seek(min((offset for offset in offsets if offset and offset > 0), default=0))
                 hasher.update(f"{name} {chunk.physical_type} {chunk.compression} ".encode())
                 remaining_bytes = chunk.total_compressed_size
                 while remaining_bytes > 0 and (piece := group.opened.read(min(_READ_BYTES, remaining_bytes))):
