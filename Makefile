@@ -93,8 +93,9 @@ docs: $(VENV)/dev  ## build the site of README and docs/ in build/site, and chec
 pictures: $(VENV)/dev  ## draw docs/pictures with Chromium
 	$(BIN)/python tests/pictures.py docs/pictures
 
-reference: $(VENV)/base  ## write docs/reference.md from the commands
+reference: $(VENV)/base  ## write docs/reference.md from the commands, and docs/errors.md from the codes of errors
 	$(BIN)/python tests/reference.py > docs/reference.md
+	$(BIN)/python tests/error_pages.py > docs/errors.md
 
 bench: $(VENV)/dev  ## print what README and docs/speed.md say of speed, measured here, as one table (ten minutes): ARGS=
 	$(BIN)/python -m tests.benchmarks.bench $(ARGS)

@@ -68,18 +68,28 @@ def require(name: str, *, arguments: Sequence[str] = (), out: str = "") -> None:
     `arguments` are Beam's own options. `out` is the dataset's folder: Dataflow requires one on gs://.
     """
     if name not in RUNNERS:
-        raise UsageError(f'--runner "{name}": it is one of {", ".join(RUNNERS)}.{did_you_mean(name, RUNNERS)}')
+        raise UsageError(
+            f'--runner "{name}": it is one of {", ".join(RUNNERS)}.{did_you_mean(name, RUNNERS)}',
+            code="option.unknown-choice",
+        )
     if name == "local" and arguments:
-        raise UsageError(f"{arguments[0]}: what stands after -- is for Beam's runners; --runner local has --workers.")
+        raise UsageError(
+            f"{arguments[0]}: what stands after -- is for Beam's runners; --runner local has --workers.",
+            code="option.inapplicable",
+        )
     if name == "flink" and not shutil.which("java"):
-        raise UsageError(f"--runner flink needs Java, and there is none on PATH. Get it: {_JAVA}")
+        raise UsageError(
+            f"--runner flink needs Java, and there is none on PATH. Get it: {_JAVA}", code="install.missing-program"
+        )
     if name == "dataflow" and not _installed("google.cloud.dataflow"):
         raise UsageError(
-            f"--runner dataflow needs the Dataflow client, which is not installed: {install_command('dataflow')}"
+            f"--runner dataflow needs the Dataflow client, which is not installed: {install_command('dataflow')}",
+            code="install.extra-missing",
         )
     if name == "dataflow" and not gcs.is_gs(out):
         raise UsageError(
-            f"--runner dataflow cannot write to {out}, which is on this machine. Give --out gs://BUCKET/NAME"
+            f"--runner dataflow cannot write to {out}, which is on this machine. Give --out gs://BUCKET/NAME",
+            code="bucket.local-path",
         )
 
 
@@ -187,7 +197,8 @@ def _dataflow(arguments: list[str], workers: int | None) -> Engine:
         if not getattr(cloud, name):
             raise UsageError(
                 f"--runner dataflow needs --{name}. Say it behind the other options: "
-                "-- --project=MINE --region=us-central1 --temp_location=gs://BUCKET/tmp"
+                "-- --project=MINE --region=us-central1 --temp_location=gs://BUCKET/tmp",
+                code="option.missing",
             )
     return Engine("dataflow", DataflowRunner(), options)
 
@@ -283,10 +294,13 @@ def ignore_closed_connections() -> None:
 
 
 _STEP_SUFFIX = re.compile(r" \[while running '[^']*'\]")
-# Distributed runners pass on an exception as the text of its traceback. Some of them escape the newlines as "\n".
-_OURS = re.compile(r"t5prep\.errors\.(\w+Error): (.+?)(?= \[while running|\\n|\n|$)")
-# numpy's and Arrow's messages name the allocated size. Beam replaces exception types that it cannot construct, so the
-# text is searched. The last two alternatives are messages of threads that cannot be started.
+# Distributed runners hand an exception over as the text of its traceback, some of them with its newlines escaped.
+# After the message come the step that Beam adds, and on a line of its own the code.
+_OURS = re.compile(
+    r"t5prep\.errors\.(\w+Error): (.+?)(?: \[while running '[^']*'\])?(?:\\n|\n)\[([a-z]+\.[a-z0-9-]+)\]"
+)
+# numpy's and Arrow's own say how much was asked for; Beam makes other types of those that it cannot make anew.
+# The last two are of threads that cannot be started.
 _MEMORY = re.compile(
     r"MemoryError|Unable to allocate|bad_alloc|Resource temporarily unavailable|can't start new thread"
 )
@@ -308,18 +322,19 @@ def explained(engine: str, *, out: str) -> Iterator[None]:
     try:
         yield
     except T5prepError as error:
-        raise type(error)(_STEP_SUFFIX.sub("", str(error))) from error
+        raise type(error)(_STEP_SUFFIX.sub("", str(error)), code=error.code) from error
     except OSError as error:
-        raise OutputError(f"{out}: {_STEP_SUFFIX.sub('', str(error))}") from error
+        raise OutputError(f"{out}: {_STEP_SUFFIX.sub('', str(error))}", code="output.unwritable") from error
     except Exception as error:
         if match := _OURS.search(str(error)):
-            raise getattr(errors, match[1])(match[2]) from error
+            raise getattr(errors, match[1])(match[2], code=match[3]) from error
         if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
             raise T5prepError(
-                _NO_MEMORY if engine == "local" else f"a worker of {engine} ran out of memory."
+                _NO_MEMORY if engine == "local" else f"a worker of {engine} ran out of memory.",
+                code="pipeline.out-of-memory",
             ) from error
         if engine == "local":
             raise
         last = (_LAST.findall(str(error)) or [str(error).strip() or type(error).__name__])[-1]
         line = " ".join(_STEP_SUFFIX.sub("", last).split())
-        raise T5prepError(f"--runner {engine} failed: {line[:_LONGEST]}") from error
+        raise T5prepError(f"--runner {engine} failed: {line[:_LONGEST]}", code="pipeline.failure") from error

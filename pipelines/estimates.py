@@ -153,7 +153,8 @@ def parse_price(text: str) -> Price:
     match = _PRICE.fullmatch(text.strip())
     if not match:
         raise UsageError(
-            f'--price "{text}": it is the price of a vCPU-hour, and after a + that of a gigabyte shuffled: 0.07+0.011'
+            f'--price "{text}": it is the price of a vCPU-hour, and after a + that of a gigabyte shuffled: 0.07+0.011',
+            code="option.malformed",
         )
     return Price(float(match[1]), float(match[2] or 0))
 
@@ -334,7 +335,8 @@ def check_disk(work: PrepareBlock, *, source: Resolved, out: str, workers: int, 
         raise OutputError(
             f"no space for all of it: about {byte_sizes.text(sum(estimate.record_bytes.values()))} of records; {scratch_folder} needs "
             f"{byte_sizes.text(estimate.needed)} while they are sorted, and {byte_sizes.text(free)} are free. Free some, choose "
-            "another --out, or prepare a part: --limit ROWS"
+            "another --out, or prepare a part: --limit ROWS",
+            code="output.no-space",
         )
     print(estimate.text(out=out, settings=work.job.settings, workers=workers, memory=memory), file=sys.stderr)
 

@@ -17,7 +17,6 @@ from typing import Any
 from pipelines import flow, pool
 from pipelines.pieces import Piece
 from pipelines.steps import PrepareBlock
-from t5prep.errors import OutputError
 from t5prep.io import atomic_files, store
 from t5prep.io.progress import Progress
 from t5prep.preparation import token_cache
@@ -205,7 +204,7 @@ class _Groups:
                     else:
                         values.append(Piece(piece.about, path=str(path), begin=begin, size=len(piece.data)))
         except OSError as error:
-            raise OutputError(atomic_files.explain(error, path)) from error
+            raise atomic_files.write_error(error, path) from error
 
 
 class LocalProgress:

@@ -96,7 +96,7 @@ class Stored(Generic[Part]):
             data = paths.read_range(self.path, self.begin, self.size)
             if len(data) == self.size and google_crc32c.value(data) == self.crc:
                 return data if isinstance(self.about, Piece) else dataclasses.replace(self.about, data=data)
-        raise OutputError(explain_removal(self.path))
+        raise OutputError(explain_removal(self.path), code="output.scratch-altered")
 
 
 def load(piece: Any) -> Any:

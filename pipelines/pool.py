@@ -150,12 +150,14 @@ class Window:
                 if not self._pool.begun and _is_script():
                     raise T5prepError(
                         "the worker processes end before they begin, because each of them imports this script anew. "
-                        'Call this under `if __name__ == "__main__":`, or with workers=0'
+                        'Call this under `if __name__ == "__main__":`, or with workers=0',
+                        code="pipeline.unguarded-script",
                     ) from None
                 if deaths + 1 >= MOST_DEATHS:
                     raise T5prepError(
                         f"a worker process died {MOST_DEATHS} times on the same work ({_in_words(element)}). "
-                        "If the machine ran out of memory, try fewer: --workers 1"
+                        "If the machine ran out of memory, try fewer: --workers 1",
+                        code="pipeline.dead-worker",
                     ) from None
                 self._pool.restart()
                 # A dead worker loses all elements in flight. Submitting only the first one shows whether this element

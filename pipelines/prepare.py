@@ -114,7 +114,10 @@ def _decide(request: PrepareRequest) -> _Decided:
     """Check the request and return what is to be prepared, without writing anything. Raises T5prepError."""
     out = request.out
     if "\0" in out:
-        raise UsageError(f"--out {out!r}: a name of a folder holds no NUL character. Choose another name.")
+        raise UsageError(
+            f"--out {out!r}: a name of a folder holds no NUL character. Choose another name.",
+            code="output.invalid-name",
+        )
     loaded, definition = loading.load(request.tokenizer), request.definition
     settings, _, source = task_settings.decide(
         definition, request.task, request.settings, source=request.source, tokenizer=loaded
@@ -389,14 +392,22 @@ def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator
         source_context = memory_source.table(source)
     elif uris == ["-"]:
         if sys.stdin is None:
-            raise UsageError("--source -: standard input is closed. Pipe the rows into it, or name a file.")
+            raise UsageError(
+                "--source -: standard input is closed. Pipe the rows into it, or name a file.",
+                code="source.stdin-closed",
+            )
         source_context = memory_source.piped(sys.stdin.buffer, name="stdin")
     elif "-" in uris:
-        raise UsageError("--source -: standard input cannot be read beside other sources. Save it to a file first.")
+        raise UsageError(
+            "--source -: standard input cannot be read beside other sources. Save it to a file first.",
+            code="source.mixed-stdin",
+        )
     elif uris != [""]:
         source_context = contextlib.nullcontext(sources.resolve_all(uris, include=task.files, ignore_card=has_splits))
     else:
-        raise UsageError(f"{task.name} has no source of its own. Say where the rows are: --source mine.csv")
+        raise UsageError(
+            f"{task.name} has no source of its own. Say where the rows are: --source mine.csv", code="option.missing"
+        )
     with source_context as resolved:
         yield resolved
 
@@ -410,7 +421,8 @@ def _parted(definition: Definition, choices: Mapping[str, Any]) -> Iterator[dict
     for name in choices:
         if name not in all_fields:
             raise UsageError(
-                f"{definition.name} has no option {name}.{did_you_mean(name, all_fields)} It has {', '.join(all_fields)}."
+                f"{definition.name} has no option {name}.{did_you_mean(name, all_fields)} It has {', '.join(all_fields)}.",
+                code="option.unknown",
             )
     for fields in (run, common, task_fields):
         yield {name: typed(all_fields[name], value) for name, value in choices.items() if name in fields}

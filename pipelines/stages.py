@@ -69,7 +69,10 @@ class Finish:
             sources.check_unchanged(hashed_file.file)
         reasons = sum((collections.Counter(part.reasons) for part in parts), collections.Counter[str]())
         if not any(blocks.records.values()):
-            raise SourceError(no_example(blocks, reasons, rejected_path=paths.join(self.out, parts[0].file.name)))
+            raise SourceError(
+                no_example(blocks, reasons, rejected_path=paths.join(self.out, parts[0].file.name)),
+                code="row.example-missing" if blocks.read > blocks.blank else "row.missing",
+            )
         staged = steps.staged_of(self.job)
         staged.bring_filter_files()
         results = build_manifest.Results(

@@ -156,7 +156,8 @@ class Staged:
         except UsageError as error:
             raise TaskError(
                 f"a worker has no task {self.job.settings.task}: the package that offers it is not installed there. Hand it over "
-                "behind the other options: -- --extra_package=PACKAGE.whl"
+                "behind the other options: -- --extra_package=PACKAGE.whl",
+                code="pipeline.missing-task",
             ) from error
 
     @functools.cached_property
@@ -226,7 +227,8 @@ def refuse_local(datasets: Sequence[str]) -> None:
         if "://" not in data:
             raise UsageError(
                 f"--dedup-against {data}: Dataflow's workers cannot read this machine's disk. Upload it first: "
-                f"t5prep upload {data} gs://BUCKET/PREFIX"
+                f"t5prep upload {data} gs://BUCKET/PREFIX",
+                code="bucket.local-path",
             )
 
 

@@ -133,7 +133,8 @@ def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:
         model_or_error = answers.recv()
     except EOFError:
         raise T5prepError(
-            "the process that trains the tokenizer died. If the machine ran out of memory, train on fewer lines: --lines 100000"
+            "the process that trains the tokenizer died. If the machine ran out of memory, train on fewer lines: --lines 100000",
+            code="pipeline.dead-worker",
         ) from None
     finally:
         process.kill()
@@ -170,12 +171,16 @@ def draw(
     columns = settings.columns
     if runner not in RUNNERS:
         raise UsageError(
-            f'--runner "{runner}": a tokenizer is trained on this machine. Leave it out, or: --runner local'
+            f'--runner "{runner}": a tokenizer is trained on this machine. Leave it out, or: --runner local',
+            code="option.inapplicable",
         )
     if settings.lines < 1:
-        raise UsageError(f"--lines {settings.lines}: at least one line is needed")
-    if not 0.98 <= settings.character_coverage <= 1:  # SentencePiece's bounds
-        raise UsageError(f"--character-coverage {settings.character_coverage}: it is at least 0.98 and at most 1")
+        raise UsageError(f"--lines {settings.lines}: at least one line is needed", code="option.out-of-range")
+    if not 0.98 <= settings.character_coverage <= 1:  # SentencePiece's own bounds
+        raise UsageError(
+            f"--character-coverage {settings.character_coverage}: it is at least 0.98 and at most 1",
+            code="option.out-of-range",
+        )
     files = formats.with_card(settings.files, source)
     text_columns.check(source, columns=columns, options=files)
     progress = Progress("drawing lines", total=sum(file.bytes for file in source.files))
@@ -202,10 +207,14 @@ def _check_place(out: Path, *, record: Mapping[str, Any]) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise OutputError(f"{out} cannot be written ({error.strerror}). Choose another place: --out DIR") from error
+        raise OutputError(
+            f"{out} cannot be written ({error.strerror}). Choose another place: --out DIR", code="output.unwritable"
+        ) from error
     strangers = [name for name in names if name not in (TRAINING, *huggingface_files.NAMES)]
     if strangers:
-        raise OutputError(f"{out} holds something else ({strangers[0]}). Choose another place: --out DIR")
+        raise OutputError(
+            f"{out} holds something else ({strangers[0]}). Choose another place: --out DIR", code="output.foreign-file"
+        )
     if not names:
         return
     try:
@@ -221,7 +230,10 @@ def _check_place(out: Path, *, record: Mapping[str, Any]) -> None:
             if changed_fields
             else "and nothing says how it was trained"
         )
-        raise OutputError(f"{out} holds a tokenizer, {difference}. Choose another place: --out DIR, or remove it.")
+        raise OutputError(
+            f"{out} holds a tokenizer, {difference}. Choose another place: --out DIR, or remove it.",
+            code="output.different-settings",
+        )
 
 
 def _warm() -> None:

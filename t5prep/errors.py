@@ -13,7 +13,23 @@ from collections.abc import Iterable
 
 
 class T5prepError(Exception):
-    """Carry the sentence that the command line prints without a traceback."""
+    """Carry the sentence that the command line prints without a traceback, and a code.
+
+    code: names the problem for programs and tests, and stays the same when the sentence is reworded; docs/errors.md lists all
+
+    >>> UsageError("--batch 0: choose at least 1.", code="option.out-of-range").code
+    'option.out-of-range'
+    """
+
+    def __init__(self, message: str, code: str) -> None:
+        # Both are `args`: pickle, and Beam where it adds the name of a step, make the error anew from its `args`.
+        super().__init__(message, code)
+        self.code = code
+        # A traceback shows the code under the message, also where an engine sends the traceback of a worker as text.
+        self.add_note(f"[{code}]")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class UsageError(T5prepError):

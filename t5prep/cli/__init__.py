@@ -32,6 +32,7 @@ from typing import Any
 import click
 
 from t5prep.cli import _failing, _terminal
+from t5prep.cli._failing import CodedError, CodedUsageError
 from t5prep.errors import did_you_mean
 from t5prep.io import installation, signals
 from t5prep.version import __version__
@@ -94,7 +95,11 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of `args`, with advice for an unknown name. Raises UsageError for a repeated option."""
         if args and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
-            ctx.fail(f'There is no command "{args[0]}".{did_you_mean(args[0], self.list_commands(ctx))}')
+            raise CodedUsageError(
+                f'There is no command "{args[0]}".{did_you_mean(args[0], self.list_commands(ctx))}',
+                ctx,
+                code="option.unknown-command",
+            )
         name, command, command_args = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
             _refuse_repeats(command, ctx, command_args)
@@ -142,7 +147,9 @@ class _Commands(click.Group):
         ctx.meta[_ARGUMENTS] = list(args)
         try:
             return super().parse_args(ctx, args)
-        except KeyboardInterrupt:  # click would print "Aborted!"
+        except click.UsageError as error:
+            raise _failing.add_code(error) from error
+        except KeyboardInterrupt:  # of which click says "Aborted!"
             raise _terminal.stopped(None) from None
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -153,17 +160,26 @@ class _Commands(click.Group):
         except click.UsageError as error:
             # The attribute is final in click's types since 8.5, but only it reaches every kind of usage error.
             error.message = _advised(error, ctx)  # type: ignore[misc]
-            raise
+            raise _with_json(_failing.add_code(error), ctx) from error
         except click.ClickException:
             raise
         except KeyboardInterrupt:
-            raise _terminal.stopped(ctx.invoked_subcommand) from None
+            raise _with_json(_terminal.stopped(ctx.invoked_subcommand), ctx) from None
         except Exception as error:
-            if signals.received():  # a library has converted the KeyboardInterrupt to another exception
-                raise _terminal.stopped(ctx.invoked_subcommand) from None
+            if signals.received():  # a library made another error of the KeyboardInterrupt
+                raise _with_json(_terminal.stopped(ctx.invoked_subcommand), ctx) from None
             if (message := _failing.sentence(error)) is None:
                 raise
-            raise message from error
+            raise _with_json(message, ctx) from error
+
+
+def _with_json(error: click.ClickException, ctx: click.Context) -> click.ClickException:
+    """Return the error, after printing it as JSON where the command has `--json`."""
+    arguments = ctx.meta[_ARGUMENTS]
+    has_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    if has_json and isinstance(error, CodedError | CodedUsageError):
+        _failing.print_json(error)
+    return error
 
 
 def _refuse_repeats(command: click.Command, parent: click.Context, args: Sequence[str]) -> None:
@@ -180,7 +196,7 @@ def _refuse_repeats(command: click.Command, parent: click.Context, args: Sequenc
     for option, count in counts.items():
         if count > 1 and not (option.multiple or option.count or option.is_eager):
             name = max(option.opts, key=len)
-            raise click.UsageError(f"{name} is given {count} times. Give it once.", context)
+            raise CodedUsageError(f"{name} is given {count} times. Give it once.", context, code="option.repeated")
     if (
         isinstance(command, click.Group)
         and subcommand_args

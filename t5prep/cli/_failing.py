@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import sys
 from typing import IO
@@ -35,8 +36,35 @@ _TENSORFLOW = (
 )
 
 
-class EndsAtOnceError(click.ClickException):
-    """Print the message, and end the process at once, because libraries may crash during Python's shutdown."""
+# Errors of click that say no code of their own → the code.
+_CLICK_CODES = (
+    (click.NoSuchOption, "option.unknown"),
+    (click.MissingParameter, "option.missing"),
+    (click.BadParameter, "option.malformed"),
+    (click.BadOptionUsage, "option.malformed"),
+)
+# What click raises to show the help of a group without a command; older ones raise nothing.
+_HELP: tuple[type[Exception], ...] = tuple(filter(None, [getattr(click.exceptions, "NoArgsIsHelpError", None)]))
+
+
+class CodedError(click.ClickException):
+    """Print a sentence that ends with the code of its error: exit code 1."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(f"{message} [{code}]")
+        self.sentence, self.code = message, code
+
+
+class CodedUsageError(click.UsageError):
+    """Print how a command is called, and a sentence that ends with the code of its error: exit code 2."""
+
+    def __init__(self, message: str, ctx: click.Context | None = None, *, code: str) -> None:
+        super().__init__(f"{message} [{code}]", ctx)
+        self.sentence, self.code = message, code
+
+
+class EndsAtOnceError(CodedError):
+    """End the process as soon as the sentence is printed: libraries may crash while Python takes them down."""
 
     def show(self, file: IO[str] | None = None) -> None:
         """Print the message, flush stdout, and end the process with exit code 1."""
@@ -47,50 +75,64 @@ class EndsAtOnceError(click.ClickException):
                 os._exit(1)
 
 
-def make_exception(message: str) -> click.ClickException:
-    """Return a click error with this message. If jax is loaded, the error ends the process without Python's shutdown.
+def make_exception(message: str, *, code: str) -> CodedError:
+    """Return an error with this message; where jax is loaded, one that ends the process at once.
 
     XLA's threads may still run a computation, and would use memory that the shutdown frees. Skipping exit handlers is safe.
     The exception has left every `with` block, so checkpoints, answers and curves are closed. The remaining handlers only
     wait for threads that read ahead, and the system frees locks and sockets.
     """
-    return (EndsAtOnceError if "jax" in sys.modules else click.ClickException)(message)
+    return (EndsAtOnceError if "jax" in sys.modules else CodedError)(message, code=code)
 
 
-def sentence(error: Exception) -> click.ClickException | None:
-    """Return a click error with one line for an error that is not a bug, and None for a bug.
+def add_code(error: click.UsageError) -> click.UsageError:
+    """Return an error of click with a code at the end of its sentence; click's way to show help stays as it is."""
+    if isinstance(error, (CodedUsageError, *_HELP)):
+        return error
+    code = next((code for kind, code in _CLICK_CODES if isinstance(error, kind)), "option.unexpected-argument")
+    return CodedUsageError(error.format_message(), error.ctx, code=code)
 
-    Newlines become spaces, because a file name in the message may contain one, and fake a message of its own.
-    """
+
+def print_json(error: CodedError | CodedUsageError) -> None:
+    """Print an error as the last line of a command that prints JSON: `{"error": {"code": ..., "message": ...}}`."""
+    with contextlib.suppress(OSError):  # nobody reads stdout any more
+        click.echo(json.dumps({"error": {"code": error.code, "message": error.sentence}}))
+
+
+def sentence(error: Exception) -> CodedError | None:
+    """Return the sentence for an error that is not a bug, on one line: no name or value in it begins one. None for all others."""
     exception = _sentence(error)
-    return exception and type(exception)(exception.message.replace("\n", " "))
+    return exception and type(exception)(exception.sentence.replace("\n", " "), code=exception.code)
 
 
-def _sentence(error: Exception) -> click.ClickException | None:
-    """Return a click error for an error that is not a bug, possibly with newlines, and None for a bug."""
+def _sentence(error: Exception) -> CodedError | None:
     if isinstance(error, T5prepError):
-        return make_exception(addresses.public_text(str(error)))
+        return make_exception(addresses.public_text(str(error)), code=error.code)
     if isinstance(error, ModuleNotFoundError):
         return _missing(error)
     if _of_memory(error):
         return EndsAtOnceError(
-            "There is not enough memory for this on this machine, or `ulimit -v` or `ulimit -u` allows too little. Free some, or "
-            "allow more"
+            "This machine has too little memory for the command, or `ulimit -v` or `ulimit -u` allows too little. Free some "
+            "memory, or raise the limit.",
+            code="pipeline.out-of-memory",
         )
     if isinstance(error, OSError):
         return _system(error)
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
-        return click.ClickException("A name here holds bytes that are not text in UTF-8. Rename it, or type it again.")
+        return CodedError(
+            "A name holds bytes that are not text in UTF-8. Rename it, or type it again.", code="file.invalid-name"
+        )
     if _NETWORK & {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(error).__mro__}:
-        return click.ClickException(
-            f"The network does not answer: {str(error) or type(error).__name__}. Try again when it does."
+        return CodedError(
+            f"The network does not answer: {str(error) or type(error).__name__}. Run the same command again later.",
+            code="hub.unavailable",
         )
     if type(error).__module__.startswith("tensorflow."):
         message = (getattr(error, "message", "") or str(error)).splitlines()[0]
         name, of_disk = type(error).__name__, message.endswith(os.strerror(errno.EIO))
         if name not in _TENSORFLOW and not (name == "UnknownError" and of_disk):
             return None
-        return click.ClickException(f"TensorFlow says: {message}")
+        return CodedError(f"TensorFlow says: {message}", code="file.inaccessible")
     return None
 
 
@@ -104,8 +146,8 @@ def _of_memory(error: Exception) -> bool:
     )
 
 
-def _missing(error: ModuleNotFoundError) -> click.ClickException | None:
-    """Return a click error for a missing package that an extra installs; None for any other module, which is a bug."""
+def _missing(error: ModuleNotFoundError) -> CodedError | None:
+    """Return the sentence for a missing package that an extra installs; None for any other, which is a bug."""
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         return None
@@ -115,20 +157,26 @@ def _missing(error: ModuleNotFoundError) -> click.ClickException | None:
         try:
             need_tensorflow()  # its message differs if there is no TensorFlow for this Python
         except UsageError as error:
-            return click.ClickException(str(error))
-    return click.ClickException(f"This needs {name}, which is not installed. Get it: {install_command(_EXTRAS[name])}")
+            return CodedError(str(error), code=error.code)
+    return CodedError(
+        f"The command needs {name}, which is not installed. Install it: {install_command(_EXTRAS[name])}",
+        code="install.extra-missing",
+    )
 
 
-def _system(error: OSError) -> click.ClickException | None:
-    """Return a click error for an error of the operating system; None for a closed pipe, at which click exits quietly."""
+def _system(error: OSError) -> CodedError | None:
+    """Return the sentence for an error of the operating system; None for a closed pipe, which click ends quietly."""
     if error.errno == errno.EPIPE:
         return None
     if isinstance(error, FileNotFoundError) and _folder_is_gone():
-        return click.ClickException("The current folder was deleted. Change to another one: cd")
+        return CodedError("The current folder was deleted. Change to another one: cd", code="terminal.deleted-folder")
     reason = error.strerror or str(error) or type(error).__name__
     if error.filename is None:
-        return click.ClickException(f"{reason[:1].upper()}{reason[1:]}.")
-    return click.ClickException(addresses.public_text(f"{_text(error.filename)} cannot be read or written ({reason})."))
+        return CodedError(f"{reason[:1].upper()}{reason[1:]}.", code="file.inaccessible")
+    return CodedError(
+        addresses.public_text(f"{_text(error.filename)} cannot be read or written ({reason})."),
+        code="file.inaccessible",
+    )
 
 
 def _folder_is_gone() -> bool:

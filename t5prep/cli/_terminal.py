@@ -17,7 +17,7 @@ from typing import TextIO
 
 import click
 
-from t5prep.cli._failing import make_exception
+from t5prep.cli._failing import CodedError, make_exception
 from t5prep.io import signals
 
 # Characters that a terminal obeys or hides: control characters, direction marks, tags. Newlines and tabs are allowed.
@@ -128,7 +128,7 @@ def dropped_at_end() -> Iterator[None]:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
 
 
-def stopped(command: str | None) -> click.ClickException:
-    """Return the error for the interrupted `command`, which says whether the same command resumes."""
-    resume_note = "goes on: what was done is kept" if command in _GOES_ON else "begins again"
-    return make_exception(f"Stopped. The same command {resume_note}.")
+def stopped(command: str | None) -> CodedError:
+    """Return the message for a command that was interrupted."""
+    resume_note = "resumes where it stopped" if command in _GOES_ON else "starts from the beginning"
+    return make_exception(f"Stopped. The same command {resume_note}.", code="terminal.interrupted")

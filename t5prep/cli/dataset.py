@@ -137,7 +137,10 @@ def table_command(
                 candidate_hashes and hashlib.file_digest(existing_file, "sha256").hexdigest() in candidate_hashes
             )
         if is_source_copy or (source_path.exists() and out_path.samefile(source_path)):
-            raise UsageError(f"{out} is the source of {data}, which the table would replace. Name another file.")
+            raise UsageError(
+                f"{out} is the source of {data}, which the table would replace. Name another file.",
+                code="output.source-overwrite",
+            )
     texts = t5prep.table(
         data,
         splits=splits,

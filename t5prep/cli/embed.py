@@ -36,7 +36,9 @@ def embed_command(model: str, data: str, out: str, as_json: bool, **given: objec
     from t5prep.errors import UsageError
 
     if data == "-" and sys.stdin is None:
-        raise UsageError("Standard input is closed, so no rows can be read from it. Name a file of them.")
+        raise UsageError(
+            "Standard input is closed, so no rows can be read from it. Name a file of them.", code="source.stdin-closed"
+        )
     with Progress("embedded") as progress:
 
         def watch(rows: int, characters: int) -> None:

@@ -57,7 +57,8 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
             _model_options.need_tensorflow()
         raise errors.UsageError(
             "plan hands the trainer's own step to Google's TPU compiler, and the trainer is not installed here. "
-            f"Get both: {install_command('train', 'plan')}"
+            f"Get both: {install_command('train', 'plan')}",
+            code="install.extra-missing",
         )
     # TensorFlow only makes the program here. By default, it would reserve the memory of all GPUs.
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
@@ -67,7 +68,8 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     given["settings"] = configs.read_settings(given["settings"])
     if lengths and html:
         raise errors.UsageError(
-            "--html shows answers for one layout, and --lengths compares layouts: leave one of them out."
+            "--html shows answers for one layout, and --lengths compares layouts: leave one of them out.",
+            code="option.conflict",
         )
     if html:  # its imports and its path are checked now, not after minutes of compiling
         from t5prep.io import atomic_files
@@ -104,10 +106,11 @@ def options_of(config: "TrainConfig", *, tpu: str | None) -> PlanOptions:
     name = accelerator_type if tpu in (None, "auto", "local") else tpu
     if not name:
         raise UsageError(
-            "Which TPU? This machine has none (TPU_ACCELERATOR_TYPE is not set). Name its type: --tpu v5e-8 --dry-run"
+            "Which TPU? This machine has none (TPU_ACCELERATOR_TYPE is not set). Name its type: --tpu v5e-8 --dry-run",
+            code="option.missing",
         )
     if not config.data:
-        raise UsageError("Which data? Give a prepared dataset with --data.")
+        raise UsageError("Which data? Give a prepared dataset with --data.", code="option.missing")
     settings = dataclasses.asdict(config)
     return PlanOptions(data=config.data[0], split=config.split, tpu=(name,), batch=(config.batch,), settings=settings)
 

@@ -62,16 +62,26 @@ def predict_command(
 
     if as_json:
         if to not in ("", "json"):
-            raise UsageError(f"--json and --to {to}: the answers are written once. Leave one of them out.")
+            raise UsageError(
+                f"--json and --to {to}: the answers are written once. Leave one of them out.", code="option.conflict"
+            )
         to = "json"
     kind = to or files.of_name(out.name if out else "")
     files.Writer(kind)  # raises for an unknown format now, before the model is opened
     if scores and kind == "text":
-        raise UsageError("--scores: lines of text hold answers alone. Say --to jsonl (or csv, tsv, json).")
+        raise UsageError(
+            "--scores: lines of text hold answers alone. Say --to jsonl (or csv, tsv, json).",
+            code="option.missing-prerequisite",
+        )
     if answers > 1 and kind not in ("jsonl", "json"):
-        raise UsageError(f"--answers {answers}: {kind} holds one answer of each row. Say --to jsonl (or json).")
+        raise UsageError(
+            f"--answers {answers}: {kind} holds one answer of each row. Say --to jsonl (or json).",
+            code="option.missing-prerequisite",
+        )
     if file == "-" and sys.stdin is None:
-        raise UsageError("Standard input is closed, so no rows can be read from it. Name a file of them.")
+        raise UsageError(
+            "Standard input is closed, so no rows can be read from it. Name a file of them.", code="source.stdin-closed"
+        )
     if file == "-" and sys.stdin.isatty():
         _output.say("Type the inputs, one a line, and end with Ctrl-D; or name a file of them.")
     predictions = t5prep.predict(
@@ -99,7 +109,10 @@ def predict_command(
         went_on = f" ({resumed_rows:,} of them written before)" if resumed_rows else ""
         _output.say(f"{out}: {number_of(predictions.counts.rows, 'answer')}{went_on}")
     if 0 < predictions.counts.rows == predictions.counts.missing.total():
-        raise SourceError(f"None of the {predictions.counts.rows:,} rows of {predictions.source.uri} has an input.")
+        raise SourceError(
+            f"None of the {predictions.counts.rows:,} rows of {predictions.source.uri} has an input.",
+            code="row.text-missing",
+        )
 
 
 WORST_PRINTED = 5  # wrong answers that `eval` prints under each title; --predictions and --json have all

@@ -13,6 +13,7 @@ import t5prep
 from pipelines.run_options import RunOptions
 from t5prep.cli import _options, _output
 from t5prep.cli._addresses import ADDRESS
+from t5prep.cli._failing import CodedUsageError
 from t5prep.dataset.settings import Settings
 from t5prep.io import byte_sizes, progress
 from t5prep.preparation import memory_budget
@@ -30,8 +31,10 @@ class _Tasks(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            raise click.UsageError(
-                f"{error.option_name} comes after the task: t5prep prepare TASK {error.option_name} ...", ctx
+            raise CodedUsageError(
+                f"{error.option_name} comes after the task: t5prep prepare TASK {error.option_name} ...",
+                ctx,
+                code="option.misplaced",
             ) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -82,11 +85,12 @@ class _TaskCommand(_options.SectionCommand):
             except click.UsageError:
                 values = {}  # `super().parse_args` raises it again
             words = values.get("beam_options")
-            if isinstance(words, list | tuple) and words:  # for no words, click 8.3 has a sentinel object
-                raise click.UsageError(
+            if isinstance(words, list | tuple) and words:  # click 8.3 has an object of its own for none
+                raise CodedUsageError(
                     f'"{words[0]}" belongs to no option. Several files are a glob in quotes, as in --source "*.csv"; options of '
                     "Beam go after --",
                     ctx,
+                    code="option.unexpected-argument",
                 )
         return super().parse_args(ctx, args)
 
@@ -110,8 +114,9 @@ def _callback(name: str) -> Callable[..., None]:
         uri = source[0] if len(source) == 1 else source
         memory_budget.check_limit()
         if dry_run and as_json:
-            raise click.UsageError(
-                "--json is the summary of a dataset, and --dry-run makes none: leave one of them out."
+            raise CodedUsageError(
+                "--json is the summary of a dataset, and --dry-run makes none: leave one of them out.",
+                code="option.conflict",
             )
         if dry_run:
             from pipelines.prepare import forecast

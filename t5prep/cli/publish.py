@@ -7,6 +7,7 @@ import click
 
 from t5prep.cli import _model_options, _options, _output
 from t5prep.cli._addresses import ADDRESS
+from t5prep.cli._failing import CodedUsageError
 from t5prep.options.fields import build
 from t5prep.options.models import ExportOptions
 
@@ -71,8 +72,9 @@ def push_command(
       t5prep push --model models/sample --repo me/question-quality
     """
     if bool(model) == bool(data) or (data and logs) or (model and tokenizer):
-        raise click.UsageError(
-            "Name what is published: --model FOLDER (with --logs for a run), or --data FOLDER (with --tokenizer)."
+        raise CodedUsageError(
+            "Name what is published: --model FOLDER (with --logs for a run), or --data FOLDER (with --tokenizer).",
+            code="option.missing",
         )
     if data:
         from t5prep.dataset import upload
@@ -84,7 +86,9 @@ def push_command(
 
         address = push_best(model or "", repo=repo, private=private, logs=logs)
     elif logs:
-        raise click.UsageError(f"{model} is not a run, and --logs are those of a run: leave --logs out.")
+        raise CodedUsageError(
+            f"{model} is not a run, and --logs are those of a run: leave --logs out.", code="option.inapplicable"
+        )
     else:
         from t5prep.training.publish.push import push
 

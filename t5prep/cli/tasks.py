@@ -86,7 +86,10 @@ def filter_command(
         _list([text.partition(":")[0] for text in filters] or chain.names(), as_json=as_json)
         return
     if not filters:
-        raise UsageError(f"--try {source}: say which filters to try, as in t5prep filter gopher --try {source}")
+        raise UsageError(
+            f"--try {source}: say which filters to try, as in t5prep filter gopher --try {source}",
+            code="option.missing",
+        )
     options = FileOptions(**files)
     selected = _file_options.selected(source, split, options=options)
     trial = chain.attempt(columns.texts(selected, columns=column, limit=limit, options=options), filters)

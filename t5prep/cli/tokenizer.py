@@ -10,6 +10,7 @@ import click
 
 from t5prep.cli import _file_options, _options, _output
 from t5prep.cli._addresses import ADDRESS
+from t5prep.cli._failing import CodedUsageError
 from t5prep.json_values import JSONObject
 from t5prep.options.files import FileOptions
 
@@ -118,7 +119,10 @@ def train(
 
     if lowercase and not normalization.endswith("_cf"):
         if normalization == "identity":
-            raise click.UsageError("--lowercase does not go with --normalization identity, which changes no character")
+            raise CodedUsageError(
+                "--lowercase does not go with --normalization identity, which changes no character",
+                code="option.conflict",
+            )
         normalization += "_cf"
     settings = train_tokenizer.TrainingSettings(
         columns=column,

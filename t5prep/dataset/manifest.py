@@ -100,7 +100,9 @@ class TaskFacts:
     def check_code(self, code: bytes, *, path: str) -> None:
         """Raise DatasetError unless `code`, the content of `path`, is the user's file of the task that made the dataset."""
         if problem := _altered(code, self.sha256, path=path, original=f"{self.file} that made the dataset"):
-            raise DatasetError(f"{problem}, or remove this one: rows are then inputs as they stand.")
+            raise DatasetError(
+                f"{problem}, or remove this one: rows are then inputs as they stand.", code="dataset.altered"
+            )
 
 
 class TruncatedRow(TypedDict):
@@ -307,7 +309,7 @@ class Manifest:
         """Raise DatasetError unless `content`, read from `path`, equals the `file` that the filters read."""
         original = f"{file} that filtered the texts"
         if problem := _altered(content, self.filter_files[file], path=path, original=original):
-            raise DatasetError(f"{problem}.")
+            raise DatasetError(f"{problem}.", code="dataset.altered")
 
     def sealed(self) -> "Manifest":
         """Return a copy of this manifest with its `digest`."""
@@ -417,22 +419,30 @@ def loads(text: str | bytes, *, location: str) -> Manifest:
     try:
         facts = manifest_checks.parse(text)
     except ValueError as error:
-        raise DatasetError(f"{location} is not a t5prep manifest ({error}). Prepare the dataset again.") from error
+        raise DatasetError(
+            f"{location} is not a t5prep manifest ({error}). Prepare the dataset again.",
+            code="dataset.invalid-manifest",
+        ) from error
     schema = facts["schema"]
     if schema != SCHEMA:
         raise DatasetError(
             f"{location} has schema {str(schema)[:40]!r} ({str(facts.get('created_by'))[:40]}); t5prep {__version__} reads schema "
-            f"{SCHEMA}. Prepare the dataset again, or read it with the t5prep that wrote it."
+            f"{SCHEMA}. Prepare the dataset again, or read it with the t5prep that wrote it.",
+            code="dataset.unsupported-schema",
         )
     try:
         manifest = converter().structure(facts, Manifest)
     except cattrs.BaseValidationError as error:
         problem = manifest_checks.reasons(error)
-        raise DatasetError(f"{location} is not a whole manifest: {problem}. Prepare the dataset again.") from error
+        raise DatasetError(
+            f"{location} is not a whole manifest: {problem}. Prepare the dataset again.",
+            code="dataset.invalid-manifest",
+        ) from error
     if manifest.digest != (actual_digest := _digest(facts)):
         raise DatasetError(
             f"{location} was altered: its digest says {manifest.digest[:12]}…, its content gives {actual_digest[:12]}…. "
-            "Restore the file, or prepare the dataset again."
+            "Restore the file, or prepare the dataset again.",
+            code="dataset.altered",
         )
     problem = manifest_checks.problem(manifest)
     if not problem and manifest.features != record_features(
@@ -440,7 +450,10 @@ def loads(text: str | bytes, *, location: str) -> Manifest:
     ):
         problem = "it has other features than its settings make"
     if problem:
-        raise DatasetError(f"{location} is not a whole manifest: {problem}. Prepare the dataset again.")
+        raise DatasetError(
+            f"{location} is not a whole manifest: {problem}. Prepare the dataset again.",
+            code="dataset.invalid-manifest",
+        )
     return manifest
 
 
@@ -504,25 +517,35 @@ def load(data: str | Path) -> Manifest:
             else f"Prepare it (again): t5prep prepare TASK --out {folder} ..."
         )
         if not gcs.is_gs(folder) and folder and not Path(folder).exists():
-            raise DatasetError(f"{folder} does not exist.{paths.mistyped(folder)} {advice}") from None
+            raise DatasetError(
+                f"{folder} does not exist.{paths.mistyped(folder)} {advice}", code="dataset.not-found"
+            ) from None
         if not gcs.is_gs(folder) and (Path(folder or ".") / "train.json").is_file():
             raise DatasetError(
-                f"{folder} is a training run, and not a prepared dataset. To look at a run: t5prep report {folder}"
+                f"{folder} is a training run, and not a prepared dataset. To look at a run: t5prep report {folder}",
+                code="dataset.run-folder",
             ) from None
         inside = "" if gcs.is_gs(folder) else _inside(Path(folder or "."))
         if inside:
             raise DatasetError(
-                f"{folder} has no {NAME}, so it is not a prepared dataset; but {inside} is one."
+                f"{folder} has no {NAME}, so it is not a prepared dataset; but {inside} is one.",
+                code="dataset.missing-manifest",
             ) from None
         raise DatasetError(
-            f"{folder} has no {NAME}, so it is not a prepared dataset, or preparing did not finish. {advice}"
+            f"{folder} has no {NAME}, so it is not a prepared dataset, or preparing did not finish. {advice}",
+            code="dataset.missing-manifest",
         ) from None
     except NotADirectoryError:
-        raise DatasetError(f"{folder} is a file. A prepared dataset is the directory with {NAME} in it.") from None
+        raise DatasetError(
+            f"{folder} is a file. A prepared dataset is the directory with {NAME} in it.",
+            code="dataset.folder-expected",
+        ) from None
     except OSError as error:
-        raise DatasetError(f"{manifest_path} cannot be read ({error.strerror}).") from error
-    except ValueError:  # from `open`, for a NUL character
-        raise DatasetError(f"{str(data)!r} is not a dataset: a name of a folder holds no NUL character.") from None
+        raise DatasetError(f"{manifest_path} cannot be read ({error.strerror}).", code="dataset.unreadable") from error
+    except ValueError:  # of the system's call
+        raise DatasetError(
+            f"{str(data)!r} is not a dataset: a name of a folder holds no NUL character.", code="dataset.invalid-name"
+        ) from None
 
 
 def is_filter_file(name: str) -> bool:

@@ -69,11 +69,15 @@ class Dataset:
         try:
             vocabulary = loading.load(self._tokenizer or described.name)
         except TokenizerError as error:
-            raise TokenizerError(f"{error} It is the data's tokenizer; say where it lies with --tokenizer.") from error
+            raise TokenizerError(
+                f"{error} It is the data's tokenizer; say where it lies with --tokenizer.",
+                code="dataset.tokenizer-unavailable",
+            ) from error
         if vocabulary.sha256 != described.sha256:
             raise TokenizerError(
                 f"{vocabulary.name} is not the tokenizer of these records (SHA-256 {vocabulary.sha256[:12]}…, theirs is "
-                f"{described.sha256[:12]}…). Pass theirs: --tokenizer PATH"
+                f"{described.sha256[:12]}…). Pass theirs: --tokenizer PATH",
+                code="tokenizer.dataset-mismatch",
             )
         return vocabulary
 
@@ -81,7 +85,10 @@ class Dataset:
     def index(self) -> Index:
         """Return the manifest's description of the index. Raises DatasetError if the dataset has none."""
         if self.manifest.index is None:
-            raise DatasetError(f"{self.folder} has no index of its records. Prepare it again, into another --out.")
+            raise DatasetError(
+                f"{self.folder} has no index of its records. Prepare it again, into another --out.",
+                code="dataset.missing-index",
+            )
         return self.manifest.index
 
     @functools.cached_property
@@ -111,7 +118,8 @@ class Dataset:
         if name not in (splits := self.manifest.splits):
             raise DatasetError(
                 f'{self.folder} has no split "{name}".{did_you_mean(name, splits)} It has {", ".join(splits)}: name one of '
-                "these, or prepare it with --splits."
+                "these, or prepare it with --splits.",
+                code="split.unknown",
             )
         return DatasetSplit(self, name)
 
@@ -228,4 +236,6 @@ def _explain_errors(wrong: str, folder: str | Path) -> Iterator[None]:
         # The text of a KeyError or an AttributeError is a bare name, so its `repr` is shown.
         plain = isinstance(error, OSError | ValueError)
         reason = getattr(error, "strerror", None) or (error if plain else f"{error!r}")
-        raise DatasetError(f"{wrong} ({reason}). Find out more: t5prep verify {folder}") from error
+        raise DatasetError(
+            f"{wrong} ({reason}). Find out more: t5prep verify {folder}", code="dataset.damaged"
+        ) from error

@@ -96,14 +96,18 @@ def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
         if file.read + file.parts != became or min(vars(file).values()) < 0:
             raise BalanceError(
                 f"{name}: {file.read + file.parts:,} rows and parts, {became:,} are accounted for ({file.examples:,} examples, "
-                f"{file.rejected:,} rejected, {file.duplicates:,} duplicates, {file.blank:,} blank). {_MISTAKE}"
+                f"{file.rejected:,} rejected, {file.duplicates:,} duplicates, {file.blank:,} blank). {_MISTAKE}",
+                code="pipeline.row-count-mismatch",
             )
     for kind, total, row_total in (
         ("examples", examples, sum(file.examples for file in rows.values())),
         ("rejected rows and duplicates", rejected, sum(file.rejected + file.duplicates for file in rows.values())),
     ):
         if total != row_total:
-            raise BalanceError(f"{row_total:,} {kind} were made, and {total:,} are in the dataset. {_MISTAKE}")
+            raise BalanceError(
+                f"{row_total:,} {kind} were made, and {total:,} are in the dataset. {_MISTAKE}",
+                code="pipeline.row-count-mismatch",
+            )
 
 
 class Total:

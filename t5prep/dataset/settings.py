@@ -42,17 +42,23 @@ def parse_splits(text: str) -> dict[str, float]:
         try:
             splits[name] = float(share)
         except ValueError:
-            raise UsageError(f'--splits "{text}": "{item}" is not name=share or name=rows. {_EXAMPLE}') from None
+            raise UsageError(
+                f'--splits "{text}": "{item}" is not name=share or name=rows. {_EXAMPLE}', code="option.malformed"
+            ) from None
         if not is_split_name(name) or not _is_size(splits[name]):
             raise UsageError(
-                f'--splits "{text}": "{item}" is not a name and a share between 0 and 1, or a number of rows. {_EXAMPLE}'
+                f'--splits "{text}": "{item}" is not a name and a share between 0 and 1, or a number of rows. {_EXAMPLE}',
+                code="option.malformed",
             )
     shares = [size for size in splits.values() if size <= 1]
     twice = len(splits) != text.count(",") + 1
     if row_counts(splits) and not shares and "train" not in splits:
         splits["train"], shares = 1.0, [1.0]
     if twice or abs(sum(shares) - 1) > 1e-6:
-        raise UsageError(f'--splits "{text}": each name once, and the shares must add up to 1. {_EXAMPLE}')
+        raise UsageError(
+            f'--splits "{text}": each name once, and the shares must add up to 1. {_EXAMPLE}',
+            code="split.invalid-shares",
+        )
     return splits
 
 
@@ -67,7 +73,10 @@ def parse_held_out(text: str) -> float:
     except ValueError:
         size = 0
     if not _is_size(size) or size == 1:
-        raise UsageError(f'--held-out "{text}": it is a share, as in --held-out 0.05, or rows, as in --held-out 500')
+        raise UsageError(
+            f'--held-out "{text}": it is a share, as in --held-out 0.05, or rows, as in --held-out 500',
+            code="option.malformed",
+        )
     return size
 
 
@@ -86,7 +95,7 @@ def parse_shards(text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f'--shards "{text}": it is a number from 1 on, or auto')
+        raise UsageError(f'--shards "{text}": it is a number from 1 on, or auto', code="option.malformed")
     return int(text)
 
 
@@ -295,18 +304,23 @@ class Settings:
 
         encodings.check_name(self.encoding)
         if self.target == "text" and self.target_length < 2:
-            raise UsageError(f"--target-length {self.target_length}: it is at least 2")
+            raise UsageError(f"--target-length {self.target_length}: it is at least 2", code="option.out-of-range")
         for name in ("input_length", "target_length"):
             if getattr(self, name) > LONGEST:
                 raise UsageError(
                     f"--{name.replace('_', '-')} {getattr(self, name)}: it is at most {LONGEST:,}. A padded record has so many "
-                    "tokens, whatever its text, and each is held in memory"
+                    "tokens, whatever its text, and each is held in memory",
+                    code="option.out-of-range",
                 )
         if self.masks and self.layout != "padded":
-            raise UsageError(f"--masks goes with --layout padded, not with {self.layout}: other layouts need no masks")
+            raise UsageError(
+                f"--masks goes with --layout padded, not with {self.layout}: other layouts need no masks",
+                code="option.missing-prerequisite",
+            )
         if self.dedup_against and self.dedup == "none":
             raise UsageError(
-                "--dedup-against goes with --dedup exact or --dedup near, which say what a repeated text is"
+                "--dedup-against goes with --dedup exact or --dedup near, which say what a repeated text is",
+                code="option.missing-prerequisite",
             )
         chosen = [
             flag(name)
@@ -316,10 +330,14 @@ class Settings:
         if self.split_column and self.held_out is not None:
             chosen.append("--held-out")
         if len(chosen) > 1:
-            raise UsageError(f"{' and '.join(chosen)}: each says which split a row is of. Leave one of them out")
+            raise UsageError(
+                f"{' and '.join(chosen)}: each says which split a row is of. Leave one of them out",
+                code="option.conflict",
+            )
         if self.held_out is not None and self.splits is not None:
             raise UsageError(
-                "--held-out divides what the source gives to train, and --splits all rows: choose one of them"
+                "--held-out divides what the source gives to train, and --splits all rows: choose one of them",
+                code="option.conflict",
             )
 
     def __eq__(self, other: object) -> bool:
@@ -366,7 +384,8 @@ def _check_distinct(option_name: str, addresses: tuple[Address, ...]) -> None:
         if len({candidate.request for candidate in addresses if candidate == address}) > 1:
             raise UsageError(
                 f"{option_name} names {address} twice with other values, which are not recorded because they may be secret. "
-                "Download one of the two files, and name the file."
+                "Download one of the two files, and name the file.",
+                code="source.ambiguous-address",
             )
 
 

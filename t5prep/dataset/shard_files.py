@@ -172,7 +172,7 @@ def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[Sha
     for (split, shard), begin, end in zip(ordered, ends, ends[1:], strict=False):
         pages = sizes[begin:end]
         if len(sizes) != ends[-1] or int(pages.sum(dtype=np.int64)) != shard.bytes:
-            raise DatasetError(f"{path} is not the index of {shard.name}. {AGAIN}")
+            raise DatasetError(f"{path} is not the index of {shard.name}. {AGAIN}", code="dataset.altered")
         read[split].append(pages)
     return read
 
@@ -247,7 +247,7 @@ def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
     entry = _origin(origins.widths) if set(origins.widths) <= set(_WIDTHS) else np.dtype([])
     is_complete = bool(entry.itemsize) and len(content) == sum(origins.records.values()) * entry.itemsize
     if not is_complete or len(origins.widths) != len(ORIGIN):
-        raise DatasetError(f"{path} does not have the origins of these records. {AGAIN}")
+        raise DatasetError(f"{path} does not have the origins of these records. {AGAIN}", code="dataset.altered")
     return _by_split(np.frombuffer(content, entry), origins.records)
 
 
@@ -277,7 +277,10 @@ def read_lengths(data: str | Path, lengths: Lengths, *, records: Mapping[str, in
     total = sum(lengths.records.values())
     wrong = [split for split, count in records.items() if count != lengths.records[split]]
     if wrong or total == 0 or len(content) not in (2 * total, 4 * total, 8 * total):
-        raise DatasetError(f"{path} does not have the lengths of the split {', '.join(wrong or records)}. {AGAIN}")
+        raise DatasetError(
+            f"{path} does not have the lengths of the split {', '.join(wrong or records)}. {AGAIN}",
+            code="dataset.altered",
+        )
     entries = np.frombuffer(content, f"<u{len(content) // (2 * total)}")
     return _by_split(entries.reshape(-1, 2), lengths.records)
 
@@ -289,10 +292,16 @@ def read_checked(data: str | Path, file: SideFile) -> bytes:
         content = paths.read(path)
     except OSError as error:
         reason = error.strerror or "not found"
-        raise DatasetError(f"{path} cannot be read ({reason}), but the manifest names it. {AGAIN}") from error
+        raise DatasetError(
+            f"{path} cannot be read ({reason}), but the manifest names it. {AGAIN}", code="dataset.unreadable"
+        ) from error
     if len(content) != file.bytes:
-        raise DatasetError(f"{path} has {len(content):,} bytes, the manifest says {file.bytes:,}. {AGAIN}")
+        raise DatasetError(
+            f"{path} has {len(content):,} bytes, the manifest says {file.bytes:,}. {AGAIN}", code="dataset.altered"
+        )
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 != file.sha256:
-        raise DatasetError(f"{path} has SHA-256 {sha256[:12]}…, the manifest says {file.sha256[:12]}…. {AGAIN}")
+        raise DatasetError(
+            f"{path} has SHA-256 {sha256[:12]}…, the manifest says {file.sha256[:12]}…. {AGAIN}", code="dataset.altered"
+        )
     return content

@@ -337,7 +337,7 @@ class Answers:
                 "scores": pa.array([answer.get("scores") for answer in answers]),
             }
         except OSError as error:
-            raise UsageError(f"{path} cannot be read ({error.strerror or error}).") from error
+            raise UsageError(f"{path} cannot be read ({error.strerror or error}).", code="answer.unreadable") from error
         except (
             ValueError,
             KeyError,
@@ -347,9 +347,9 @@ class Answers:
             RecursionError,
             pa.ArrowException,
         ) as error:
-            raise UsageError(message) from error
+            raise UsageError(message, code="answer.missing") from error
         if not answers:
-            raise UsageError(message)
+            raise UsageError(message, code="answer.missing")
         needed = ("id", "prediction", "right")
         self._columns = {
             name: column for name, column in columns.items() if name in needed or column.null_count < len(answers)
@@ -361,7 +361,10 @@ class Answers:
     def columns(self, records: pa.RecordBatch | pa.Table) -> list[pa.Array]:
         """Return the columns `fields` for a batch of records; null for a record without a prediction. Raises UsageError."""
         if not pa.types.is_string(records.schema.field("id").type):
-            raise UsageError("A packed record has many examples, so no prediction is of one: leave --predictions out.")
+            raise UsageError(
+                "A packed record has many examples, so no prediction is of one: leave --predictions out.",
+                code="option.inapplicable",
+            )
         places = pa.array(map(self._places.get, records["id"].to_pylist()), pa.int64())
         joined = {field.name: pc.take(self._columns[field.name], places) for field in self.fields}
         matches = pc.equal(joined["prediction"], records["target"].cast(pa.string()))
@@ -377,7 +380,9 @@ def write(reader: pa.RecordBatchReader, out: str | Path, *, compression: str = "
     """
     end = Path(out).suffix.lower()
     if end not in _WRITERS:
-        raise UsageError(f"{out} does not say its format. End its name in {', '.join(_WRITERS)}.")
+        raise UsageError(
+            f"{out} does not say its format. End its name in {', '.join(_WRITERS)}.", code="output.unknown-format"
+        )
     rows, writer_options = 0, {"compression": compression} if end == ".parquet" else {}
     with paths.open_atomic(str(out), option="", sweep=True) as file:
         for batch in _WRITERS[end](file, reader, **writer_options):

@@ -58,7 +58,9 @@ def upload(
     to = to.rstrip("/")
     gcs.split(to)
     if gcs.is_gs(data):
-        raise DatasetError(f"{data} is in a bucket already. Copy it there: gcloud storage rsync -r {data} {to}")
+        raise DatasetError(
+            f"{data} is in a bucket already. Copy it there: gcloud storage rsync -r {data} {to}", code="dataset.remote"
+        )
     dataset, folder = verify.verify(data), Path(data)
     shards = [shard.name for shard in dataset.shards]
     names = [*shards, *verify.names_beside(dataset, folder), manifest.NAME]
@@ -127,7 +129,8 @@ def _claim(to: str, dataset: manifest.Manifest, remote_objects: dict[str, gcs.Ob
         if existing_dataset.digest != dataset.digest:
             raise OutputError(
                 f"{to} holds another dataset (task {existing_dataset.settings.task}, {existing_dataset.records:,} records, "
-                f"digest {existing_dataset.digest[:12]}…). Choose another prefix, or replace it: --overwrite"
+                f"digest {existing_dataset.digest[:12]}…). Choose another prefix, or replace it: --overwrite",
+                code="output.different-settings",
             )
     gcs.claim(to, {"digest": dataset.digest, "task": dataset.settings.task})
 
@@ -160,7 +163,8 @@ def _send(
             if now is None or now.crc32c != checksums[name]:
                 raise OutputError(
                     f"{uri} was changed by somebody else while it was uploaded. Make sure that only one upload writes "
-                    f"to {to}, then run it again."
+                    f"to {to}, then run it again.",
+                    code="output.concurrent-change",
                 ) from None
 
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
@@ -181,7 +185,10 @@ def _check(to: str, checksums: Mapping[str, str]) -> None:
     remote_objects = gcs.objects(to)
     for name, crc32c in checksums.items():
         if name != manifest.NAME and (name not in remote_objects or remote_objects[name].crc32c != crc32c):
-            raise OutputError(f"{to}/{name} was removed or changed while others were uploaded. Run the upload again.")
+            raise OutputError(
+                f"{to}/{name} was removed or changed while others were uploaded. Run the upload again.",
+                code="output.concurrent-change",
+            )
 
 
 def push(data: str, *, repo: str, private: bool = False, tokenizer: str | None = None) -> str:
@@ -193,7 +200,9 @@ def push(data: str, *, repo: str, private: bool = False, tokenizer: str | None =
     """
     folder = manifest.folder_of(data) or "."
     if gcs.is_gs(folder):
-        raise DatasetError(f"{data} is in a bucket. Copy it here first: gcloud storage cp -r {data} FOLDER")
+        raise DatasetError(
+            f"{data} is in a bucket. Copy it here first: gcloud storage cp -r {data} FOLDER", code="dataset.remote"
+        )
     opened = Dataset(folder, tokenizer=tokenizer)
     verify.check(opened)
     dataset = opened.manifest

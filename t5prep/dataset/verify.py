@@ -56,7 +56,8 @@ def check(
     stray = shard_files.strays(files, (shard.name for shard in shards))
     if stray:
         raise DatasetError(
-            f"{opened.at(stray[0])} is not a shard that the manifest names. Remove it, or prepare again."
+            f"{opened.at(stray[0])} is not a shard that the manifest names. Remove it, or prepare again.",
+            code="dataset.stray-shard",
         )
     check_rows(opened)
     if dataset.task.file and manifest.TASK_FILE in files:
@@ -83,7 +84,10 @@ def check(
         least = records[name]
         if len(entries) < least or (len(entries) > least and not dataset.settings.is_packed):
             path = opened.at(shard_files.ORIGINS)
-            raise DatasetError(f"{path} has {len(entries):,} origins of {name}, which has {least:,} records. {AGAIN}")
+            raise DatasetError(
+                f"{path} has {len(entries):,} origins of {name}, which has {least:,} records. {AGAIN}",
+                code="dataset.altered",
+            )
     started(sum(shard.bytes for shard in shards))
     check_shards(opened, pages=pages, progress=progress)
     _check_features(opened)
@@ -131,7 +135,9 @@ def _check_features(opened: Dataset) -> None:
             except OSError as error:
                 raise _unreadable(path, error) from error
             except (ValueError, StopIteration):
-                raise DatasetError(f"{path} holds something else than records. {AGAIN}") from None
+                raise DatasetError(
+                    f"{path} holds something else than records. {AGAIN}", code="dataset.altered"
+                ) from None
             for name, feature in dataset.features.items():
                 values = record.get(name, [] if name == "references" else None)
                 if (
@@ -139,7 +145,9 @@ def _check_features(opened: Dataset) -> None:
                     or feature.shape not in ([None], [len(values)])
                     or (values and isinstance(values[0], bytes) != (feature.dtype == "bytes"))
                 ):
-                    raise DatasetError(f"{path} has another feature {name} than {manifest_path} says. {AGAIN}")
+                    raise DatasetError(
+                        f"{path} has another feature {name} than {manifest_path} says. {AGAIN}", code="dataset.altered"
+                    )
             break
 
 
@@ -159,12 +167,14 @@ def check_rows(opened: Dataset) -> None:
     if rejected_file != dataset.rejected_file:
         raise DatasetError(
             f"{path} was altered: it has {rejected_file.lines:,} rows and SHA-256 {rejected_file.sha256[:12]}…, the manifest says "
-            f"{dataset.rejected_file.lines:,} and {dataset.rejected_file.sha256[:12]}…. {AGAIN}"
+            f"{dataset.rejected_file.lines:,} and {dataset.rejected_file.sha256[:12]}…. {AGAIN}",
+            code="dataset.altered",
         )
     for name, rows in dataset.rows.items():
         if lines[name] != rows.rejected + rows.duplicates:
             raise DatasetError(
-                f"{path} has {lines[name]:,} rows of {name}, the manifest says {rows.rejected + rows.duplicates:,}. {AGAIN}"
+                f"{path} has {lines[name]:,} rows of {name}, the manifest says {rows.rejected + rows.duplicates:,}. {AGAIN}",
+                code="dataset.altered",
             )
 
 
@@ -203,11 +213,16 @@ def _check(
         raise _unreadable(path, error) from error
     sha256 = read.hexdigest()
     if size != shard.bytes:
-        raise DatasetError(f"{path} has {size:,} bytes, the manifest says {shard.bytes:,}. {AGAIN}")
+        raise DatasetError(
+            f"{path} has {size:,} bytes, the manifest says {shard.bytes:,}. {AGAIN}", code="dataset.altered"
+        )
     if sha256 != shard.sha256:
-        raise DatasetError(f"{path} has SHA-256 {sha256[:12]}…, the manifest says {shard.sha256[:12]}…. {AGAIN}")
+        raise DatasetError(
+            f"{path} has SHA-256 {sha256[:12]}…, the manifest says {shard.sha256[:12]}…. {AGAIN}",
+            code="dataset.altered",
+        )
     if wrong:
-        raise DatasetError(f"{path} {wrong}. {AGAIN}")
+        raise DatasetError(f"{path} {wrong}. {AGAIN}", code="dataset.altered")
 
 
 def _wrong_ids(piece: bytes, records: int, dataset: manifest.Manifest) -> str:
@@ -233,7 +248,10 @@ def _wrong_ids(piece: bytes, records: int, dataset: manifest.Manifest) -> str:
 
 
 def _unreadable(path: str, error: OSError) -> DatasetError:
-    return DatasetError(f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {AGAIN}")
+    return DatasetError(
+        f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {AGAIN}",
+        code="dataset.unreadable",
+    )
 
 
 def names_beside(dataset: manifest.Manifest, folder: Path) -> list[str]:

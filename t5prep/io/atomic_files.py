@@ -5,6 +5,7 @@ its writer is alive, so another process can remove the leftovers of killed write
 """
 
 import contextlib
+import errno
 import fcntl
 import glob
 import os
@@ -52,7 +53,7 @@ def open_atomic(path: Path, *, option: str = "--out", sweep: bool = True) -> Ite
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
-        raise OutputError(explain(error, path, option=option)) from error
+        raise write_error(error, path, option=option) from error
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -67,7 +68,7 @@ def lock(handle: int, *, busy: str) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OutputError(busy) from None
+        raise OutputError(busy, code="output.locked") from None
     except OSError:
         pass
 
@@ -91,7 +92,8 @@ def check_writable(path: Path, *, begins: bytes, option: str = "--out") -> None:
             with path.open("rb") as existing_file:
                 if existing_file.read(len(begins)) != begins:
                     raise OutputError(
-                        f"{path} is another file, which would be replaced. Choose another place with {option}."
+                        f"{path} is another file, which would be replaced. Choose another place with {option}.",
+                        code="output.foreign-file",
                     )
         if path.is_dir():
             raise IsADirectoryError(21, "it is a directory")
@@ -100,7 +102,7 @@ def check_writable(path: Path, *, begins: bytes, option: str = "--out") -> None:
             pass
         remove_left(path.parent, glob.escape(path.name))
     except OSError as error:
-        raise OutputError(explain(error, path, option=option)) from error
+        raise write_error(error, path, option=option) from error
 
 
 def _make_locked(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
@@ -145,17 +147,22 @@ def _remove_unlocked(path: Path, handle: int) -> None:
             path.unlink()
 
 
-def explain(error: OSError, path: Path, *, option: str = "--out") -> str:
-    """Return a sentence that says why `path` cannot be written, and what to do.
+def write_error(error: OSError, path: Path, *, option: str = "--out") -> OutputError:
+    """Return the error that says why `path` cannot be written, and what to do.
 
-    `option` is the command-line option that named `path`, or "" if an argument did.
+    option: the option that names the path, or "" if an argument does
     """
-    elsewhere = f"another place with {option}" if option else "another place"
-    if error.errno in (28, 122):  # ENOSPC, EDQUOT
-        return f"no space left for {path}. Free some, or choose {elsewhere}."
-    if error.errno == 27:  # EFBIG
-        return f"{path} cannot be written: `ulimit -f` allows no larger file. Allow more: ulimit -f unlimited"
-    return f"{path} cannot be written ({error.strerror}). Choose {elsewhere}."
+    alternative = f"another path with {option}" if option else "another path"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return OutputError(
+            f"No space is left for {path}. Free some space, or choose {alternative}.", code="output.no-space"
+        )
+    if error.errno == errno.EFBIG:
+        return OutputError(
+            f"{path} cannot be written: `ulimit -f` allows no larger file. Raise the limit: ulimit -f unlimited",
+            code="output.file-size-limit",
+        )
+    return OutputError(f"{path} cannot be written ({error.strerror}). Choose {alternative}.", code="output.unwritable")
 
 
 def _umask() -> int:
@@ -173,7 +180,7 @@ def whole_directory(out: Path) -> Iterator[Path]:
     Raises OutputError if `out` exists and is not an empty directory.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise OutputError(f"{out} is there already. Choose another --out, or delete it.")
+        raise OutputError(f"{out} is there already. Choose another --out, or delete it.", code="output.exists")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(str(out.parent), name=out.name) as folder:
@@ -183,7 +190,7 @@ def whole_directory(out: Path) -> Iterator[Path]:
                 out.rmdir()
             os.replace(folder, out)
     except OSError as error:
-        raise OutputError(explain(error, out)) from error
+        raise write_error(error, out) from error
 
 
 @contextlib.contextmanager
@@ -227,7 +234,8 @@ def open_scratch(path: Path) -> Iterator[BinaryIO]:
     except FileNotFoundError as error:
         raise OutputError(
             f"{path} is gone: something removes files that this run still needs. Stop that, and start it again: what was "
-            "tokenized is kept."
+            "tokenized is kept.",
+            code="output.scratch-altered",
         ) from error
 
 
@@ -247,4 +255,4 @@ def scratch(path: Path) -> Iterator[Path]:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise OutputError(explain(error, path)) from error
+        raise write_error(error, path) from error

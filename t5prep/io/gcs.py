@@ -101,9 +101,14 @@ def split(uri: str) -> tuple[str, str]:
     """
     bucket, _, name = uri.removeprefix(SCHEME).partition("/")
     if "@" in bucket:
-        raise UsageError("the name of a bucket holds no @ and no password. Write it as gs://bucket/prefix.")
+        raise UsageError(
+            "the name of a bucket holds no @ and no password. Write it as gs://bucket/prefix.",
+            code="bucket.invalid-address",
+        )
     if not is_gs(uri) or not bucket:
-        raise UsageError(f'"{uri}" is not a place in a bucket. Write it as gs://bucket/prefix.')
+        raise UsageError(
+            f'"{uri}" is not a place in a bucket. Write it as gs://bucket/prefix.', code="bucket.invalid-address"
+        )
     return bucket, name.rstrip("/")
 
 
@@ -144,7 +149,8 @@ def check_tensorflow_reaches(uri: str) -> None:
     if not _ips(host) & _ips("storage.googleapis.com"):
         raise OutputError(
             f"{uri} would be looked for at Google, not at the emulator in STORAGE_EMULATOR_HOST ({emulator}): TensorFlow, which "
-            "reads and writes runs, knows no emulator. Name a run in a folder (runs/NAME), or unset STORAGE_EMULATOR_HOST"
+            "reads and writes runs, knows no emulator. Name a run in a folder (runs/NAME), or unset STORAGE_EMULATOR_HOST",
+            code="bucket.unsupported-emulator",
         )
 
 
@@ -186,20 +192,24 @@ def speaking(uri: str, *, need: str) -> Iterator[None]:
     except exceptions.Forbidden as error:
         raise OutputError(
             f"{uri}: {identity()} lacks {need} on the bucket {bucket}. Grant it: gcloud storage buckets "
-            f"add-iam-policy-binding gs://{bucket} --member=ACCOUNT --role={_ROLES[need]}"
+            f"add-iam-policy-binding gs://{bucket} --member=ACCOUNT --role={_ROLES[need]}",
+            code="bucket.missing-permission",
         ) from error
     except (exceptions.Unauthorized, GoogleAuthError) as error:
         raise OutputError(
             f"{uri}: the bucket {bucket} does not take the credentials of {identity()} ({_reason(error)}): {need} needs "
-            "valid ones. Log in again: gcloud auth application-default login"
+            "valid ones. Log in again: gcloud auth application-default login",
+            code="bucket.invalid-credentials",
         ) from error
     except (exceptions.GoogleAPIError, requests.RequestException, DataCorruption) as error:
         if isinstance(error, exceptions.BadRequest) and "requester pays" in str(error):
             raise OutputError(
-                f"{uri}: who reads the bucket {bucket} pays for it. Name your project that pays: export {PAYER}=PROJECT"
+                f"{uri}: who reads the bucket {bucket} pays for it. Name your project that pays: export {PAYER}=PROJECT",
+                code="bucket.missing-billing-project",
             ) from error
         raise OutputError(
-            f"{uri} cannot be reached: {_reason(error)}. Try again: what was done so far is kept."
+            f"{uri} cannot be reached: {_reason(error)}. Try again: what was done so far is kept.",
+            code="bucket.unavailable",
         ) from error
     _REACHED.add(bucket)
     _WAITED_FOR.discard(bucket)
@@ -359,7 +369,8 @@ def objects(uri: str) -> dict[str, Object]:
             objects = [Object(item.name[len(prefix) :], item.size, item.crc32c, item.generation) for item in listed]
     except FileNotFoundError:
         raise OutputError(
-            f"There is no bucket {bucket}. Make it: gcloud storage buckets create gs://{bucket} --location=REGION"
+            f"There is no bucket {bucket}. Make it: gcloud storage buckets create gs://{bucket} --location=REGION",
+            code="bucket.not-found",
         ) from None
     return {item.name: item for item in objects if item.name}
 
@@ -378,10 +389,13 @@ def claim(uri: str, dataset_facts: Mapping[str, str]) -> None:
         if read(f"{uri}/{MARKER}") != mark:
             raise OutputError(
                 f"Another dataset is on its way to {uri}, or was cut off. Let it finish, choose another prefix, or "
-                f"give it up: gcloud storage rm -r {uri}"
+                f"give it up: gcloud storage rm -r {uri}",
+                code="output.locked",
             ) from None
     except FileNotFoundError:
-        raise OutputError(f"{uri} cannot be written: there is no bucket {split(uri)[0]}.") from None
+        raise OutputError(
+            f"{uri} cannot be written: there is no bucket {split(uri)[0]}.", code="bucket.not-found"
+        ) from None
 
 
 def release(uri: str) -> None:

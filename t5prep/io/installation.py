@@ -48,4 +48,7 @@ def check_names_are_utf8() -> None:
     """Raise UsageError if this Python decodes file names in another encoding than UTF-8, in which a dataset stores them."""
     encoding = sys.getfilesystemencoding()
     if codecs.lookup(encoding).name != "utf-8":
-        raise UsageError(f"This Python reads names of files as {encoding}, and not as UTF-8: export PYTHONUTF8=1")
+        raise UsageError(
+            f"This Python reads names of files as {encoding}, and not as UTF-8: export PYTHONUTF8=1",
+            code="install.non-utf8-locale",
+        )

@@ -36,7 +36,8 @@ class ModelFiles:
         with contextlib.suppress(OSError), open(path, "rb") as opened:
             if opened.read(len(_LFS)) == _LFS:
                 raise UsageError(
-                    f"{path} is a Git LFS pointer: the file itself was not fetched. Fetch it there: git lfs pull"
+                    f"{path} is a Git LFS pointer: the file itself was not fetched. Fetch it there: git lfs pull",
+                    code="model.lfs-pointer",
                 )
         return path
 
@@ -45,7 +46,9 @@ class ModelFiles:
         try:
             return self.path(file).read_bytes()
         except OSError as error:
-            raise UsageError(f"{self.name}: {file} cannot be read ({error.strerror}).") from error
+            raise UsageError(
+                f"{self.name}: {file} cannot be read ({error.strerror}).", code="model.unreadable"
+            ) from error
 
 
 def find(name: str | Path) -> ModelFiles:
@@ -56,7 +59,10 @@ def find(name: str | Path) -> ModelFiles:
     if Path(name).is_dir():
         return in_directory(Path(name), name=str(name))
     if "/" in str(name) and (suggestion := paths.mistyped(name)):
-        raise UsageError(f"{name} does not exist.{suggestion} Pass a run, a directory with config.json, or a Hub name.")
+        raise UsageError(
+            f"{name} does not exist.{suggestion} Pass a run, a directory with config.json, or a Hub name.",
+            code="model.not-found",
+        )
     return _on_the_hub(str(name))
 
 
@@ -80,7 +86,7 @@ def _on_the_hub(name: str) -> ModelFiles:
     except (errors.HFValidationError, errors.HfHubHTTPError) as error:
         # Other statuses are failures of the Hub, and its cache on this machine may have the model.
         if not isinstance(error, errors.HfHubHTTPError) or error.response.status_code in (401, 403, 404):
-            raise UsageError(_refused(name, error)) from error
+            raise _refusal(name, error) from error
         return _in_cache(name, f"the Hugging Face Hub answers {error.response.status_code}", error)
     except (OSError, errors.HTTPError) as error:  # type: ignore[attr-defined]  # httpx's own; offline is an OSError
         return _in_cache(name, "the Hugging Face Hub cannot be reached", error)
@@ -95,10 +101,10 @@ def _on_the_hub(name: str) -> ModelFiles:
         except (errors.HfHubHTTPError, errors.HTTPError, OSError) as error:  # type: ignore[attr-defined]
             status = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
             raise UsageError(
-                f"{name}: {file} could not be fetched from the Hub ({status}). Try again later."
+                f"{name}: {file} could not be fetched from the Hub ({status}). Try again later.", code="hub.unavailable"
             ) from error
         if fetched.parents[file.count("/")].name != info.sha:  # the files would come from two versions
-            raise UsageError(f"{name} was changed on the Hub just now. Run this again.")
+            raise UsageError(f"{name} was changed on the Hub just now. Run this again.", code="hub.concurrent-change")
         return fetched
 
     return ModelFiles(name, files, fetch)
@@ -115,18 +121,23 @@ def _in_cache(name: str, reason: str, error: Exception) -> ModelFiles:
         folder = Path(snapshot_download(name, local_files_only=True))
     except (errors.LocalEntryNotFoundError, errors.HFValidationError, OSError):
         raise UsageError(
-            f'"{name}" is not a directory, and {reason}. Try again when it answers, or pass a directory of this machine.'
+            f'"{name}" is not a directory, and {reason}. Try again when it answers, or pass a directory of this machine.',
+            code="hub.unavailable",
         ) from error
     return in_directory(folder, name=name)
 
 
-def _refused(name: str, error: Exception) -> str:
-    """Return the message for a Hub model that is gated, private or missing."""
+def _refusal(name: str, error: Exception) -> UsageError:
+    """Return the error that says why the Hub does not give this model to this user."""
     from huggingface_hub import errors
 
     if isinstance(error, errors.GatedRepoError):
-        return f"{name} is gated: accept its terms at https://huggingface.co/{name}, and log in with `hf auth login`."
-    return (
+        return UsageError(
+            f"{name} is gated: accept its terms at https://huggingface.co/{name}, and log in with `hf auth login`.",
+            code="hub.gated-repository",
+        )
+    return UsageError(
         f'"{name}" is not a directory, and the Hugging Face Hub has no such model, or it is private and you are not logged in'
-        f" (`hf auth login`): {MODEL_NAME_HINT}"
+        f" (`hf auth login`): {MODEL_NAME_HINT}",
+        code="hub.not-found",
     )

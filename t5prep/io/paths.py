@@ -150,7 +150,9 @@ def _send(uri: str, file: BinaryIO) -> int:
     try:
         return gcs.write(uri, file)  # retries are safe: each sends the same bytes under the same name
     except FileNotFoundError:
-        raise OutputError(f"{uri} cannot be written: there is no bucket {gcs.split(uri)[0]}.") from None
+        raise OutputError(
+            f"{uri} cannot be written: there is no bucket {gcs.split(uri)[0]}.", code="bucket.not-found"
+        ) from None
 
 
 def nearby(path: Path) -> str:

@@ -84,7 +84,8 @@ class Upload:
             if time.monotonic() > deadline:
                 raise OutputError(
                     f"{self._uri} did not grow for {PATIENCE_SECONDS:.0f} s ({trouble}). Run the same upload again: it "
-                    "goes on where it stands."
+                    "goes on where it stands.",
+                    code="bucket.upload-stall",
                 )
             waits += 1
             self._stop.wait(random.uniform(0.5, 1) * min(FIRST_WAIT_SECONDS * 2**waits, LONGEST_WAIT_SECONDS))
@@ -156,7 +157,9 @@ class Upload:
         with open(self._path, "rb") as file:
             chunk = os.pread(file.fileno(), CHUNK_BYTES, self._offset)
         if not chunk and self._size:
-            raise OutputError(f"{self._path} became shorter while it was uploaded. Prepare the dataset again.")
+            raise OutputError(
+                f"{self._path} became shorter while it was uploaded. Prepare the dataset again.", code="dataset.altered"
+            )
         byte_range = f"{self._offset}-{self._offset + len(chunk) - 1}" if chunk else "*"
         headers = {"Content-Range": f"bytes {byte_range}/{self._size}"}
         return self._http.put(self._session, data=chunk, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
@@ -175,7 +178,10 @@ class Upload:
         if uploaded.get("crc32c") != self._crc32c:
             gcs.delete(self._uri, generation=int(uploaded["generation"]))
             if self._begun >= _SESSIONS:
-                raise OutputError(f"{self._uri} arrived damaged and was removed again. Run the upload once more.")
+                raise OutputError(
+                    f"{self._uri} arrived damaged and was removed again. Run the upload once more.",
+                    code="bucket.damaged-upload",
+                )
             self._known = False
             self._advance_to(0)
             return "it arrived damaged"
@@ -238,13 +244,20 @@ def _writing(repo: str) -> Iterator[None]:
     try:
         yield
     except errors.LocalTokenNotFoundError as error:
-        raise UsageError("You are not logged in to the Hugging Face Hub: hf auth login") from error
+        raise UsageError(
+            "You are not logged in to the Hugging Face Hub: hf auth login", code="hub.missing-login"
+        ) from error
     except errors.HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         if status == 401:
-            raise UsageError("The Hugging Face Hub does not know you (401). Log in: hf auth login") from error
+            raise UsageError(
+                "The Hugging Face Hub does not know you (401). Log in: hf auth login", code="hub.missing-login"
+            ) from error
         raise OutputError(
-            f"{repo} cannot be written on the Hub ({status}): your token needs write access there."
+            f"{repo} cannot be written on the Hub ({status}): your token needs write access there.",
+            code="hub.missing-permission",
         ) from error
     except (errors.HFValidationError, OSError) as error:
-        raise OutputError(f"{repo} cannot be pushed: {str(error).splitlines()[0][:200]}") from error
+        raise OutputError(
+            f"{repo} cannot be pushed: {str(error).splitlines()[0][:200]}", code="hub.upload-failure"
+        ) from error

@@ -41,7 +41,8 @@ class Server(http.server.ThreadingHTTPServer):
         except OSError as error:
             endpoint = f"{address[0]}:{address[1]}"
             raise UsageError(
-                f"{endpoint} cannot be served ({error.strerror or error}). Choose another --port."
+                f"{endpoint} cannot be served ({error.strerror or error}). Choose another --port.",
+                code="option.port-unavailable",
             ) from error
 
     def process_request(self, request: Any, client_address: Any) -> None:

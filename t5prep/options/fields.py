@@ -187,7 +187,7 @@ def _typed(name: str, value: object, kind: type, *, values: object = None, plura
     accepts, noun = _KINDS[kind]
     # A bool is an int in Python, but `limit=True` is a mistake.
     if not isinstance(value, accepts) or (isinstance(value, bool) and kind is not bool):
-        raise UsageError(f"{flag(name)} {values if plural else value!r}: it is {noun}{plural}")
+        raise UsageError(f"{flag(name)} {values if plural else value!r}: it is {noun}{plural}", code="option.malformed")
     return value if kind is str else kind(value)
 
 
@@ -206,15 +206,22 @@ def check(chosen: "DataclassInstance") -> None:
     for field in dataclasses.fields(chosen):
         value, rules = getattr(chosen, field.name), field.metadata
         if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{flag(field.name)} {value}: it is a finite number")
+            raise UsageError(f"{flag(field.name)} {value}: it is a finite number", code="option.out-of-range")
         if rules.get("choices") and value not in (*rules["choices"], field.default):
             suggestion = did_you_mean(str(value), rules["choices"])
-            raise UsageError(f'{flag(field.name)} "{value}": it is one of {", ".join(rules["choices"])}.{suggestion}')
+            raise UsageError(
+                f'{flag(field.name)} "{value}": it is one of {", ".join(rules["choices"])}.{suggestion}',
+                code="option.unknown-choice",
+            )
         for number in value if isinstance(value, tuple) else (value,):
             if rules.get("least") is not None and number is not None and number < rules["least"]:
-                raise UsageError(f"{flag(field.name)} {number}: it is at least {rules['least']}")
+                raise UsageError(
+                    f"{flag(field.name)} {number}: it is at least {rules['least']}", code="option.out-of-range"
+                )
             if rules.get("most") is not None and number is not None and number > rules["most"]:
-                raise UsageError(f"{flag(field.name)} {number}: it is at most {rules['most']}")
+                raise UsageError(
+                    f"{flag(field.name)} {number}: it is at most {rules['most']}", code="option.out-of-range"
+                )
 
 
 def build(cls: type[_Options], values: Mapping[str, object], *, owner: str = "this task") -> _Options:
@@ -226,7 +233,10 @@ def build(cls: type[_Options], values: Mapping[str, object], *, owner: str = "th
     fields = {field.name: field for field in leaves(cls)}
     for name in values:
         if name not in fields:
-            raise UsageError(f'{owner} has no option "{name}".{did_you_mean(name, fields)} It has: {", ".join(fields)}')
+            raise UsageError(
+                f'{owner} has no option "{name}".{did_you_mean(name, fields)} It has: {", ".join(fields)}',
+                code="option.unknown",
+            )
     return _built(cls, {name: typed(fields[name], value) for name, value in values.items()})
 
 

@@ -74,7 +74,7 @@ class PlanOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.embed and (training := changed(self, "save", "largest")):
-            raise UsageError(f"--embed is no training: leave {' and '.join(training)} out.")
+            raise UsageError(f"--embed is no training: leave {' and '.join(training)} out.", code="option.inapplicable")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,10 +142,14 @@ class VectorOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.normalize and self.pooling == "none":
-            raise UsageError("--normalize is for one vector a text: say which, --pooling mean (or first).")
+            raise UsageError(
+                "--normalize is for one vector a text: say which, --pooling mean (or first).",
+                code="option.missing-prerequisite",
+            )
         if self.padded and self.pooling not in ("none", "auto"):
             raise UsageError(
-                f"--padded keeps the vectors of padding, and --pooling {self.pooling} makes one of a text."
+                f"--padded keeps the vectors of padding, and --pooling {self.pooling} makes one of a text.",
+                code="option.conflict",
             )
 
 
@@ -187,4 +191,7 @@ class ExportOptions(Options):
         super().__post_init__()
         required_format, without = ("savedmodel", _SAVEDMODEL_ONLY) if self.format == "hf" else ("hf", _HF_ONLY)
         for lacking in changed(self, *without):
-            raise UsageError(f"{lacking} is for --format {required_format}: add that, or leave {lacking} out.")
+            raise UsageError(
+                f"{lacking} is for --format {required_format}: add that, or leave {lacking} out.",
+                code="option.missing-prerequisite",
+            )

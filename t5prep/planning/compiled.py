@@ -114,7 +114,8 @@ def versions() -> dict[str, str]:
     """Return the versions of jax and libtpu, which decide a compilation. Raises UsageError if one is not installed."""
     if not (importlib.util.find_spec("jax") and importlib.util.find_spec("libtpu")):
         raise UsageError(
-            f"The TPU compiler (jax and libtpu; no TPU is needed) is not installed: {install_command('train', 'plan')}"
+            f"The TPU compiler (jax and libtpu; no TPU is needed) is not installed: {install_command('train', 'plan')}",
+            code="install.extra-missing",
         )
     return {name: importlib.metadata.version(name) for name in ("jax", "libtpu")}
 
@@ -142,7 +143,8 @@ def _run(request: Request, *, topology: str, devices: int) -> dict[str, Any]:
         last = (process.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         raise T5prepError(
             f"The TPU compiler ended without an answer (exit {process.returncode}: {last[:300]}). It needs some gigabytes of memory; "
-            "try a smaller --batch, or a machine with more."
+            "try a smaller --batch, or a machine with more.",
+            code="plan.compiler-failure",
         ) from None
     return answer
 
@@ -155,14 +157,18 @@ def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
         if "RESOURCE_EXHAUSTED" in error:
             raise T5prepError(
                 f"The step does not fit {chip.name}, and libtpu {versions()['libtpu']} says in words that t5prep cannot read how "
-                f"much memory it needs: {_first(error)}."
+                f"much memory it needs: {_first(error)}.",
+                code="device.insufficient-memory",
             )
         if "Invalid TPU external name" in error or "topology" in error.lower():
             raise UsageError(
-                f'libtpu {versions()["libtpu"]} does not know the topology "{topology}" ({_first(error)}): choose another --tpu.'
+                f'libtpu {versions()["libtpu"]} does not know the topology "{topology}" ({_first(error)}): choose another --tpu.',
+                code="plan.unsupported-topology",
             )
-        raise T5prepError(f"The step does not compile for {chip.name}: {_first(error)}.")
-    if "argument_bytes" not in answer:  # the request was for memory alone (`planned_memory`)
+        raise T5prepError(
+            f"The step does not compile for {chip.name}: {_first(error)}.", code="step.compilation-failure"
+        )
+    if "argument_bytes" not in answer:  # it was asked for the temporaries alone
         return Compiled(fits=True, hbm_bytes=answer["temp_bytes"], **answer)
     peak = answer["argument_bytes"] + answer.pop("output_bytes") - answer.pop("alias_bytes")
     return Compiled(fits=True, hbm_bytes=peak + answer["temp_bytes"] + answer["program_bytes"], **answer)

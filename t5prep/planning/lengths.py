@@ -54,7 +54,10 @@ def histogram(split: Split, *, folder: str) -> Histogram:
     joint = np.array(split.lengths.get("joint", []), np.int64).reshape(-1, 3)
     joint = joint[joint[:, 2] > 0]
     if not len(joint):
-        raise DatasetError(f"{folder} counts no lengths, so none can be planned from it. Prepare the dataset again.")
+        raise DatasetError(
+            f"{folder} counts no lengths, so none can be planned from it. Prepare the dataset again.",
+            code="dataset.missing-lengths",
+        )
     return joint
 
 

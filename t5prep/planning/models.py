@@ -212,7 +212,8 @@ def shape_of(model: str, *, classes: bool = False) -> Config:
         return hub_shape
     raise UsageError(
         f'"{model}" is neither a published model that plan knows, nor a directory with a config.json, nor a model on the Hub.'
-        f"{did_you_mean(name, MODELS)} Known: {', '.join(MODELS)}."
+        f"{did_you_mean(name, MODELS)} Known: {', '.join(MODELS)}.",
+        code="model.not-found",
     )
 
 

@@ -39,7 +39,9 @@ def questions(
     config = configs.build(*settings)
     name = model or config.model
     if not name:
-        raise UsageError("Which model? Name one, such as --model t5-base, or a --recipe that has one.")
+        raise UsageError(
+            "Which model? Name one, such as --model t5-base, or a --recipe that has one.", code="option.missing"
+        )
     shape = shape_of(name, classes=bool(data and data.manifest.target.classes))
     if data and config.weights == "random":  # `train` makes an embedding for each id of the data's tokenizer
         shape = dataclasses.replace(shape, vocab_size=data.manifest.tokenizer.padded_vocab_size)
@@ -70,10 +72,14 @@ def plan_lengths(question: Question, data: DatasetSplit, *, asking: Ask = ask) -
     `asking` compiles a question. Raises DatasetError for a dataset whose lengths cannot be chosen.
     """
     if data.settings.is_packed:
-        raise DatasetError(f"{data.folder} is packed already; lengths are planned from a dataset that is not.")
+        raise DatasetError(
+            f"{data.folder} is packed already; lengths are planned from a dataset that is not.",
+            code="plan.packed-dataset",
+        )
     if data.manifest.target.is_aligned:
         raise DatasetError(
-            f"{data.folder} has a label at each token: its targets are as long as its inputs. Ask for --input-length"
+            f"{data.folder} has a label at each token: its targets are as long as its inputs. Ask for --input-length",
+            code="plan.token-targets",
         )
     joint = planner.histogram(data.facts, folder=data.folder)
 

@@ -69,7 +69,7 @@ class BlockExamples:
         fails for a row.
         """
         if block.columns and (lacks := rows.missing(self._wanted, block.columns)):
-            raise SourceError(f"{block.file.name} has no column {lacks}")
+            raise SourceError(f"{block.file.name} has no column {lacks}", code="column.missing")
         read = columns.read(block, names=self.columns)
         tables, is_remaining = [], np.ones(len(read.numbers), bool)
         if self._template is not None:
@@ -149,7 +149,8 @@ class BlockExamples:
         name = block.files[int(of[0])][0]
         return TaskError(
             f"the task {self._task.name} fails at {name}, row {number[0]}: {registry.describe_error(error)}"
-            f"{f' ({code_line})' if code_line else ''}. Fix its to_example, or let it raise Reject for such rows.{unread}"
+            f"{f' ({code_line})' if code_line else ''}. Fix its to_example, or let it raise Reject for such rows.{unread}",
+            code="task.example-failure",
         )
 
 

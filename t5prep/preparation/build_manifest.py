@@ -88,7 +88,10 @@ def assemble(
     left_out = sum(rejected.values())
     rejected_rows.check(rows, examples=sum(split.examples for split in splits.values()), rejected=left_out)
     if results.rejected_file.lines != left_out:
-        raise BalanceError(f"{left_out:,} rows made no record, and {results.rejected_file.lines:,} are written.")
+        raise BalanceError(
+            f"{left_out:,} rows made no record, and {results.rejected_file.lines:,} are written.",
+            code="pipeline.row-count-mismatch",
+        )
     warnings = warnings_of(
         total,
         settings,
@@ -152,7 +155,8 @@ def check_classes(texts: TextCounts, tokenizer: Tokenizer) -> None:
         if first_text != text:
             raise TaskError(
                 f"The classes {first_text!r} and {text!r} are the same for {tokenizer.name}, which does not know their characters:"
-                f" name them by words that it knows, as in --label-map {first_text}=one,{text}=two"
+                f" name them by words that it knows, as in --label-map {first_text}=one,{text}=two",
+                code="tokenizer.indistinct-classes",
             )
 
 

@@ -46,7 +46,8 @@ def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Dataset
     if reason:
         raise UsageError(
             f"--dedup-against {data}: texts are compared as they were cut, and {reason}. "
-            "Prepare both with the same tokenizer and lengths"
+            "Prepare both with the same tokenizer and lengths",
+            code="dataset.incomparable",
         )
     if unknown := max((split.unk_rate for split in dataset.splits.values()), default=0):
         print(

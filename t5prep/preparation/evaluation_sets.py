@@ -45,7 +45,9 @@ def _prepared(data: str, *, split: str = "") -> Iterator[str]:
     dataset = Dataset(data)
     splits = dataset.manifest.splits
     if split and split not in splits:
-        raise UsageError(f"--decontaminate {data}#{split}: the dataset has the splits {', '.join(splits)}")
+        raise UsageError(
+            f"--decontaminate {data}#{split}: the dataset has the splits {', '.join(splits)}", code="split.unknown"
+        )
     evaluation_splits = [split] if split else [name for name in splits if name != "train"] or list(splits)
     if unknown := max(splits[name].unk_rate for name in evaluation_splits):
         print(
@@ -74,7 +76,10 @@ def _raw(data: str, settings: Settings) -> Iterator[str]:
                     has_text = True
                     yield text
     if not has_text:
-        raise SourceError(f"--decontaminate {data}: no row of it has a text. Name another set, or leave it out.")
+        raise SourceError(
+            f"--decontaminate {data}: no row of it has a text. Name another set, or leave it out.",
+            code="row.text-missing",
+        )
 
 
 def _format_of(file: RawFile, settings: Settings, of_card: FileOptions) -> Format:

@@ -45,7 +45,10 @@ def share(memory: int, *, workers: int) -> Budget:
     """
     least = WORKER_BYTES + SMALLEST_BLOCK * BLOCK_SHARE
     if memory < MAIN_BYTES + least:
-        raise UsageError(f"--memory {memory >> 20}MiB: one worker needs {MAIN_BYTES + least >> 20}MiB in all")
+        raise UsageError(
+            f"--memory {memory >> 20}MiB: one worker needs {MAIN_BYTES + least >> 20}MiB in all",
+            code="option.out-of-range",
+        )
     fitting = max(1, (memory - MAIN_BYTES) // (WORKER_BYTES + LARGEST_BLOCK * BLOCK_SHARE))
     count = min(workers, fitting)
     worker_share = (memory - MAIN_BYTES) // max(1, count) - WORKER_BYTES
@@ -60,5 +63,6 @@ def check_limit() -> None:
     if allowed != resource.RLIM_INFINITY and allowed < ADDRESS_BYTES:
         raise UsageError(
             f"There is not enough memory for this: `ulimit -v` allows {allowed >> 20:,} MiB, and {ADDRESS_BYTES >> 20:,} MiB are "
-            "needed, used or not. Allow more: ulimit -v unlimited"
+            "needed, used or not. Allow more: ulimit -v unlimited",
+            code="device.address-space-limit",
         )

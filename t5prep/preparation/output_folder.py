@@ -40,7 +40,7 @@ def resolved(out: str) -> Path:
     """Return the path of a folder with symbolic links resolved. Raises OutputError for a link that leads back to itself."""
     folder = Path(os.path.realpath(out))  # a circular link is returned unresolved
     if any(os.path.islink(path) for path in (folder, *folder.parents)):
-        raise OutputError(f"{out} is a link that leads back to itself. Choose another --out.")
+        raise OutputError(f"{out} is a link that leads back to itself. Choose another --out.", code="output.link-loop")
     return folder
 
 
@@ -52,13 +52,17 @@ def refuse_inside(out: str, *, source: str) -> None:
     if gcs.is_gs(out):
         return
     if not resolved(out).name:
-        raise OutputError(f"{out} is the root of the disk. Choose a folder in it: --out {os.path.join(out, 'data')}")
+        raise OutputError(
+            f"{out} is the root of the disk. Choose a folder in it: --out {os.path.join(out, 'data')}",
+            code="output.root-folder",
+        )
     if not os.path.isdir(source):
         return
     if resolved(out).is_relative_to(Path(source).resolve()):
         raise OutputError(
             f"--out {out} lies inside the source {source}, and the next run would read what this one writes. Choose a "
-            "place beside it."
+            "place beside it.",
+            code="output.inside-source",
         )
 
 
@@ -72,7 +76,10 @@ def claimed_folder(out: str | Path, *, new_identity: Identity, goes_on: bool = F
     """
     if "://" in str(out) and not gcs.is_gs(out):
         scheme = str(out).partition("://")[0]
-        raise OutputError(f"--out {scheme}://…: a dataset is written into a directory or into gs://BUCKET/NAME.")
+        raise OutputError(
+            f"--out {scheme}://…: a dataset is written into a directory or into gs://BUCKET/NAME.",
+            code="output.unsupported-scheme",
+        )
     with _bucket(str(out), new_identity) if gcs.is_gs(out) else _directory(Path(out), new_identity, goes_on=goes_on):
         yield
 
@@ -130,7 +137,7 @@ def _directory(out: Path, new_identity: Identity, *, goes_on: bool) -> Iterator[
         _refuse_foreign(out, {path.name for path in out.iterdir()}, new_identity)
         marker = os.open(out / MARKER, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise OutputError(atomic_files.explain(error, out)) from error
+        raise atomic_files.write_error(error, out) from error
     try:
         busy = f"{out} is being prepared by another t5prep right now. Wait for it, or choose another --out."
         atomic_files.lock(marker, busy=busy)
@@ -169,7 +176,8 @@ def _refuse_foreign(out: str | Path, entries: set[str], new_identity: Identity) 
             dataset = manifest.load(out)
         except DatasetError:
             raise OutputError(
-                f"{out} holds a manifest that cannot be read. Choose another --out, or remove it."
+                f"{out} holds a manifest that cannot be read. Choose another --out, or remove it.",
+                code="output.damaged-dataset",
             ) from None
         existing_identity = identity(dataset)
         facts = {"tokenizer": "another tokenizer", "task_sha256": "another file of the task", "files": "another source"}
@@ -182,12 +190,14 @@ def _refuse_foreign(out: str | Path, entries: set[str], new_identity: Identity) 
             )  # nothing in a bucket can be renamed
             raise OutputError(
                 f"{out} holds another dataset (task {dataset.settings.task}, {dataset.records:,} records), prepared with "
-                f"{', '.join(differences)}. Choose another --out, or {instead}"
+                f"{', '.join(differences)}. Choose another --out, or {instead}",
+                code="output.different-settings",
             )
     elif entries and (foreign or MARKER not in entries):
         raise OutputError(
             f"{out} is not empty and holds no dataset of t5prep (it holds {(foreign or sorted(entries))[0]}). "
-            "Choose another --out."
+            "Choose another --out.",
+            code="output.foreign-file",
         )
 
 
@@ -237,7 +247,10 @@ def claimed(out: str, *, new_identity: Identity, overwrite: bool, goes_on: bool 
     files, and UsageError for a bucket.
     """
     if overwrite and gcs.is_gs(out):
-        raise UsageError(f"--overwrite: {out} is in a bucket, where nothing can be renamed. Choose another --out")
+        raise UsageError(
+            f"--overwrite: {out} is in a bucket, where nothing can be renamed. Choose another --out",
+            code="output.unsupported-overwrite",
+        )
     final = resolved(out)
     new = final.with_name(final.name + NEW)
     if overwrite and not final.exists() and (new / manifest.NAME).is_file():
@@ -268,11 +281,14 @@ def _holds_another(final: Path, out: str, new_identity: Identity) -> bool:
         return False  # an unreadable manifest: `claimed_folder` refuses it
     entries = sorted(path.name for path in final.iterdir())
     if MARKER in entries:
-        raise OutputError(f"--overwrite: {out} is being prepared by another t5prep, or one was killed there.")
+        raise OutputError(
+            f"--overwrite: {out} is being prepared by another t5prep, or one was killed there.", code="output.locked"
+        )
     if strangers := [name for name in entries if not is_of_dataset(name)]:
         raise OutputError(
             f"--overwrite: {out} also holds {strangers[0]}, which is not part of a dataset. Move it away, or choose "
-            "another --out."
+            "another --out.",
+            code="output.foreign-file",
         )
     return True
 
@@ -291,4 +307,6 @@ def _move(source: Path, to: Path) -> None:
     try:
         source.rename(to)
     except OSError as error:
-        raise OutputError(f"{source} cannot be renamed to {to} ({error.strerror}). Nothing was removed.") from error
+        raise OutputError(
+            f"{source} cannot be renamed to {to} ({error.strerror}). Nothing was removed.", code="output.rename-failure"
+        ) from error

@@ -133,7 +133,8 @@ class RowTracer:
         if not found_records and not rejected and made_row is None:
             raise DatasetError(
                 f'No row of {trace.data} has the id "{id}": neither a record, nor a rejected row, nor a row of its source. '
-                f"Ids are listed by: t5prep table {trace.data} ids.csv"
+                f"Ids are listed by: t5prep table {trace.data} ids.csv",
+                code="row.unknown-id",
             )
         # The rejected line of this row, if it made no record. Another row may have the same id.
         if made_row:
@@ -297,7 +298,10 @@ class RowTracer:
         }
         files = self._manifest.source.files
         if not entry or entry["file"] >= len(files):
-            raise DatasetError(f"{self.dataset.at(shard_files.ORIGINS)} is not of these shards. {shard_files.AGAIN}")
+            raise DatasetError(
+                f"{self.dataset.at(shard_files.ORIGINS)} is not of these shards. {shard_files.AGAIN}",
+                code="dataset.altered",
+            )
         return entry | {"file": files[entry["file"]].name}
 
     def _agree(self, made_row: MadeRow, found_record: FoundRecord) -> bool:

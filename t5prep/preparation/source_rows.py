@@ -69,7 +69,9 @@ class SourceRows:
         try:
             code = paths.read(path)
         except OSError as error:
-            raise DatasetError(f"{path} cannot be read ({error.strerror or 'not found'}).") from error
+            raise DatasetError(
+                f"{path} cannot be read ({error.strerror or 'not found'}).", code="dataset.unreadable"
+            ) from error
         facts.check_code(code, path=path)
         self._check_trust(code, path=path, use=f"make examples of rows, for the task {self._settings.task}")
         return registry.from_code(code, file=facts.file)
@@ -81,11 +83,15 @@ class SourceRows:
             try:
                 code = rules.read(path)
             except OSError as error:
-                raise SourceError(f"the filter {path} cannot be read ({error.strerror}).") from error
+                raise SourceError(
+                    f"the filter {path} cannot be read ({error.strerror}).", code="filter.unreadable"
+                ) from error
             self._check_trust(code, path=path, use="filter texts")
         chain = Chain(self._settings.filter)
         if chain.files() != self.dataset.manifest.filter_files:
-            raise SourceError("a file that its filters read is not the one that made the dataset.")
+            raise SourceError(
+                "a file that its filters read is not the one that made the dataset.", code="filter.altered"
+            )
         return chain
 
     def _check_trust(self, code: bytes, *, path: str, use: str) -> None:
@@ -107,7 +113,8 @@ class SourceRows:
             if not all(map(addresses.is_known, sources.uris_of(described.uri))):
                 raise SourceError(
                     f"the manifest names {public_uri}, from which you have read nothing before. If you trust who made the dataset: "
-                    f"--source {shlex.quote(public_uri)}"
+                    f"--source {shlex.quote(public_uri)}",
+                    code="source.untrusted-address",
                 )
             print(f"Reading the source again: {public_uri}, as the manifest says", file=sys.stderr, flush=True)
         ignore_card = bool(self._settings.split_files)
@@ -118,7 +125,8 @@ class SourceRows:
         for file in described.files:
             if file.name not in by_name:
                 raise SourceError(
-                    f"{addresses.public(self._source or described.uri)} has no {file.name} any more. Say where it is: --source"
+                    f"{addresses.public(self._source or described.uri)} has no {file.name} any more. Say where it is: --source",
+                    code="source.not-found",
                 )
         return [by_name[file.name] for file in described.files]
 
@@ -171,7 +179,9 @@ class SourceRows:
         sizes = {file.name: file.bytes for file in self.dataset.manifest.source.files}
         for file in blocks.files(element):
             if file.bytes != sizes[file.name]:
-                raise SourceError(f"{file.name} is not the file that made the dataset: it has another size.")
+                raise SourceError(
+                    f"{file.name} is not the file that made the dataset: it has another size.", code="source.altered"
+                )
         for block in row_limit.scan(LimitedFile(element, rows), self._settings, self.task.task.corpus):
             filtered = self.filters.of_table(self.examples_of(block))
             every = enumerate(example_table.examples_of(filtered.examples))
@@ -197,7 +207,10 @@ class SourceRows:
         checksums = {file.name: file.sha256 for file in self.dataset.manifest.source.files}
         for file in files:
             if file.name not in self._unchanged and sources.checksum(file) != checksums[file.name]:
-                raise SourceError(f"{file.name} is not the file that made the dataset: it has another checksum.")
+                raise SourceError(
+                    f"{file.name} is not the file that made the dataset: it has another checksum.",
+                    code="source.altered",
+                )
             self._unchanged.add(file.name)
 
 

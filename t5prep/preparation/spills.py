@@ -354,7 +354,8 @@ def _bytes_at(file: int, size: int, offset: int) -> bytes:
         if not chunk:
             raise OutputError(
                 "a file of sorted records is shorter than it was written: something changes files that this run still needs. "
-                "Stop that, and start it again: what was tokenized is kept."
+                "Stop that, and start it again: what was tokenized is kept.",
+                code="output.scratch-altered",
             )
         data += chunk
     return data

@@ -88,13 +88,15 @@ def requested(chosen: ChosenTask, choices: Mapping[str, Any]) -> Settings:
     if chosen.target:
         if (target := values.get("target", "text")) not in ("text", chosen.target):
             raise UsageError(
-                f"--target {target}: the targets of these options are of the kind {chosen.target}. Leave it out"
+                f"--target {target}: the targets of these options are of the kind {chosen.target}. Leave it out",
+                code="option.conflict",
             )
         values["target"] = chosen.target
     elif (kind := TARGETS.get(values.get("target", ""))) and kind.column:
         raise UsageError(
             f"--target {kind.name}: {chosen.name} has none. The task text2text has them, in the column that "
-            f"{task_options.flag(kind.column)} names"
+            f"{task_options.flag(kind.column)} names",
+            code="option.inapplicable",
         )
     return Settings(task=chosen.name, options=task_options.plain(chosen.options), **values)
 
@@ -124,12 +126,16 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
         if not tokenizer.is_encoders:
             raise UsageError(
                 f"{settings.task} is for encoders, and {tokenizer.name} is a T5's tokenizer: take an encoder's, as "
-                "--tokenizer answerdotai/ModernBERT-base, or prepare span_corruption"
+                "--tokenizer answerdotai/ModernBERT-base, or prepare span_corruption",
+                code="tokenizer.encoder-required",
             )
         masking.check(task.spans.rate, tokenizer)
         return dataclasses.replace(settings, target="tokens", marker="none")
     if settings.target == "tokens":
-        raise UsageError(f"--target tokens: {settings.task} has targets of its own. Prepare masked_language instead")
+        raise UsageError(
+            f"--target tokens: {settings.task} has targets of its own. Prepare masked_language instead",
+            code="option.inapplicable",
+        )
     if settings.target == "text" and not tokenizer.is_encoders:
         _check_sentinels(settings, task, tokenizer)
         return settings
@@ -141,12 +147,19 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
             advice = "name its classes, as in --label-map good=good,bad=bad"
         raise UsageError(
             f"{reason}, and {settings.task} has no classes to tell apart: {advice}, or prepare it for a T5 "
-            "(--tokenizer google-t5/t5-base)"
+            "(--tokenizer google-t5/t5-base)",
+            code="task.missing-classes",
         )
     if settings.is_packed:
-        raise UsageError("--layout packed: a classification has one class for each row. Use --layout padded or ragged")
+        raise UsageError(
+            "--layout packed: a classification has one class for each row. Use --layout padded or ragged",
+            code="option.inapplicable",
+        )
     if settings.keep_newlines:
-        raise UsageError("--keep-newlines is for texts that are written out: leave it out of a classification")
+        raise UsageError(
+            "--keep-newlines is for texts that are written out: leave it out of a classification",
+            code="option.inapplicable",
+        )
     length = target.length(settings.input_length)
     return dataclasses.replace(settings, target=target.name, target_length=length, marker="none")
 
@@ -164,7 +177,8 @@ def check(settings: Settings, task: ChosenTask) -> None:
     if settings.long == "split" and not task.task.never_cut:
         raise UsageError(
             f"--long split: the target of {settings.task} does not follow the input word by word, so its parts would have no "
-            "targets of their own. Use --long cut or --long reject"
+            "targets of their own. Use --long cut or --long reject",
+            code="option.inapplicable",
         )
     Chain(settings.filter)
     if settings.records:
@@ -193,7 +207,8 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
         if needed > tokenizer.sentinels:
             raise UsageError(
                 f"{settings.task} {purpose}, and the vocabulary of {tokenizer.name} has {tokenizer.sentinels or 'no'} sentinels"
-                f" (<extra_id_0>, or Gemma's <unused0>): take {instead}."
+                f" (<extra_id_0>, or Gemma's <unused0>): take {instead}.",
+                code="tokenizer.missing-sentinels",
             )
 
 
@@ -202,19 +217,25 @@ def _check_spans(settings: Settings, task: ChosenTask) -> None:
     if settings.keep_newlines:
         raise UsageError(
             f"--keep-newlines: {settings.task} hides spans behind {newlines.SENTINEL}, so it cannot stand for a newline. "
-            "Leave the flag out"
+            "Leave the flag out",
+            code="option.inapplicable",
         )
     if settings.is_packed or (settings.layout != "padded" and not isinstance(task.spans, Mixture)):
         raise UsageError(
-            f"--layout {settings.layout}: the rows of {settings.task} are full already. Use --layout padded"
+            f"--layout {settings.layout}: the rows of {settings.task} are full already. Use --layout padded",
+            code="option.inapplicable",
         )
     targets = _target_length(task, settings.input_length)
     if isinstance(task.spans, Masks) and settings.input_length < 4:
-        raise UsageError(f"--input-length {settings.input_length}: two of them are special tokens. Ask for 4 or more")
+        raise UsageError(
+            f"--input-length {settings.input_length}: two of them are special tokens. Ask for 4 or more",
+            code="option.out-of-range",
+        )
     if targets > settings.target_length:
         raise UsageError(
             f"--target-length {settings.target_length}: inputs of {settings.input_length} tokens have targets of {targets}. "
-            f"Ask for --target-length {targets}"
+            f"Ask for --target-length {targets}",
+            code="option.out-of-range",
         )
 
 
@@ -235,13 +256,14 @@ def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, toke
     """Check for missing columns and for class names that are too long. Raises SourceError, UsageError or TokenizerError."""
     required_columns = [*task.columns.all, *filter(None, (settings.group_column, settings.split_column))]
     if not source.files:
-        raise SourceError(f"{source.uri} has no files that {settings.task} can read.")
+        raise SourceError(f"{source.uri} has no files that {settings.task} can read.", code="source.files-missing")
     for word in task.classes if settings.target == "text" else ():
         pieces = tokenizer.encode(word)
         if len(pieces) + 1 > settings.target_length:
             raise TokenizerError(
                 f'the class word "{word}" is {len(pieces)} tokens in {tokenizer.name}, and with EOS does not fit '
-                f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}"
+                f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}",
+                code="task.oversized-class",
             )
     elements = blocks.match(source.files, task.pairs)
     if not settings.format and not task.task.corpus.format:
@@ -273,7 +295,8 @@ def _check_columns(
         record = next((row.record for row in blocks.read(block) if row.record), {})
         if not settings.records and (path := json_documents.suggest(record)):
             raise SourceError(
-                f'{name} is one JSON document, with {", ".join(record)}. Say where its rows are: --records "{path}"'
+                f'{name} is one JSON document, with {", ".join(record)}. Say where its rows are: --records "{path}"',
+                code="file.missing-records-path",
             )
         if is_alone or advice:
             instead = ""
@@ -281,7 +304,7 @@ def _check_columns(
             instead = " Where each file is a row, it has the columns text, folder and file: --format document"
         else:
             instead = f" To leave the file out: --skip-files {shlex.quote(name)}"
-        raise SourceError(f"{name} has no column {missing}{instead}")
+        raise SourceError(f"{name} has no column {missing}{instead}", code="column.missing")
 
 
 def _column_of_classes(options: JSONObject) -> str:
@@ -345,17 +368,22 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
             if len(class_values) > MOST_CLASSES:
                 raise UsageError(
                     f"{column} has more than {MOST_CLASSES:,} different values, so they are hardly classes. Name another "
-                    "--targets-column, or prepare it for a T5 (--tokenizer google-t5/t5-base)"
+                    "--targets-column, or prepare it for a T5 (--tokenizer google-t5/t5-base)",
+                    code="column.excess-classes",
                 )
     if not class_values and reason:
-        raise SourceError(f"{column} has no classes, because no row makes an example. The first one: {reason}")
+        raise SourceError(
+            f"{column} has no classes, because no row makes an example. The first one: {reason}",
+            code="row.example-missing",
+        )
     names = sorted(
         labels.distinct(class_values),
         key=lambda name: (0, int(name), name) if _NUMBER.fullmatch(name) else (1, 0, name),
     )
     if wrong := [name for name in names if "," in name or "=" in name]:
         raise UsageError(
-            f'{column} has the value "{wrong[0][:60]}", and the name of a class has no comma and no =. Change it in the source'
+            f'{column} has the value "{wrong[0][:60]}", and the name of a class has no comma and no =. Change it in the source',
+            code="column.invalid-class",
         )
     if names:
         print(
@@ -492,7 +520,8 @@ def exact_shares(splits: Mapping[str, float], draws: Iterable[np.ndarray]) -> di
         name = list(counts)[-len(remaining_counts)]
         raise UsageError(
             f"--splits {name}={counts[name]}: there are {rows:,} rows that make an example, and others need some too. "
-            "Ask for fewer"
+            "Ask for fewer",
+            code="split.insufficient-rows",
         )
     remaining_share = 1 - edges[-1]
     exact = {name: edges[index + 1] - edges[index] for index, name in enumerate(counts)}

@@ -167,7 +167,9 @@ def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
         if block.format.kind == "parquet":  # counted by the program that wrote the file
             raise SourceError(f"{counts}. The file is damaged: fetch it again.")
         raise BalanceError(
-            f"{counts}. This is a mistake of t5prep, and nothing was prepared. Please report it with this file"
+            f"{block.file.name}: {block.rows:,} rows from row {block.first_row:,} on were counted, and {count:,} were "
+            "read. This is a mistake of t5prep, and nothing was prepared. Please report it with this file",
+            code="pipeline.row-count-mismatch",
         )
 
 
@@ -198,7 +200,10 @@ def content(block: Block) -> bytes:
         file.seek(block.begin)
         data = file.read(block.size)
     if len(data) != block.size:
-        raise SourceError(f"{block.file.path} became shorter while it was read. Let it be written to its end first.")
+        raise SourceError(
+            f"{block.file.path} became shorter while it was read. Let it be written to its end first.",
+            code="source.concurrent-change",
+        )
     return data
 
 
@@ -272,7 +277,8 @@ def _refuse_twins(block: Block, columns: Sequence[str]) -> None:
         if block.columns.count(name) > 1:
             raise SourceError(
                 f'{block.file.name} has {block.columns.count(name)} columns named "{name}", and which one is meant cannot '
-                "be told. Give each a name of its own in the first line of the file."
+                "be told. Give each a name of its own in the first line of the file.",
+                code="column.duplicate",
             )
 
 
@@ -330,7 +336,8 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
                 for row in text_rows.read(line, format, columns=columns, first=1)
             ):
                 raise SourceError(
-                    f"{file.name} names its columns in its first line, {','.join(columns)}: leave out --columns"
+                    f"{file.name} names its columns in its first line, {','.join(columns)}: leave out --columns",
+                    code="file.redundant-columns",
                 )
         end, rows, regular = text_rows.of_buffer(buffer, **_dialect(format), final=final)
         if not end and len(buffer) > longest:  # the first row is rejected and ends at its first newline
@@ -339,7 +346,8 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
             if end == len(buffer):
                 raise SourceError(
                     f"{file.name}: row {first:,} is longer than {longest >> 20} MiB. Is it really {format.kind}? "
-                    "Say its format: --format " + "|".join(formats.KINDS)
+                    "Say its format: --format " + "|".join(formats.KINDS),
+                    code="row.oversized",
                 )
         if end:
             data = bytes(buffer[:end]) if inline or end <= SMALL_BYTES else None
@@ -384,7 +392,8 @@ def _delimiter_of(buffer: bytes | bytearray, format: Format, *, name: str) -> st
     if not delimiter:
         raise SourceError(
             f"{name}: a comma and a semicolon both divide its first line into {len(format.columns)} columns. Say which one "
-            'it is: --delimiter ";"'
+            'it is: --delimiter ";"',
+            code="file.ambiguous-delimiter",
         )
     return delimiter
 
@@ -395,16 +404,22 @@ def _header(line: bytes, format: Format, *, name: str) -> tuple[str, ...]:
         text = line.decode(format.encoding)
     except UnicodeDecodeError:
         raise SourceError(
-            f"{name}: its first line, which names the columns, is not {format.written or format.encoding}."
+            f"{name}: its first line, which names the columns, is not {format.written or format.encoding}.",
+            code="file.wrong-encoding",
         ) from None
     if format.quoted:
         fields = next((row.fields for row in text_rows.split(text, format.delimiter, format.escape)), [])
         if isinstance(fields, str):
-            raise SourceError(f"{name}: its first line, which names the columns, cannot be read ({fields}).")
+            raise SourceError(
+                f"{name}: its first line, which names the columns, cannot be read ({fields}).",
+                code="file.invalid-header",
+            )
     else:
         fields = next(text_rows.lines(text), "").split("\t")
     if not "".join(fields).strip():
-        raise SourceError(f"{name} is empty or has no header line; the first line must name the columns.")
+        raise SourceError(
+            f"{name} is empty or has no header line; the first line must name the columns.", code="file.missing-header"
+        )
     return tuple(fields)
 
 
@@ -447,7 +462,8 @@ def match(files: Sequence[RawFile], endings: Sequence[tuple[str, str]]) -> list[
         if partner is None:
             raise SourceError(
                 f"{file.name} has no {stem + ends[1 - index]} beside it. Name the folder, or both by a glob in quotes: "
-                f'--source "{stem}.*"'
+                f'--source "{stem}.*"',
+                code="source.missing-pair",
             )
         if index == 0:
             matched.append(Pair(file, partner))
@@ -486,7 +502,9 @@ def _lines_of_pair(pair: Pair) -> Iterator[bytes]:
         for number, both in enumerate(itertools.zip_longest(_lines(source_stream), _lines(target_stream))):
             if None in both:
                 longer, shorter = (pair.source, pair.target) if both[0] is not None else (pair.target, pair.source)
-                raise SourceError(f"{shorter.name} ends after {number:,} lines, {longer.name} goes on.")
+                raise SourceError(
+                    f"{shorter.name} ends after {number:,} lines, {longer.name} goes on.", code="file.unequal-lines"
+                )
             # A tab or \r would separate columns or rows; the tokenizer reads them as spaces anyway.
             yield b"\t".join(_ONE_FIELD.sub(b" ", side) for side in both if side is not None) + b"\n"
 

@@ -61,7 +61,8 @@ def _check_paths(block: Block, names: Sequence[str], *, name: str) -> None:
         lacking = [rows.lacks(record, path) for record in records]
         if lacking and all(lacking) and (value := records[0].get(rows.root(path))) is not None:
             raise SourceError(
-                f'{name} has no column "{path}"; {rows.root(path)} is {json.dumps(value, default=str)[:80]}'
+                f'{name} has no column "{path}"; {rows.root(path)} is {json.dumps(value, default=str)[:80]}',
+                code="column.missing",
             )
 
 

@@ -22,7 +22,8 @@ def lines(reader: Readable, *, encoding: str, name: str) -> Iterator[bytes]:
         if size > MAX_BYTES:
             raise SourceError(
                 f"{name} has more than {MAX_BYTES >> 20} MiB, which is too much for one document. To read each line as a row: "
-                "--format text"
+                "--format text",
+                code="file.oversized-document",
             )
         parts.append(decoder.decode(chunk))
     text = "".join([*parts, decoder.decode(b"", True)]).replace("\r\n", "\n").strip("\n")

@@ -124,10 +124,16 @@ def check_name(encoding: str) -> None:
         " ".encode(encoding)
     except (LookupError, ValueError):  # ValueError: a codec without a space, or NUL in the name
         if "\0" not in encoding and _is_codec(encoding):
-            raise UsageError(f'--encoding "{encoding}" decodes no text. Try utf-8.') from None
-        raise UsageError(f'--encoding "{encoding}" is not an encoding that Python knows. Try utf-8.') from None
+            raise UsageError(
+                f'--encoding "{encoding}" decodes no text. Try utf-8.', code="option.invalid-encoding"
+            ) from None
+        raise UsageError(
+            f'--encoding "{encoding}" is not an encoding that Python knows. Try utf-8.', code="option.invalid-encoding"
+        ) from None
     if codecs.lookup(encoding).name in ("idna", "punycode"):
-        raise UsageError(f'--encoding "{encoding}" is of names of hosts, and not of text. Try utf-8.')
+        raise UsageError(
+            f'--encoding "{encoding}" is of names of hosts, and not of text. Try utf-8.', code="option.invalid-encoding"
+        )
 
 
 def _is_codec(encoding: str) -> bool:
@@ -152,7 +158,7 @@ def check(head: bytes, format: Format, *, name: str) -> None:
         if error.start >= len(head) - _LONGEST_CHARACTER and _goes_on(head, format.encoding):
             return
         if packed := next((words for magic, words in _NO_TEXT.items() if head.startswith(magic)), ""):
-            raise SourceError(f"{name} is {packed}, and no text.") from None
+            raise SourceError(f"{name} is {packed}, and no text.", code="file.binary-content") from None
         line = len(_LINE_END.findall(head, 0, error.start)) + 1
         # Near the first invalid byte: ASCII text before it fits each encoding.
         guess = likely(head[max(0, error.start - 4096) :])
@@ -163,7 +169,8 @@ def check(head: bytes, format: Format, *, name: str) -> None:
                 "It is not text in any encoding that fits."
                 if tried
                 else f"Say what it is; it looks like --encoding {guess}"
-            )
+            ),
+            code="file.wrong-encoding",
         ) from None
 
 

@@ -103,7 +103,10 @@ def options_of_card(source: Resolved) -> dict[str, str]:
         elif field and isinstance(value, str) and field != "columns":
             card_options[field] = f"{value}[]" if field == "records" else value
         else:
-            raise SourceError(f"{source.uri}: its card says {name}={value!r:.60}, which cannot be obeyed. {ADVICE}")
+            raise SourceError(
+                f"{source.uri}: its card says {name}={value!r:.60}, which cannot be obeyed. {ADVICE}",
+                code="source.invalid-card",
+            )
     return card_options
 
 
@@ -127,19 +130,27 @@ def detect(
     Raises UsageError, and SourceError for `records` of a file that is not JSON.
     """
     if options.format and options.format not in KINDS:
-        raise UsageError(f'--format "{options.format}": it is one of {", ".join(KINDS)}')
+        raise UsageError(f'--format "{options.format}": it is one of {", ".join(KINDS)}', code="option.unknown-choice")
     kind = options.format or _kind(name) or otherwise
     _refuse_unreadable(name)
     if not kind:
-        raise UsageError(f"the name {name} does not say what format it is in. Say it: --format {'|'.join(KINDS)}")
+        raise UsageError(
+            f"the name {name} does not say what format it is in. Say it: --format {'|'.join(KINDS)}",
+            code="file.unknown-format",
+        )
     if options.delimiter and kind != "csv":
-        raise UsageError(f"--delimiter divides the columns of CSV, and {name} is {kind}.")
+        raise UsageError(f"--delimiter divides the columns of CSV, and {name} is {kind}.", code="option.inapplicable")
     if options.escape and kind != "csv":
-        raise UsageError(f"--escape is for CSV, and {name} is {kind}. For a TSV with it: --format csv --delimiter tab")
+        raise UsageError(
+            f"--escape is for CSV, and {name} is {kind}. For a TSV with it: --format csv --delimiter tab",
+            code="option.inapplicable",
+        )
     if options.names and kind not in ("csv", "tsv", "conll"):
-        raise UsageError(f"--columns names the columns of CSV, TSV and CoNLL, and {name} is {kind}.")
+        raise UsageError(
+            f"--columns names the columns of CSV, TSV and CoNLL, and {name} is {kind}.", code="option.inapplicable"
+        )
     if options.records and kind != "jsonl":
-        raise SourceError(f"--records is for JSON documents, and {name} is {kind}.")
+        raise SourceError(f"--records is for JSON documents, and {name} is {kind}.", code="option.inapplicable")
     return Format(
         kind,
         options.encoding,
@@ -155,12 +166,14 @@ def _refuse_unreadable(name: str) -> None:
     if unpacked(name).endswith(_SPREADSHEETS):
         raise UsageError(
             f"{name} is a spreadsheet: save its sheet as CSV, in its program or by "
-            f'pandas.read_excel("{name}").to_csv("rows.csv", index=False)'
+            f'pandas.read_excel("{name}").to_csv("rows.csv", index=False)',
+            code="file.unsupported-format",
         )
     if unpacked(name).endswith(_ARROW):
         raise UsageError(
             f"{name} is an Arrow file: save its rows as Parquet, as in "
-            'datasets.load_from_disk("FOLDER")["train"].to_parquet("train.parquet")'
+            'datasets.load_from_disk("FOLDER")["train"].to_parquet("train.parquet")',
+            code="file.unsupported-format",
         )
 
 
@@ -188,7 +201,8 @@ def check_names(names: Sequence[str], *, uri: str) -> None:
     if known_patterns:
         raise UsageError(
             f"the name {strangers[0]} does not say what format it is in, and {len(names) - len(strangers):,} files beside "
-            f'it do. Leave it out by a glob in quotes: --source "{uri.rstrip("/")}/**/{known_patterns[0]}"'
+            f'it do. Leave it out by a glob in quotes: --source "{uri.rstrip("/")}/**/{known_patterns[0]}"',
+            code="file.unknown-format",
         )
 
 

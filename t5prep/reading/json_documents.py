@@ -60,7 +60,10 @@ def lines_of_document(reader: Readable, *, encoding: str, name: str) -> Iterator
         if (rows := rows_of_table(document)) is None:
             path = suggest(document)
             records_option = f'--records "{path}"' if path else "--records NAME[]"
-            raise SourceError(f"{name} is one JSON document, not JSON lines. Say where its rows are: {records_option}")
+            raise SourceError(
+                f"{name} is one JSON document, not JSON lines. Say where its rows are: {records_option}",
+                code="file.missing-records-path",
+            )
         values = rows
     for value in values:
         yield json.dumps(value).encode(encoding) + b"\n"
@@ -108,7 +111,8 @@ def check_path(path: str) -> None:
     steps = path.split(".")
     if not all(_STEP.fullmatch(step) for step in steps) or not steps[-1].endswith(_ARRAY) or _ARRAY in steps[1:]:
         raise UsageError(
-            f'--records "{path}": it is the way to an array of rows, each array marked by [], as in data[].paragraphs[].qas[]'
+            f'--records "{path}": it is the way to an array of rows, each array marked by [], as in data[].paragraphs[].qas[]',
+            code="option.malformed",
         )
 
 
@@ -127,7 +131,7 @@ def lines(reader: Readable, path: str, *, encoding: str, name: str) -> Iterator[
         count += 1
         yield json.dumps(record).encode(encoding) + b"\n"
     if not count:
-        raise SourceError(f"{name} has no rows at --records {path}.")
+        raise SourceError(f"{name} has no rows at --records {path}.", code="file.missing-records")
 
 
 def suggest(record: Record) -> str:
@@ -194,7 +198,7 @@ def _parse_document(reader: Readable, *, encoding: str, name: str) -> JSON:
     """Return the single value of a document. Raises SourceError."""
     values = _values(reader, encoding=encoding, name=name)
     if len(values) != 1:
-        raise SourceError(f"{name} is not one JSON document: {len(values):,} stand in it.")
+        raise SourceError(f"{name} is not one JSON document: {len(values):,} stand in it.", code="file.invalid-json")
     return values[0]
 
 
@@ -205,7 +209,8 @@ def _values(reader: Readable, *, encoding: str, name: str) -> list[JSON]:
         data += chunk
         if len(data) > LARGEST_BYTES:
             raise SourceError(
-                f"{name} is one JSON document of more than {LARGEST_BYTES >> 20} MiB. Turn its rows into JSON lines first."
+                f"{name} is one JSON document of more than {LARGEST_BYTES >> 20} MiB. Turn its rows into JSON lines first.",
+                code="file.oversized-document",
             )
     text, values = data.decode(encoding, "surrogateescape"), list[JSON]()
     decode, offset = json.JSONDecoder().raw_decode, 0
@@ -214,7 +219,7 @@ def _values(reader: Readable, *, encoding: str, name: str) -> list[JSON]:
             value, offset = decode(text, offset)
             values.append(value)
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"{name} is not one JSON document: {error}.") from None
+        raise SourceError(f"{name} is not one JSON document: {error}.", code="file.invalid-json") from None
     return values
 
 
@@ -230,7 +235,7 @@ def _elements(reader: Readable, *, encoding: str, name: str) -> Iterator[str]:
             count = 1
         if offset < len(text) and text[offset] == "]":
             if text[offset + 1 :].strip() or reader.read(1).strip():
-                raise SourceError(f"{name} goes on after the end of its array of rows.")
+                raise SourceError(f"{name} goes on after the end of its array of rows.", code="file.invalid-json")
             return
         try:
             _, end = decode(text, offset)
@@ -238,14 +243,20 @@ def _elements(reader: Readable, *, encoding: str, name: str) -> Iterator[str]:
             if next_offset == len(text) and not is_end:
                 raise ValueError("the next character decides whether the value is whole")
             if text[next_offset : next_offset + 1] not in (",", "]"):
-                raise SourceError(f"{name} is not one JSON document: after its row {count:,} comes no comma.")
+                raise SourceError(
+                    f"{name} is not one JSON document: after its row {count:,} comes no comma.",
+                    code="file.invalid-json",
+                )
         except (ValueError, RecursionError) as error:
             if is_end:
                 raise SourceError(
-                    f"{name} is not one JSON document: row {count:,} of its array is broken ({error})."
+                    f"{name} is not one JSON document: row {count:,} of its array is broken ({error}).",
+                    code="file.invalid-json",
                 ) from None
             if len(text) - offset > LARGEST_BYTES:
-                raise SourceError(f"{name} is not one JSON document: row {count:,} of its array has no end.") from None
+                raise SourceError(
+                    f"{name} is not one JSON document: row {count:,} of its array has no end.", code="file.invalid-json"
+                ) from None
             chunk = reader.read(read_size)
             is_end = not chunk
             text, offset = text[offset:] + decoder.decode(chunk, is_end), 0

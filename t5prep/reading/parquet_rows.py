@@ -55,16 +55,11 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
             opened.metadata.schema.column(column).path.encode()
     except UnicodeError as error:
         raise SourceError(
-            f"{name}: the name of a column is not UTF-8 ({error}). Rename it, by the program that wrote the file."
+            f"{name}: the name of a column is not UTF-8 ({error}). Rename it, by the program that wrote the file.",
+            code="column.invalid-name",
         ) from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise SourceError(f"{name} is not a Parquet file ({error}).") from error
-    groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
-    if sum(group.num_rows for group in groups) != opened.metadata.num_rows:
-        raise SourceError(
-            f"{name} is a damaged Parquet file: its row groups do not have the rows that it says. Fetch it again."
-        )
-    packing = file.seek(0, io.SEEK_END) / max(1, sum(group.total_byte_size for group in groups))
+        raise SourceError(f"{name} is not a Parquet file ({error}).", code="file.invalid-parquet") from error
     parts, first = [], 1
     for number, group in enumerate(groups):
         count = max(1, min(-(-group.total_byte_size // PART_BYTES), group.num_rows, _MOST_PARTS))
@@ -135,7 +130,7 @@ def _group(file: RawFile, number: int) -> Iterator[_Group]:
             group = _Group((file, number), opened, pyarrow.parquet.ParquetFile(opened, **open_options))
         yield group
     except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{file.name} cannot be read ({error}). Fetch it again.") from error
+        raise SourceError(f"{file.name} cannot be read ({error}). Fetch it again.", code="file.damaged") from error
     _LAST.group = group
 
 

@@ -50,7 +50,9 @@ def parse_split_files(texts: Sequence[str]) -> dict[str, list[str]]:
         for item in re.split(r",(?=[\w-]+=)", text):
             split, _, pattern = item.strip().partition("=")
             if not is_split_name(split) or not pattern.strip():
-                raise UsageError(f'--split-files "{text}": "{item}" is not SPLIT=GLOB. {_EXAMPLE}')
+                raise UsageError(
+                    f'--split-files "{text}": "{item}" is not SPLIT=GLOB. {_EXAMPLE}', code="option.malformed"
+                )
             patterns.setdefault(split, []).append(pattern.strip())
     return patterns
 
@@ -89,7 +91,7 @@ def select(
     selection = Selection(dataclasses.replace(source, files=tuple(files)), messages)
     for split in sorted(selection.splits):
         if not is_split_name(split):
-            raise SourceError(f'"{split}" is no name of a split here. {split_names.ADVICE}')
+            raise SourceError(f'"{split}" is no name of a split here. {split_names.ADVICE}', code="split.invalid-name")
     return selection
 
 
@@ -113,13 +115,15 @@ def select_split(
         if otherwise == EVALUATION:
             raise
         if not reads_all:
-            raise SourceError(f"{error} To read every file: --split all") from None
+            raise SourceError(f"{error} To read every file: --split all", code=error.code) from None
         selected = select(source, kind=kind, any_format=any_format, draw_splits=True)
     files, messages = selected.source.files, selected.messages
     available_splits = sorted(selected.splits)
     if split not in ("", ALL, *available_splits):
         has = f"the splits {', '.join(available_splits)}" if available_splits else "no files that are splits"
-        raise UsageError(f"--split {split}: {source.uri} has {has}. Leave it out, or: --split all")
+        raise UsageError(
+            f"--split {split}: {source.uri} has {has}. Leave it out, or: --split all", code="split.unknown"
+        )
     if split == ALL or (len(available_splits) < 2 and not split):
         return selected
     if split:
@@ -144,10 +148,16 @@ def _without_skipped(source: Resolved, patterns: Sequence[str]) -> list[RawFile]
         matches = _matcher(pattern)
         if not any(matches(file.name) for file in source.files):
             names = [file.name for file in source.files]
-            raise UsageError(f"--skip-files {pattern}: {source.uri} has no such file. It has {format_names(names)}.")
+            raise UsageError(
+                f"--skip-files {pattern}: {source.uri} has no such file. It has {format_names(names)}.",
+                code="source.unmatched-pattern",
+            )
         remaining_files = [file for file in remaining_files if not matches(file.name)]
     if not remaining_files:
-        raise UsageError(f"--skip-files {' --skip-files '.join(patterns)}: {source.uri} has no other file.")
+        raise UsageError(
+            f"--skip-files {' --skip-files '.join(patterns)}: {source.uri} has no other file.",
+            code="source.files-missing",
+        )
     return remaining_files
 
 
@@ -172,11 +182,15 @@ def _as_given(
             if not matched_names:
                 names = [file.name for file in files]
                 raise UsageError(
-                    f"--split-files {split}={pattern}: {source.uri} has no such file. It has {format_names(names)}."
+                    f"--split-files {split}={pattern}: {source.uri} has no such file. It has {format_names(names)}.",
+                    code="source.unmatched-pattern",
                 )
             for name in matched_names:
                 if splits.setdefault(name, split) != split:
-                    raise UsageError(f"--split-files: {name} is of {splits[name]} and of {split}. Give it one split.")
+                    raise UsageError(
+                        f"--split-files: {name} is of {splits[name]} and of {split}. Give it one split.",
+                        code="split.overlap",
+                    )
     if skipped_names := [file.name for file in files if file.name not in splits]:
         messages.append(f"not read, because --split-files names no split for them: {format_names(skipped_names)}")
     return [dataclasses.replace(file, split=splits[file.name]) for file in files if file.name in splits]
@@ -302,7 +316,7 @@ def _matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
     try:
         return glob_pattern(pattern if pattern.startswith("**/") else f"**/{pattern.removeprefix('./')}").fullmatch
     except SourceError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(str(error), code="source.invalid-glob") from None
 
 
 def format_names(names: Sequence[str]) -> str:

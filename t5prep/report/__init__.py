@@ -27,9 +27,14 @@ def write(
     if training.is_run(data):
         page = training.page(data, answers=answers)
     elif answers:
-        raise UsageError(f"{data} is not a training run, and answers (--answers {answers}) are of one.")
+        raise UsageError(
+            f"{data} is not a training run, and answers (--answers {answers}) are of one.", code="run.foreign-folder"
+        )
     elif "://" not in str(data) and not Path(data).exists():
-        raise DatasetError(f"{data} does not exist.{paths.mistyped(data)} Name a prepared dataset, or a training run.")
+        raise DatasetError(
+            f"{data} does not exist.{paths.mistyped(data)} Name a prepared dataset, or a training run.",
+            code="dataset.not-found",
+        )
     else:
         page = dataset.page(data, tokenizer=tokenizer)
     path = Path(out)

@@ -36,7 +36,10 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
     opened = Dataset(data, tokenizer=tokenizer)
     dataset_manifest = opened.manifest
     if not dataset_manifest.splits:
-        raise DatasetError(f"{opened.folder} has no split, so there is nothing to show. Prepare it again.")
+        raise DatasetError(
+            f"{opened.folder} has no split, so there is nothing to show. Prepare it again.",
+            code="dataset.missing-splits",
+        )
     first = "train" if "train" in dataset_manifest.splits else next(iter(dataset_manifest.splits))
     order = [first, *(split for split in dataset_manifest.splits if split != first)]
     samples: list[SplitSample] = []

@@ -228,7 +228,9 @@ def _mapped(path: Path) -> pa.Table:
     try:
         return pa.ipc.open_stream(pa.memory_map(str(path))).read_all().unify_dictionaries()
     except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"{path} cannot be read ({error}). Remove it: t5prep cache clear tables") from error
+        raise UsageError(
+            f"{path} cannot be read ({error}). Remove it: t5prep cache clear tables", code="cache.damaged"
+        ) from error
 
 
 def _masks(rows: pa.Table, query: RowQuery) -> Iterator[np.ndarray]:
@@ -380,9 +382,12 @@ def answers_of(run: str, predictions: str | None) -> str | None:
     try:
         names = paths.names(run)
     except OSError as error:
-        raise UsageError(f"{run} cannot be read ({error.strerror or error}). Name a training run.") from error
+        raise UsageError(
+            f"{run} cannot be read ({error.strerror or error}). Name a training run.", code="run.unreadable"
+        ) from error
     if ANSWERS not in names:
         raise UsageError(
-            f"{run} keeps no answers. Write them: t5prep eval --model {run} --predictions {paths.join(run, ANSWERS)}"
+            f"{run} keeps no answers. Write them: t5prep eval --model {run} --predictions {paths.join(run, ANSWERS)}",
+            code="answer.missing",
         )
     return paths.join(run, ANSWERS)

@@ -73,7 +73,10 @@ def table(
     if not rejected:
         return tables.records(Dataset(data, tokenizer=tokenizer), splits=splits, predictions=predictions)
     if predictions is not None or splits:
-        raise UsageError("Rejected rows are in no split and have no predictions: leave --split and --predictions out.")
+        raise UsageError(
+            "Rejected rows are in no split and have no predictions: leave --split and --predictions out.",
+            code="option.conflict",
+        )
     from t5prep.preparation.source_rows import (
         SourceRows,  # what prepares datasets takes a quarter of a second to import
     )
@@ -112,7 +115,8 @@ def _with_texts(rows: "SourceRows", schema: pa.Schema) -> Iterator[pa.RecordBatc
             print(message, file=sys.stderr, flush=True)
         except sqlite3.Error as error:
             raise OutputError(
-                f"The texts of rejected rows find no room in {tempfile.gettempdir()} ({error}). Set TMPDIR to another folder."
+                f"The texts of rejected rows find no room in {tempfile.gettempdir()} ({error}). Set TMPDIR to another folder.",
+                code="output.temporary-folder-unwritable",
             ) from error
         find = "SELECT input, target FROM texts WHERE file = ? AND row = ?"
         for batch in tables.rejected(rows.dataset):

@@ -62,7 +62,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         lines = sorted(_lines(run), key=lambda line: line.step)
         names = paths.names(run)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise DatasetError(f"{run} is a run that cannot be read ({error}).") from error
+        raise DatasetError(f"{run} is a run that cannot be read ({error}).", code="run.unreadable") from error
     evaluation = _answers(answers) if answers else {}
     if not answers and ANSWERS in names:
         evaluation = _answers(paths.join(run, ANSWERS), content=paths.read(paths.join(run, ANSWERS)))
@@ -250,10 +250,13 @@ def _answers(path: str | Path, *, content: bytes | None = None) -> JSONObject:
         values = json.loads(paths.read(path) if content is None else content)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
-            f"{path} holds no answers ({error}). Write them: t5prep eval --model RUN --predictions FILE"
+            f"{path} holds no answers ({error}). Write them: t5prep eval --model RUN --predictions FILE",
+            code="answer.missing",
         ) from error
     if not isinstance(values, dict):
-        raise UsageError(f"{path} holds no answers. Write them: t5prep eval --model RUN --predictions FILE")
+        raise UsageError(
+            f"{path} holds no answers. Write them: t5prep eval --model RUN --predictions FILE", code="answer.missing"
+        )
     return values
 
 

@@ -110,7 +110,9 @@ def resolve_all(
     Raises SourceError, also for a source that is given twice.
     """
     if repeated := [uri for uri, count in collections.Counter(uris).items() if count > 1]:
-        raise SourceError(f"--source {addresses.public(repeated[0])} is given twice. Give it once.")
+        raise SourceError(
+            f"--source {addresses.public(repeated[0])} is given twice. Give it once.", code="option.repeated"
+        )
     parts = [resolve(uri, include=include, progress=progress, ignore_card=ignore_card) for uri in uris]
     if len(parts) == 1:
         return parts[0]
@@ -129,7 +131,10 @@ def resolve_all(
     parameters = _merge([part.parameters for part in parts], uri=joined)
     has_splits = [any(file.split for file in part.files) for part in parts]
     if any(has_splits) and not all(has_splits):
-        raise SourceError(f"{joined}: the card of one tells splits, and others have none. {split_names.ADVICE}")
+        raise SourceError(
+            f"{joined}: the card of one tells splits, and others have none. {split_names.ADVICE}",
+            code="split.ambiguous",
+        )
     return Resolved(
         uri=joined,
         revision=_JOINED.join(part.revision for part in parts) if any(part.revision for part in parts) else "",
@@ -149,7 +154,9 @@ def _merge(cards: Iterable[Mapping[str, T]], *, uri: str) -> dict[str, T]:
     for card in cards:
         for name, value in card.items():
             if merged.setdefault(name, value) != value:
-                raise SourceError(f"{uri}: their cards differ in {name}. Prepare each alone.")
+                raise SourceError(
+                    f"{uri}: their cards differ in {name}. Prepare each alone.", code="source.card-conflict"
+                )
     return merged
 
 

@@ -55,12 +55,14 @@ class Limits:
         if unpacked > self.max_bytes:
             raise SourceError(
                 f"{name} unpacks to more than {self.max_bytes:,} bytes. "
-                f"If you trust it, raise the limit: export {MAX_BYTES}={max(unpacked, 2 * self.max_bytes)}"
+                f"If you trust it, raise the limit: export {MAX_BYTES}={max(unpacked, 2 * self.max_bytes)}",
+                code="file.oversized-archive",
             )
         enough = int(2 * max(unpacked / max(packed, 1), self.max_ratio))
         raise SourceError(
             f"{name} unpacks to more than {self.max_ratio:g} times its {packed:,} bytes, as a decompression bomb does. "
-            f"If you trust it, raise the limit: export {MAX_RATIO}={enough}"
+            f"If you trust it, raise the limit: export {MAX_RATIO}={enough}",
+            code="file.oversized-archive",
         )
 
 
@@ -80,7 +82,10 @@ def _number(variable: str, default: float) -> float:
     except ValueError:
         number = -1.0
     if not 0 < number < float("inf"):
-        raise UsageError(f'{variable} is "{value}", which is not a number above 0. Unset it, or set it to {default:g}.')
+        raise UsageError(
+            f'{variable} is "{value}", which is not a number above 0. Unset it, or set it to {default:g}.',
+            code="option.invalid-variable",
+        )
     return number
 
 
@@ -112,7 +117,10 @@ def is_archive(name: str) -> bool:
 def refuse_others(name: str) -> None:
     """Raise SourceError for an archive of an unsupported format."""
     if re.search(r"\.(tar\.\w+|7z|rar)$", name, re.IGNORECASE) and not is_tar(name):
-        raise SourceError(f"{name} is an archive that cannot be read. Unpack it, and name the directory.")
+        raise SourceError(
+            f"{name} is an archive that cannot be read. Unpack it, and name the directory.",
+            code="file.unsupported-archive",
+        )
 
 
 def members(
@@ -131,7 +139,8 @@ def members(
         full = prefix + file.name
         if full in files_by_name:
             raise SourceError(
-                f"{name} holds two members named {file.member}. Unpack it, keep the one you mean, and name the directory."
+                f"{name} holds two members named {file.member}. Unpack it, keep the one you mean, and name the directory.",
+                code="file.duplicate-member",
             )
         files_by_name[full] = dataclasses.replace(file, name=full, checksum=checksum)
         if is_requested(full, include) or is_archive(full):
@@ -159,7 +168,9 @@ def open_member(archive: BinaryIO, member: str, name: str) -> tuple[BinaryIO, in
     try:
         info = opened.getinfo(member)
     except KeyError:
-        raise SourceError(f"{name} has no member {member}; it was changed since it was listed.") from None
+        raise SourceError(
+            f"{name} has no member {member}; it was changed since it was listed.", code="source.concurrent-change"
+        ) from None
     _check_name(info, name)
     encrypted = bool(info.flag_bits & ENCRYPTED)
     _check_content(f"{member} in {name}", info.compress_size, info.file_size, is_encrypted=encrypted)
@@ -188,9 +199,14 @@ def _translate_errors(name: str, kind: str) -> Iterator[None]:
     try:
         yield
     except NotImplementedError as error:
-        raise SourceError(f"{name} is packed in a way that cannot be read ({error}). Unpack it yourself.") from error
+        raise SourceError(
+            f"{name} is packed in a way that cannot be read ({error}). Unpack it yourself.",
+            code="file.unsupported-archive",
+        ) from error
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, ValueError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise SourceError(f"{name} is not a whole {kind} archive ({error}). Fetch it again.") from error
+        raise SourceError(
+            f"{name} is not a whole {kind} archive ({error}). Fetch it again.", code="file.damaged"
+        ) from error
 
 
 def _check_name(info: zipfile.ZipInfo, name: str) -> None:
@@ -208,14 +224,18 @@ def _refuse(member_name: str, wrong: str, name: str) -> None:
         wrong = "is an absolute path"
     if wrong:
         raise SourceError(
-            f'{name} is refused: its member "{member_name}" {wrong}. Ask its publisher for a sound archive.'
+            f'{name} is refused: its member "{member_name}" {wrong}. Ask its publisher for a sound archive.',
+            code="file.unsafe-archive",
         )
 
 
 def _check_content(member: str, packed: int, unpacked: int, *, is_encrypted: bool) -> None:
     """Raise SourceError for an encrypted member, or for one that unpacks to more than the limits allow."""
     if is_encrypted:
-        raise SourceError(f"{member} is encrypted. Unpack it with its password, and name the directory.")
+        raise SourceError(
+            f"{member} is encrypted. Unpack it with its password, and name the directory.",
+            code="file.encrypted-archive",
+        )
     limits().check(member, packed=packed, unpacked=unpacked)
 
 

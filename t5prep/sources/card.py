@@ -50,11 +50,14 @@ class Config:
                     and (name == pattern or not METADATA.search(name))
                 ]
                 if not matched and not set(pattern) & set("*?["):
-                    raise SourceError(f"{source}: its card names {pattern}, which is not there. {ADVICE}")
+                    raise SourceError(
+                        f"{source}: its card names {pattern}, which is not there. {ADVICE}", code="source.invalid-card"
+                    )
                 for name in matched:
                     if split_by_name.setdefault(name, split) != split:
                         raise SourceError(
-                            f"{source}: its card says {name} is of {split_by_name[name]} and of {split}. {ADVICE}"
+                            f"{source}: its card says {name} is of {split_by_name[name]} and of {split}. {ADVICE}",
+                            code="source.invalid-card",
                         )
         return split_by_name
 
@@ -64,7 +67,9 @@ def configs(card: JSONObject, *, source: str) -> dict[str, Config]:
     configs_by_name = {}
     for entry in _list(card.get("configs") or [], source=source, field="configs"):
         if not isinstance(entry, Mapping) or "config_name" not in entry:
-            raise SourceError(f"{source}: its card has a config without config_name. {ADVICE}")
+            raise SourceError(
+                f"{source}: its card has a config without config_name. {ADVICE}", code="source.invalid-card"
+            )
         name = str(entry["config_name"])
         configs_by_name[name] = Config(
             name,
@@ -84,7 +89,10 @@ def default_config(configs_by_name: Mapping[str, Config], *, source: str) -> str
     """
     defaults = [name for name, config in configs_by_name.items() if len(configs_by_name) == 1 or config.is_default]
     if len(defaults) > 1:
-        raise SourceError(f"{source}: its card has several default configs: {', '.join(defaults)}. Name one: #CONFIG")
+        raise SourceError(
+            f"{source}: its card has several default configs: {', '.join(defaults)}. Name one: #CONFIG",
+            code="source.ambiguous-config",
+        )
     return next(iter(defaults), "")
 
 
@@ -102,11 +110,16 @@ def choose(card: JSONObject, part: str, *, source: str) -> Config | None:
 def several(source: str, part: str, names: Sequence[str]) -> SourceError:
     """Return the error for a missing config, or for several configs of which one must be chosen."""
     if not names:
-        return SourceError(f"{source}: the dataset has no configs. Leave out #{part}.")
+        return SourceError(f"{source}: the dataset has no configs. Leave out #{part}.", code="source.unknown-config")
     name_list = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     if part:
-        return SourceError(f'{source}: there is no config "{part}".{did_you_mean(part, names)} It has {name_list}.')
-    return SourceError(f"{source} has several configs: {name_list}. Choose one: {source}#{names[0]}")
+        return SourceError(
+            f'{source}: there is no config "{part}".{did_you_mean(part, names)} It has {name_list}.',
+            code="source.unknown-config",
+        )
+    return SourceError(
+        f"{source} has several configs: {name_list}. Choose one: {source}#{names[0]}", code="source.ambiguous-config"
+    )
 
 
 def read(readme: Path | None, standalone: Path | None = None) -> JSONObject:
@@ -128,7 +141,9 @@ def with_infos(card: JSONObject, path: Path) -> JSONObject:
         described = {str(config): dict(info["features"] or {}) for config, info in json.loads(_text(path)).items()}
         classes_of(described)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise SourceError(f"{path} cannot be read ({error!r:.80}), and it may name classes. Remove it.") from None
+        raise SourceError(
+            f"{path} cannot be read ({error!r:.80}), and it may name classes. Remove it.", code="source.invalid-card"
+        ) from None
     if len(described) == 1:
         described = {"default": next(iter(described.values()))}
     card_infos = _infos(card)
@@ -202,7 +217,9 @@ def _parsed(text: str, path: Path) -> dict[str, JSON]:
         return facts
     except Exception as error:  # PyYAML and huggingface_hub raise many types
         reason = " ".join(str(error).split())[:120]
-        raise SourceError(f"{path}: its metadata cannot be read ({reason}). {ADVICE}") from None
+        raise SourceError(
+            f"{path}: its metadata cannot be read ({reason}). {ADVICE}", code="source.invalid-card"
+        ) from None
 
 
 def class_names(card: JSONObject, config: str = "") -> dict[str, tuple[str, ...]]:
@@ -242,7 +259,10 @@ def _patterns(listed: JSON, *, source: str) -> dict[str, list[str]]:
         entry = each if isinstance(each, Mapping) else {}
         paths = entry.get("path")
         if not isinstance(paths, str | list) or set(entry) != {"split", "path"} or str(entry["split"]) in patterns:
-            raise SourceError(f"{source}: an entry of its card's data_files cannot be read: {each!r:.80}. {ADVICE}")
+            raise SourceError(
+                f"{source}: an entry of its card's data_files cannot be read: {each!r:.80}. {ADVICE}",
+                code="source.invalid-card",
+            )
         patterns[str(entry["split"])] = [paths] if isinstance(paths, str) else [str(path) for path in paths]
     return patterns
 
@@ -250,5 +270,7 @@ def _patterns(listed: JSON, *, source: str) -> dict[str, list[str]]:
 def _list(value: JSON, *, source: str, field: str) -> list[JSON]:
     """Return a value of a card, after checking that it is a list. Raises SourceError."""
     if not isinstance(value, list):
-        raise SourceError(f"{source}: {field} of its card is not a list: {value!r:.60}. {ADVICE}")
+        raise SourceError(
+            f"{source}: {field} of its card is not a list: {value!r:.60}. {ADVICE}", code="source.invalid-card"
+        )
     return value

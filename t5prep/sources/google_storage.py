@@ -104,6 +104,8 @@ def _sentences(uri: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise SourceError(f"{uri} does not exist (any more). Check the name with `gcloud storage ls`.") from None
+        raise SourceError(
+            f"{uri} does not exist (any more). Check the name with `gcloud storage ls`.", code="source.not-found"
+        ) from None
     except OutputError as error:
-        raise SourceError(str(error)) from None
+        raise SourceError(str(error), code=error.code) from None

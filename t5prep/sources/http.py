@@ -54,10 +54,14 @@ class Retries:
         requested_pause = retry_after(headers or {})
         if requested_pause is not None and requested_pause > PATIENCE:
             raise SourceError(
-                f"{self._what}: the host asks to wait {requested_pause / 60:.0f} minutes. Run this again after that."
+                f"{self._what}: the host asks to wait {requested_pause / 60:.0f} minutes. Run this again after that.",
+                code="source.rate-limit",
             )
         if self.failed >= TRIES:
-            raise SourceError(f"{self._what}: {reason}, {TRIES} times in a row. Run this again later; it resumes.")
+            raise SourceError(
+                f"{self._what}: {reason}, {TRIES} times in a row. Run this again later; it resumes.",
+                code="source.unavailable",
+            )
         pause = min(60.0, BACKOFF * 2 ** (self.failed - 1)) * random.uniform(0.8, 1.2)
         pause = pause if requested_pause is None else requested_pause
         if pause >= _NOTABLE:
@@ -111,8 +115,8 @@ MOST_JSON_BYTES = 64 << 20  # maximum answer of an API
 class Refused(SourceError):  # noqa: N818 - named after the host's answer
     """A host refused the request. The `status` lets the caller advise the user."""
 
-    def __init__(self, message: str, status: int = 0):  # the default allows unpickling in a worker
-        super().__init__(message)
+    def __init__(self, message: str, code: str = "source.request-refused", *, status: int = 0) -> None:
+        super().__init__(message, code=code)
         self.status = status
 
 
@@ -138,7 +142,8 @@ def connection_errors() -> Iterator[None]:
         raise Broken("it cannot be reached") from None
     except requests.exceptions.RequestException as error:
         raise SourceError(
-            f"The address cannot be asked for ({type(error).__name__}). Check how it is written."
+            f"The address cannot be asked for ({type(error).__name__}). Check how it is written.",
+            code="source.invalid-address",
         ) from None
 
 
@@ -168,19 +173,23 @@ def get(
         if url.startswith("https:") and any(not hop.url.startswith("https:") for hop in [*response.history, response]):
             response.close()
             raise SourceError(
-                f"{display_name} redirects from https to http, where anyone could change it. It is not read."
+                f"{display_name} redirects from https to http, where anyone could change it. It is not read.",
+                code="source.insecure-redirect",
             )
         length = response.headers.get("Content-Length", "0")
         if not length.isdigit():
             response.close()
             raise SourceError(
-                f"{display_name}: the host sends a length that is no number of bytes ({length!r}). It is not read."
+                f"{display_name}: the host sends a length that is no number of bytes ({length!r}). It is not read.",
+                code="source.invalid-response",
             )
         if response.status_code in (200, 206, 416):
             return response
         response.close()
         if response.status_code not in STATUSES:
-            raise Refused(f"{display_name} answers {response.status_code} {response.reason}.", response.status_code)
+            raise Refused(
+                f"{display_name} answers {response.status_code} {response.reason}.", status=response.status_code
+            )
         retries.wait(f"the host answers {response.status_code} {response.reason}", headers=response.headers)
 
 
@@ -202,7 +211,8 @@ def get_json(url: str, *, display_name: str, headers: Mapping[str, str] | None =
             retries.wait(str(broken))
     if len(content) > MOST_JSON_BYTES:
         raise SourceError(
-            f"{display_name}: the host sends more than {MOST_JSON_BYTES >> 20} MiB of facts. They are not read."
+            f"{display_name}: the host sends more than {MOST_JSON_BYTES >> 20} MiB of facts. They are not read.",
+            code="source.invalid-response",
         )
     try:
         document = json.loads(content)
@@ -210,7 +220,8 @@ def get_json(url: str, *, display_name: str, headers: Mapping[str, str] | None =
         document = None
     if not isinstance(document, dict):
         raise SourceError(
-            f"{display_name}: the host answers with something that is not JSON. Is a proxy or a sign-in in between?"
+            f"{display_name}: the host answers with something that is not JSON. Is a proxy or a sign-in in between?",
+            code="source.invalid-response",
         )
     return document
 
@@ -290,7 +301,8 @@ class Download:
                 except OSError as error:
                     raise SourceError(
                         f"{self._part.parent} cannot be written ({error.strerror}). "
-                        "Make room, or set T5PREP_CACHE to another place."
+                        "Make room, or set T5PREP_CACHE to another place.",
+                        code="cache.unwritable",
                     ) from error
                 have = self._part.stat().st_size
                 if expected is not None and have < expected:
@@ -306,7 +318,8 @@ class Download:
                     continue
                 raise SourceError(
                     f"{self.name}: {wrong}. What arrived was deleted. "
-                    "Run this again; if it persists, tell its publisher."
+                    "Run this again; if it persists, tell its publisher.",
+                    code="source.damaged-download",
                 )
 
     def _discard(self) -> None:
@@ -338,7 +351,8 @@ class Download:
                 raise Broken("the host sends another range than was asked for")
             if response.headers.get("Content-Encoding", "identity") != "identity" and not self.name.endswith(".gz"):
                 raise SourceError(
-                    f"{self.name}: the host sends it compressed although asked not to. Download it yourself."
+                    f"{self.name}: the host sends it compressed although asked not to. Download it yourself.",
+                    code="source.unsupported-host",
                 )
             total_bytes = _parse_total_bytes(response)
             self._remember(response)
@@ -346,7 +360,8 @@ class Download:
             if missing > (free := shutil.disk_usage(self._part.parent).free):
                 raise SourceError(
                     f"{self.name} needs {missing:,} bytes more, and {self._part.parent} has {free:,}. "
-                    "Make room, or set T5PREP_CACHE to another place."
+                    "Make room, or set T5PREP_CACHE to another place.",
+                    code="cache.insufficient-space",
                 )
             bar.restart(bytes=start if continues else 0, total=total_bytes or self.size or 0)
             with self._part.open("ab" if continues else "wb") as out:
@@ -371,7 +386,8 @@ class Download:
                 self._discard()
                 raise SourceError(
                     f"{self.name}: the host sends a web page instead of the data: a sign-in, a form or a notice. "
-                    "Open the address in a browser to see it, or download the file there and name it here."
+                    "Open the address in a browser to see it, or download the file there and name it here.",
+                    code="source.web-page",
                 )
             first = False
             out.write(chunk)
@@ -456,7 +472,8 @@ def fetch(key: str, download: Download) -> Blob:
     except OSError as error:
         raise SourceError(
             f"The cache {cache_folder} cannot be written ({error.strerror or error}). "
-            "Make room, or set T5PREP_CACHE to another place."
+            "Make room, or set T5PREP_CACHE to another place.",
+            code="cache.unwritable",
         ) from error
 
 

@@ -146,10 +146,15 @@ def _commit(place: SourceLocation, revision: str | None, *, absent: _Commit | No
     except RevisionNotFoundError:
         if absent is not None:
             return absent
-        raise SourceError(f"{place.uri}: there is no revision {revision}. Take a branch, a tag or a commit.") from None
+        raise SourceError(
+            f"{place.uri}: there is no revision {revision}. Take a branch, a tag or a commit.",
+            code="hub.unknown-revision",
+        ) from None
     if not info.sha or info.siblings is None:
-        raise SourceError(f"{place.uri}: the Hub does not list its files. Is HF_ENDPOINT a Hub?")
-    if info.gated:  # everyone may list the files, but this user may not read them
+        raise SourceError(
+            f"{place.uri}: the Hub does not list its files. Is HF_ENDPOINT a Hub?", code="hub.invalid-response"
+        )
+    if info.gated:  # everyone may list the files: check now, not in a worker, whether this user may read them
         _call(lambda: api.auth_check(place.name, repo_type="dataset"), place)
     facts = info.card_data.to_dict() if info.card_data else {}  # type: ignore[no-untyped-call]
     return _Commit(info, info.sha, [Listed.of(file) for file in info.siblings], facts)
@@ -168,7 +173,7 @@ def _fetch(location: SourceLocation, file: Listed, revision: str, *, progress: b
     try:
         blob = fetch(f"hf:{location.name}/{file.name} {file.checksum or revision}", download)
     except Refused as refused:
-        raise SourceError(f"{location.uri}: {_advice(refused.status)}") from None
+        raise _refusal(location, refused.status) from None
     return blob.path, blob.sha256
 
 
@@ -184,36 +189,50 @@ def _call(ask: Callable[[], T], location: SourceLocation) -> T:
             raise
         except errors.GatedRepoError:
             raise SourceError(
-                f"{location.uri} is gated. Accept its terms at https://huggingface.co/datasets/{location.name}. {_TOKEN_ADVICE}"
+                f"{location.uri} is gated. Accept its terms at https://huggingface.co/datasets/{location.name}. {_TOKEN_ADVICE}",
+                code="hub.gated-repository",
             ) from None
         except errors.RepositoryNotFoundError:
-            raise SourceError(f"{location.uri}: {_advice(404)}") from None
+            raise _refusal(location, 404) from None
         except errors.HfHubHTTPError as error:
             status = error.response.status_code
             if status not in STATUSES:
-                raise SourceError(f"{location.uri}: {_advice(status)}") from None
+                raise _refusal(location, status) from None
             retries.wait(f"the Hub answers {status}", headers=error.response.headers)
         except errors.OfflineModeIsEnabled:
-            raise SourceError(f"{location.uri} needs the network, and HF_HUB_OFFLINE forbids it. Unset it.") from None
+            raise SourceError(
+                f"{location.uri} needs the network, and HF_HUB_OFFLINE forbids it. Unset it.", code="hub.offline-mode"
+            ) from None
         except errors.HTTPError:  # type: ignore[attr-defined]  # httpx's, of whichever httpx the Hub's client uses
             retries.wait("the Hub cannot be reached, or does not answer in time")
         except ValueError:
             raise SourceError(
-                f"{location.uri}: the Hub answers with something that is not JSON. Is HF_ENDPOINT a Hub?"
+                f"{location.uri}: the Hub answers with something that is not JSON. Is HF_ENDPOINT a Hub?",
+                code="hub.invalid-response",
             ) from None
 
 
-def _advice(status: int) -> str:
-    """Return the explanation of a status, with the fix."""
+def _refusal(location: SourceLocation, status: int) -> SourceError:
+    """Return the error that says why the Hub answers a request with this HTTP status, and what to do."""
     from huggingface_hub import get_token
 
     if status in (401, 403):
-        return f"the Hub does not give it to you ({status}): your token is wrong, too old, or may not read it. {_TOKEN_ADVICE}"
+        return SourceError(
+            f"{location.uri}: the Hub denies access ({status}): the token is wrong, expired, or lacks read permission. "
+            f"{_TOKEN_ADVICE}",
+            code="hub.access-denied",
+        )
     if status == 404 and get_token():
-        return "the Hub has no such dataset, or your token may not see it. Check its name, and the token's rights."
+        return SourceError(
+            f"{location.uri}: the Hub has no such dataset, or the token cannot see it. Check the name and the token's permissions.",
+            code="hub.not-found",
+        )
     if status == 404:
-        return f"the Hub has no such dataset, or it is private. Check its name, or log in. {_TOKEN_ADVICE}"
-    return f"the Hub answers {status}. Run this again later."
+        return SourceError(
+            f"{location.uri}: the Hub has no such dataset, or it is private. Check its name, or log in. {_TOKEN_ADVICE}",
+            code="hub.not-found",
+        )
+    return SourceError(f"{location.uri}: the Hub answers {status}. Run this again later.", code="hub.unavailable")
 
 
 def _citation(info: "DatasetInfo") -> str:
@@ -351,8 +370,10 @@ class _Ranges(RangedFile):
                 continue
             if response.status_code != 206:
                 response.close()
-                raise SourceError(f"{self._what}: its host does not send parts of it. Download it: name a local copy.")
-            # Another range, or another version of the file, would otherwise be read as data.
+                raise SourceError(
+                    f"{self._what}: its host does not send parts of it. Download it: name a local copy.",
+                    code="source.unsupported-host",
+                )
             range_match = re.fullmatch(
                 rf"bytes {start}-{start + length - 1}/(\d+)", response.headers.get("Content-Range", "")
             )
@@ -360,7 +381,8 @@ class _Ranges(RangedFile):
                 response.close()
                 raise SourceError(
                     f"{self._what} is not the {self._size:,} bytes that were listed: it changed. "
-                    "Run this again from the start."
+                    "Run this again from the start.",
+                    code="source.concurrent-change",
                 )
             if data := self._content(response, length, retries):
                 return data
@@ -392,7 +414,9 @@ class _Ranges(RangedFile):
         try:
             response = self._ask(self._url, {**self._headers, "Range": byte_range}, retries)
         except Refused as refused:
-            raise SourceError(f"{refused} {_ADVICE if refused.status in (401, 403) else ''}".rstrip()) from None
+            if refused.status not in (401, 403):
+                raise
+            raise SourceError(f"{refused} {_ADVICE}", code="hub.access-denied") from None
         self._redirected = response.url if response.history else ""
         return response
 

@@ -40,7 +40,7 @@ def resolve(location: SourceLocation, *, include: Sequence[str], progress: bool 
         dataset, latest = _call(lambda: _with_version(client.get_dataset(request)), location)
         version = int(location.revision or latest)
         if latest and version > latest:
-            raise SourceError(f"{location.uri}: the latest version is {latest}.")
+            raise SourceError(f"{location.uri}: the latest version is {latest}.", code="kaggle.unknown-version")
         blob, arrived, checksum = _fetch(client, location, version, progress=progress)
     files: list[RawFile] = []
     if archives.is_zip(arrived):
@@ -102,7 +102,7 @@ def _fetch(
     try:
         return fetch(key, download), arrived, checksum
     except Refused as refused:
-        raise SourceError(f"{location.uri}: {refused} Run this again later.") from None
+        raise SourceError(f"{location.uri}: {refused} Run this again later.", code="kaggle.unavailable") from None
 
 
 @contextlib.contextmanager
@@ -113,8 +113,8 @@ def _client() -> Iterator["DatasetApiClient"]:
 
         try:
             client = build_kaggle_client()
-        except (ValueError, OSError) as error:  # its message has the name of the file, never its content
-            raise SourceError(f"{error}. {_TOKEN_ADVICE}") from None
+        except (ValueError, OSError) as error:  # its message names the file, never its content
+            raise SourceError(f"{error}. {_TOKEN_ADVICE}", code="kaggle.invalid-credentials") from None
         with client:
             yield client.datasets.dataset_api_client
 
@@ -137,33 +137,41 @@ def _call(ask: Callable[[], T], location: SourceLocation) -> T:
                     ):
                         raise
                     raise SourceError(
-                        "Kaggle answers with something that is not its API. Is a proxy or a sign-in in between?"
+                        "Kaggle answers with something that is not its API. Is a proxy or a sign-in in between?",
+                        code="kaggle.invalid-response",
                     ) from None
         except Broken as broken:
             retries.wait(str(broken))
             continue
         assert answer is not None, "the client always gives one"
         if answer.status_code not in STATUSES:
-            raise SourceError(f"{location.uri}: {_advice(answer.status_code, location)}") from None
+            raise _refusal(location, answer.status_code) from None
         retries.wait(f"Kaggle answers {answer.status_code}", headers=answer.headers)
 
 
-def _advice(status: int, location: SourceLocation) -> str:
-    """Return the explanation of a status, with the fix."""
+def _refusal(location: SourceLocation, status: int) -> SourceError:
+    """Return the error that says why Kaggle answers a request with this HTTP status, and what to do."""
     from kagglehub.config import get_kaggle_credentials
 
     has_credentials = get_kaggle_credentials() is not None
     if status == 401:
-        return f"Kaggle does not know your credentials ({status}). {_TOKEN_ADVICE}"
-    if status == 403 and has_credentials:
-        return (
-            "Kaggle does not give it to you (403): it is private, or asks for consent. Open "
-            f"https://www.kaggle.com/datasets/{location.name} and accept its terms, or use a token of someone who may."
+        code, problem = "kaggle.invalid-credentials", f"Kaggle rejects the credentials ({status}). {_TOKEN_ADVICE}"
+    elif status == 403 and has_credentials:
+        code, problem = (
+            "kaggle.access-denied",
+            "Kaggle denies access (403): the dataset is private, or requires consent. Accept its terms at "
+            f"https://www.kaggle.com/datasets/{location.name}, or use another token.",
         )
-    if status in (403, 404) and not has_credentials:
-        return f"Kaggle does not show it to someone unknown ({status}). If the name is right, it is private. {_TOKEN_ADVICE}"
-    if status == 404:
-        return (
-            f"Kaggle has no such dataset, version or file (404). Check https://www.kaggle.com/datasets/{location.name}"
+    elif status in (403, 404) and not has_credentials:
+        code, problem = (
+            "kaggle.missing-credentials",
+            f"Kaggle shows no such dataset without credentials ({status}). If the name is right, it is private. {_TOKEN_ADVICE}",
         )
-    return f"Kaggle answers {status}. Run this again later."
+    elif status == 404:
+        code, problem = (
+            "kaggle.not-found",
+            f"Kaggle has no such dataset, version or file (404). Check https://www.kaggle.com/datasets/{location.name}",
+        )
+    else:
+        code, problem = "kaggle.unavailable", f"Kaggle answers {status}. Run this again later."
+    return SourceError(f"{location.uri}: {problem}", code=code)

@@ -44,8 +44,10 @@ def resolve(location: SourceLocation, *, include: Sequence[str], ignore_card: bo
                 [dataclasses.replace(file, split=splits[name]) for file in expanded_files] if config else expanded_files
             )
             offered += names
-    except (OSError, RuntimeError) as error:  # a name that is too long, or an unknown `~user`
-        raise SourceError(f"{location.uri} cannot be read ({getattr(error, 'strerror', '') or error}).") from error
+    except (OSError, RuntimeError) as error:  # a name that is too long, `~nobody`
+        raise SourceError(
+            f"{location.uri} cannot be read ({getattr(error, 'strerror', '') or error}).", code="source.unreadable"
+        ) from error
     return Resolved(
         location.uri,
         "",
@@ -101,7 +103,7 @@ def expand(
                     modified=status.st_mtime_ns,
                 )
     except OSError as error:
-        raise SourceError(f"{path} cannot be read ({error.strerror}).") from error
+        raise SourceError(f"{path} cannot be read ({error.strerror}).", code="source.unreadable") from error
     file = RawFile(name, str(path), status.st_size, sha256=sha256, checksum=checksum, modified=status.st_mtime_ns)
     return ([file] if is_requested(name, include) else []), [name]
 
@@ -134,7 +136,8 @@ def expand_archive(
             continue
         if sum(map(archives.is_archive, member.name.split("/"))) > _MOST_NESTED:
             raise SourceError(
-                f"{member.name} is more than {_MOST_NESTED} archives deep. Unpack it, and name the directory."
+                f"{member.name} is more than {_MOST_NESTED} archives deep. Unpack it, and name the directory.",
+                code="file.unsupported-archive",
             )
         inner, inner_names = expand(
             _unpacked(archive, member), name=member.name, include=include, checksum=member.checksum
@@ -157,7 +160,8 @@ def _unpacked(archive: BinaryIO, member: RawFile) -> Path:
     except (OSError, OutputError) as error:
         raise SourceError(
             f"{member.name} cannot be unpacked to {path.parent} ({getattr(error, 'strerror', '') or error}). Make room, or "
-            "set T5PREP_CACHE to another place."
+            "set T5PREP_CACHE to another place.",
+            code="cache.unwritable",
         ) from error
     return path
 
@@ -169,17 +173,24 @@ def _list_files(source: str) -> Iterator[tuple[Path | str, str]]:
         yield path, path.name
     elif path.is_dir():
         if (path / "manifest.json").is_file() and (path / "shards.index").is_file():
-            raise SourceError(f"{source} is a prepared dataset. Its texts as a table: t5prep table {source} rows.csv")
+            raise SourceError(
+                f"{source} is a prepared dataset. Its texts as a table: t5prep table {source} rows.csv",
+                code="source.dataset-folder",
+            )
         yield from _below(path, "**/*")
     elif re.search(r"[*?\[]", source):
         parts = path.parts
         fixed = next(i for i, part in enumerate(parts) if re.search(r"[*?\[]", part))
         yield from _below(Path(*parts[:fixed]) if fixed else Path(), "/".join(parts[fixed:]))
     elif path.exists():
-        raise SourceError(f"{source} is neither a file nor a directory; what comes by a pipe must be saved to a file.")
+        raise SourceError(
+            f"{source} is neither a file nor a directory; what comes by a pipe must be saved to a file.",
+            code="source.special-file",
+        )
     else:
         raise SourceError(
-            f"{source} does not exist. Name a file, a directory, or a glob in quotes.{paths.nearby(path)}"
+            f"{source} does not exist. Name a file, a directory, or a glob in quotes.{paths.nearby(path)}",
+            code="source.not-found",
         )
 
 
@@ -196,7 +207,8 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[str, str]]:
     def refuse(error: OSError) -> None:
         raise SourceError(
             f"{error.filename} cannot be read ({error.strerror}), and what is in it would be missing. Make it readable, "
-            "or name what to read by a glob in quotes."
+            "or name what to read by a glob in quotes.",
+            code="source.unreadable",
         ) from error
 
     # Links to folders are not followed for `**`, because a link to a parent folder would never end.
@@ -218,5 +230,8 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[str, str]]:
             if os.path.isfile(path):
                 walked.append((path, relative_name))
             elif os.path.islink(path) and not os.path.exists(path):
-                raise SourceError(f"{path} is a link to a file that does not exist. Remove it, or restore it.")
+                raise SourceError(
+                    f"{path} is a link to a file that does not exist. Remove it, or restore it.",
+                    code="source.broken-link",
+                )
     yield from sorted(walked, key=operator.itemgetter(1))

@@ -33,12 +33,14 @@ def written(rows: object, *, name: str, text_column: str) -> Iterator[tuple[Reso
         with open(path, "w", encoding="utf-8") as file:
             for row in _rows(rows):
                 if not isinstance(row, str | Mapping):
-                    raise UsageError(f"Rows are {_KINDS}; one of these is of the type {type(row).__name__}.")
+                    raise UsageError(
+                        f"Rows are {_KINDS}; one of these is of the type {type(row).__name__}.", code="row.wrong-type"
+                    )
                 values = {text_column: row} if isinstance(row, str) else dict(row)
                 file.write(json.dumps({str(name): as_json(value) for name, value in values.items()}) + "\n")
                 count, texts = count + 1, texts + isinstance(row, str)
         if not count:
-            raise UsageError("There are no rows: give at least one text, or one dict.")
+            raise UsageError("There are no rows: give at least one text, or one dict.", code="row.missing")
         raw = RawFile(name=name, path=str(path), bytes=path.stat().st_size)
         names = _class_names(rows)
         yield Resolved("rows in memory", "", (raw,), licence="", citation="", class_names=names), texts == count
@@ -49,7 +51,10 @@ def table(rows: object) -> Iterator[Resolved]:
     """Yield rows with named columns as a source of one file. Raises UsageError for anything else."""
     with written(rows, name="rows.jsonl", text_column="text") as (source, as_texts):
         if as_texts:
-            raise UsageError('These are texts without a column. Give rows as dicts, [{"text": "..."}], or name a file.')
+            raise UsageError(
+                'These are texts without a column. Give rows as dicts, [{"text": "..."}], or name a file.',
+                code="row.missing-column-names",
+            )
         yield source
 
 
@@ -126,13 +131,14 @@ def _rows(rows: object) -> Iterator[object]:
         except pa.ArrowException as error:
             raise UsageError(
                 f"These rows are no table of Arrow ({error}). Give each column values of one type, or rows as dicts: "
-                'rows.to_dict("records")'
+                'rows.to_dict("records")',
+                code="row.mixed-types",
             ) from error
     elif hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # older pandas
         yield from rows.to_dict("records")
     elif isinstance(rows, Mapping):
-        raise UsageError(f"A dict is one row: put it into a list. Rows are {_KINDS}.")
+        raise UsageError(f"A dict is one row: put it into a list. Rows are {_KINDS}.", code="row.wrong-type")
     elif isinstance(rows, Iterable):
         yield from rows
     else:
-        raise UsageError(f"Rows are {_KINDS}; this is of the type {type(rows).__name__}.")
+        raise UsageError(f"Rows are {_KINDS}; this is of the type {type(rows).__name__}.", code="row.wrong-type")

@@ -88,7 +88,7 @@ def sha256(file: RawFile) -> str:
             while chunk := stream.read(_BUFFER):
                 digest.update(chunk)
     except OSError as error:
-        raise SourceError(f"{file.name} cannot be read ({error.strerror}).") from error
+        raise SourceError(f"{file.name} cannot be read ({error.strerror}).", code="source.unreadable") from error
     return digest.hexdigest()
 
 
@@ -129,7 +129,7 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
         opened = open(file.path, "rb")  # noqa: SIM115 - the caller closes it
         _check_status(file, os.fstat(opened.fileno()))
     except OSError as error:
-        raise SourceError(f"{file.path} cannot be read ({error.strerror}).") from error
+        raise SourceError(f"{file.path} cannot be read ({error.strerror}).", code="source.unreadable") from error
     return opened
 
 
@@ -152,7 +152,7 @@ def content_of_small(file: RawFile) -> bytes | None:
         finally:
             os.close(opened)
     except OSError as error:
-        raise SourceError(f"{file.path} cannot be read ({error.strerror}).") from error
+        raise SourceError(f"{file.path} cannot be read ({error.strerror}).", code="source.unreadable") from error
 
 
 def check_unchanged(file: RawFile) -> None:
@@ -162,7 +162,9 @@ def check_unchanged(file: RawFile) -> None:
     try:
         _check_status(file, os.stat(file.path))
     except OSError as error:
-        raise SourceError(f"{file.path} was removed while it was read ({error.strerror}).") from error
+        raise SourceError(
+            f"{file.path} was removed while it was read ({error.strerror}).", code="source.concurrent-change"
+        ) from error
 
 
 def _check_status(file: RawFile, status: os.stat_result) -> None:
@@ -171,7 +173,8 @@ def _check_status(file: RawFile, status: os.stat_result) -> None:
     if file.modified and (status.st_size, status.st_mtime_ns) != (size, file.modified):
         raise SourceError(
             f"{file.path} was changed while it was read: it has {status.st_size:,} bytes now. Let it be written to its "
-            "end, and run this again."
+            "end, and run this again.",
+            code="source.concurrent-change",
         )
 
 
@@ -220,11 +223,11 @@ class _Bounded(io.RawIOBase):
         try:
             data = self._stream.read(len(buffer))
         except _DAMAGE as error:
-            raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.") from error
+            raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.", code="file.damaged") from error
         except OSError as error:
-            if error.errno is None:  # bz2 reports damaged bytes so
-                raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.") from error
-            raise SourceError(f"{self._name} cannot be read ({error.strerror}).") from error
+            if error.errno is None:  # bz2 says so what is wrong with the bytes
+                raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.", code="file.damaged") from error
+            raise SourceError(f"{self._name} cannot be read ({error.strerror}).", code="source.unreadable") from error
         self._count += len(data)
         self._bounds.check(self._name, packed=self._packed, unpacked=self._count)
         buffer[: len(data)] = data

@@ -102,8 +102,9 @@ def parse(uri: str) -> SourceLocation:
     uri = str(Address(uri))
     scheme_match = _SCHEME.match(request)
     if not uri.strip():
-        raise SourceError(f"The source is empty. Name a file, or a corpus such as {EXAMPLES['hf']}.")
-    # An existing file is a path, even if its name begins like a scheme.
+        raise SourceError(
+            f"The source is empty. Name a file, or a corpus such as {EXAMPLES['hf']}.", code="option.missing"
+        )
     if not scheme_match or Path(request).exists():
         return SourceLocation("", uri, uri=uri)
     scheme = scheme_match.group(1).lower()
@@ -111,11 +112,14 @@ def parse(uri: str) -> SourceLocation:
         raise SourceError(
             f'"{scheme}:" is not a kind of source.{did_you_mean(scheme, EXAMPLES)} '
             f"Name a file, a directory, a glob, or a corpus such as {EXAMPLES['kaggle']}, {EXAMPLES['zenodo']}, "
-            f"{EXAMPLES['hf']} or {EXAMPLES['https']}."
+            f"{EXAMPLES['hf']} or {EXAMPLES['https']}.",
+            code="source.unknown-scheme",
         )
     shape = _SHAPES[scheme].fullmatch(request[scheme_match.end() :])
     if not shape:
-        raise SourceError(f"{uri} is not a whole {scheme}: source. Write it like {EXAMPLES[scheme]}")
+        raise SourceError(
+            f"{uri} is not a whole {scheme}: source. Write it like {EXAMPLES[scheme]}", code="source.invalid-address"
+        )
     groups = {key: value or "" for key, value in shape.groupdict().items()}
     if scheme in ("http", "https"):
         groups["name"] = uri[scheme_match.end() :]  # the public form; the request is sent to the host
@@ -231,7 +235,7 @@ def glob_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile("".join({**special, **sets}.get(part) or re.escape(part) for part in parts))
     except re.error as error:
-        raise SourceError(f"{pattern} is not a glob ({error}).") from None
+        raise SourceError(f"{pattern} is not a glob ({error}).", code="source.invalid-glob") from None
 
 
 def checked(
@@ -249,15 +253,18 @@ def checked(
             escaped_name = name.encode(errors="backslashreplace").decode()
             installation.check_names_are_utf8()
             raise SourceError(
-                f"{escaped_name} has a name that is not UTF-8, which no manifest can hold. Rename it."
+                f"{escaped_name} has a name that is not UTF-8, which no manifest can hold. Rename it.",
+                code="source.invalid-name",
             ) from None
     if not ordered:
         sought = f"no file like {', '.join(include)}" if include else "no file that rows could be read from"
         offered_note = (
             f" It has {', '.join(sorted(offered)[:5])}{', …' if len(offered) > 5 else ''}." if offered else ""
         )
-        raise SourceError(f"{uri} has {sought}.{offered_note}")
+        raise SourceError(f"{uri} has {sought}.{offered_note}", code="source.files-missing")
     for raw_file, two in itertools.pairwise(ordered):
         if raw_file.name == two.name:
-            raise SourceError(f"{uri} has two files named {raw_file.name}; rename one of them.")
+            raise SourceError(
+                f"{uri} has two files named {raw_file.name}; rename one of them.", code="source.duplicate-name"
+            )
     return ordered

@@ -85,12 +85,15 @@ def _by_keyword(names: Mapping[str, str]) -> dict[str, str]:
     in_folders, in_files = ({name for name, splits in of.items() if splits} for of in (folders, files))
     if in_folders and (missed := sorted(in_files - in_folders)):
         raise SourceError(
-            f"the folder of {min(in_folders)} tells its split, and {missed[0]} tells its own by its name. {ADVICE}"
+            f"the folder of {min(in_folders)} tells its split, and {missed[0]} tells its own by its name. {ADVICE}",
+            code="split.ambiguous",
         )
     chosen = folders if in_folders else files
     for name, splits in chosen.items():
         if len(splits) > 1:
-            raise SourceError(f"the name {name} tells several splits: {', '.join(sorted(splits))}. {ADVICE}")
+            raise SourceError(
+                f"the name {name} tells several splits: {', '.join(sorted(splits))}. {ADVICE}", code="split.ambiguous"
+            )
     split_by_name = {name: min(splits) for name, splits in chosen.items() if splits}
     # Keywords would merge shards such as train_sft-… and train_gen-… into train, so these keep their own names.
     shards = {} if in_folders else _shards(names)
@@ -123,5 +126,8 @@ def _shards(names: Mapping[str, str], *, folder: str = "") -> dict[str, str]:
             split_by_name[name] = match["split"]
     for name, split in split_by_name.items():
         if not _NAME.fullmatch(split):
-            raise SourceError(f'the name {name} tells the split "{split}", which is no name of a split. {ADVICE}')
+            raise SourceError(
+                f'the name {name} tells the split "{split}", which is no name of a split. {ADVICE}',
+                code="split.invalid-name",
+            )
     return split_by_name

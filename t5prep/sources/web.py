@@ -32,7 +32,8 @@ def resolve(location: SourceLocation, *, url: str, include: Sequence[str], progr
     for page, scheme in _PAGES.items():
         if match := page.fullmatch(url):
             raise SourceError(
-                f"{location.uri} is a page for people. The corpus on it is written {scheme}{match.group(1)}"
+                f"{location.uri} is a page for people. The corpus on it is written {scheme}{match.group(1)}",
+                code="source.corpus-page",
             )
     try:
         with http.get(url, display_name=location.uri, stream=True) as answer:
@@ -42,7 +43,7 @@ def resolve(location: SourceLocation, *, url: str, include: Sequence[str], progr
         # Without a version nothing shows that a cached file is current, so each run downloads it.
         blob = fetch(f"{url} {version or uuid.uuid4().hex}", Download(lambda: url, name, progress=progress))
     except http.Refused as refused:
-        raise SourceError(f"{refused} {_advice(refused.status)}") from None
+        raise SourceError(f"{refused} {_advice(refused.status)}", code="source.request-refused") from None
     checksum = f"etag:{etag}" if etag else ""
     files, offered = local.expand(blob.path, name=name, include=include, sha256=blob.sha256, checksum=checksum)
     files_found = checked(files, location.uri, include=include, offered=offered)
@@ -84,7 +85,8 @@ def resolve_zenodo(location: SourceLocation, *, include: Sequence[str], progress
         raise SourceError(
             f"zenodo:{location.name} has no file {location.part}. It has {', '.join(offered)}."
             if location.part and offered
-            else f"zenodo:{location.name} has no files to download: it is restricted, or only a description. {_TOKEN_ADVICE}"
+            else f"zenodo:{location.name} has no files to download: it is restricted, or only a description. {_TOKEN_ADVICE}",
+            code="zenodo.missing-file",
         )
     files: list[RawFile] = []
     for entry in entries:
@@ -151,13 +153,15 @@ def _record(location: SourceLocation) -> _Record:
     except http.Refused as refused:
         if refused.status in (404, 410):
             raise SourceError(
-                f"Zenodo has no record {location.name}. Take the number from the record's address."
+                f"Zenodo has no record {location.name}. Take the number from the record's address.",
+                code="zenodo.not-found",
             ) from None
         if refused.status in (401, 403):
             raise SourceError(
-                f"Zenodo does not give record {location.name} to you ({refused.status}). {_TOKEN_ADVICE}"
+                f"Zenodo does not give record {location.name} to you ({refused.status}). {_TOKEN_ADVICE}",
+                code="zenodo.access-denied",
             ) from None
-        raise SourceError(str(refused)) from None
+        raise SourceError(str(refused), code="zenodo.unavailable") from None
 
 
 def _fetch(location: SourceLocation, entry: _Entry, *, progress: bool | None) -> tuple[Blob, str]:
@@ -172,7 +176,8 @@ def _fetch(location: SourceLocation, entry: _Entry, *, progress: bool | None) ->
         return fetch(f"zenodo:{location.name}/{key} {checksum}", download), checksum
     except http.Refused as refused:
         raise SourceError(
-            f"{refused} {_TOKEN_ADVICE if refused.status in (401, 403) else 'Run this again later.'}"
+            f"{refused} {_TOKEN_ADVICE if refused.status in (401, 403) else 'Run this again later.'}",
+            code="zenodo.access-denied" if refused.status in (401, 403) else "zenodo.unavailable",
         ) from None
 
 

@@ -28,9 +28,11 @@ def read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
-        raise TaskError(f"{path} does not exist. Name the file that defines a TASK, or see all: t5prep tasks") from None
+        raise TaskError(
+            f"{path} does not exist. Name the file that defines a TASK, or see all: t5prep tasks", code="task.not-found"
+        ) from None
     except OSError as error:
-        raise TaskError(f"{path} cannot be read ({error.strerror}).") from error
+        raise TaskError(f"{path} cannot be read ({error.strerror}).", code="task.unreadable") from error
 
 
 def name_of(file: str) -> str:
@@ -43,7 +45,10 @@ def name_of(file: str) -> str:
     """
     name = Path(file).name.removesuffix(".py")
     if not _NAME.fullmatch(name):
-        raise TaskError(f"{file}: a task's file is named with letters, digits and _, because its name is the task's.")
+        raise TaskError(
+            f"{file}: a task's file is named with letters, digits and _, because its name is the task's.",
+            code="task.invalid-name",
+        )
     return name
 
 
@@ -56,9 +61,11 @@ def run(code: bytes, *, file: str) -> types.ModuleType:
     try:
         exec(compile(code, file, "exec"), module.__dict__)
     except SyntaxError as error:
-        raise TaskError(f"{file}, line {error.lineno}: {error.msg}.") from error
+        raise TaskError(f"{file}, line {error.lineno}: {error.msg}.", code="task.syntax-error") from error
     except (Exception, SystemExit) as error:
-        raise TaskError(f"{line_of(error, file) or file}: {describe_error(error)}.") from error
+        raise TaskError(
+            f"{line_of(error, file) or file}: {describe_error(error)}.", code="task.import-failure"
+        ) from error
     check(module, location=file)
     return module
 
@@ -69,7 +76,8 @@ def check(module: types.ModuleType, *, location: str) -> None:
     if not isinstance(task, Task):
         problem = f"its TASK is a {type(task).__name__}" if hasattr(module, "TASK") else "it has none"
         raise TaskError(
-            f"{location} must define TASK = Task(to_example=..., columns=...), from t5prep.tasks; {problem}."
+            f"{location} must define TASK = Task(to_example=..., columns=...), from t5prep.tasks; {problem}.",
+            code="task.missing-definition",
         )
 
 
@@ -146,7 +154,8 @@ def get_installed(name: str) -> Definition:
     if name not in _built_in() and name not in _offered():
         raise UsageError(
             f'no task named "{name}".{did_you_mean(name, names())} See all: t5prep tasks. A file of your own is named '
-            "with its ending: ./mine.py"
+            "with its ending: ./mine.py",
+            code="task.unknown",
         )
     return _installed(name)
 
@@ -166,7 +175,8 @@ def _installed(name: str) -> Definition:
     except (Exception, SystemExit) as error:
         package = module_name.partition(".")[0]
         raise TaskError(
-            f"the task {name}, which the package {package} offers, cannot be loaded: {describe_error(error)}."
+            f"the task {name}, which the package {package} offers, cannot be loaded: {describe_error(error)}.",
+            code="task.import-failure",
         ) from error
     check(module, location=module_name)
     return Definition(name, module.TASK, code, _summary(module))

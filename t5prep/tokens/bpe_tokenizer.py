@@ -70,7 +70,7 @@ def of_pairs(files: ModelFiles) -> bytes:
         return encoder_tokenizer.of_pairs(files, config)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
-            f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again."
+            f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again.", code="tokenizer.damaged"
         ) from error
 
 

@@ -332,11 +332,14 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
             return _complete(sentence_pieces(files.read(PIECES), config), files)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
-            f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again."
+            f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again.", code="tokenizer.damaged"
         ) from error
     if is_encoders:
         command = f" Write one: {special_tokens.save_command(files.name)}" if has_sentencepiece else ""
-        raise TokenizerError(f"{files.name} holds no tokenizer; one of {', '.join(FILES)} is looked for.{command}")
+        raise TokenizerError(
+            f"{files.name} holds no tokenizer; one of {', '.join(FILES)} is looked for.{command}",
+            code="tokenizer.missing-file",
+        )
     return None
 
 
@@ -419,7 +422,9 @@ def failures(name: str) -> Iterator[None]:
         if type(error) not in (Exception, ValueError) and type(error).__name__ != "PanicException":
             raise
         message = str(error).partition("\n")[0][:160]
-        raise TokenizerError(f"{name} fails in the tokenizers library ({message}): fetch it again.") from error
+        raise TokenizerError(
+            f"{name} fails in the tokenizers library ({message}): fetch it again.", code="tokenizer.damaged"
+        ) from error
 
 
 _ONE_AT_A_TIME = threading.Lock()  # all threads share stderr, which `read_fast` replaces
@@ -463,7 +468,9 @@ def read_fast(file: bytes | Document, *, name: str) -> "FastTokenizer":
     try:
         check_growth(json.loads(file) if isinstance(file, bytes) else file)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise TokenizerError(f"{name} cannot be used ({error!s:.160}): fetch it again.") from error
+        raise TokenizerError(
+            f"{name} cannot be used ({error!s:.160}): fetch it again.", code="tokenizer.damaged"
+        ) from error
     content = file if isinstance(file, bytes) else json.dumps(file).encode()
     with _ONE_AT_A_TIME, contextlib.ExitStack() as cleanup:
         with contextlib.suppress(OSError):  # stderr may be closed
@@ -515,10 +522,13 @@ class EncoderTokenizer(Tokenizer):
         except TokenizerError:
             raise
         except Missing as error:
-            raise TokenizerError(f"{name} has {error}, so {self._kind} cannot use it. {self._advice}") from None
-        except Exception as error:  # the type depends on the kind of damage
             raise TokenizerError(
-                f"{name} is not a tokenizer of {self._kind} ({str(error).splitlines()[0][:80]}): fetch it again."
+                f"{name} has {error}, so {self._kind} cannot use it. {self._advice}", code="tokenizer.missing-token"
+            ) from None
+        except Exception as error:  # of many kinds, by what is damaged
+            raise TokenizerError(
+                f"{name} is not a tokenizer of {self._kind} ({str(error).splitlines()[0][:80]}): fetch it again.",
+                code="tokenizer.damaged",
             ) from error
         self._fast.no_padding()
         self._fast.no_truncation()

@@ -273,7 +273,8 @@ class Featurizer:
             rows = "rows of two texts" if missing == "pair" else "rows of one text"
             raise TokenizerError(
                 f"The template of {self._tokenizer.name} has no special tokens for {rows}: add its {missing} to the"
-                " post_processor of tokenizer.json, as TemplateProcessing of the tokenizers library takes it."
+                " post_processor of tokenizer.json, as TemplateProcessing of the tokenizers library takes it.",
+                code="tokenizer.missing-template",
             )
 
     def _of_documents(self, inputs: Inputs) -> Features:

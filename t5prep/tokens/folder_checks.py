@@ -46,7 +46,9 @@ def parse(content: bytes, *, name: str) -> Document:
             special_tokens.unigram_pieces(document["model"])
         return document
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
-        raise TokenizerError(f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.") from error
+        raise TokenizerError(
+            f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.", code="tokenizer.damaged"
+        ) from error
 
 
 def class_of(files: ModelFiles) -> str:
@@ -67,14 +69,16 @@ def check_class(files: ModelFiles) -> None:
         raise TokenizerError(
             f"{files.name} has a SentencePiece model of class {config['tokenizer_class']},"
             " for which transformers writes the spaces that begin a text otherwise than the model, and has no tokenizer.json"
-            f" that says how. Write one: {special_tokens.save_command(files.name)}"
+            f" that says how. Write one: {special_tokens.save_command(files.name)}",
+            code="tokenizer.missing-json",
         )
     option = config.get("add_prefix_space", True)
     # null means the setting of tokenizer.json; without that file it means false.
     if class_name == "t5tokenizer" and (option is False or (option is None and JSON not in files.names)):
         raise TokenizerError(
             f'{files.name}: by "add_prefix_space": {json.dumps(option)} in {CONFIG} transformers 4 puts no space before a text,'
-            " and transformers 5 and the SentencePiece model put one. Leave it out."
+            " and transformers 5 and the SentencePiece model put one. Leave it out.",
+            code="tokenizer.ambiguous-prefix-space",
         )
 
 
@@ -99,7 +103,8 @@ def sentinels_of(files: ModelFiles, tokenizer: Tokenizer) -> int | None:
     if isinstance(stated, int) and stated not in (0, count):
         raise TokenizerError(
             f"{files.name}: {CONFIG} has {stated:,} extra_ids, and {count:,} tokens <extra_id_…> are listed. transformers"
-            " refuses it too: write the same number in both."
+            " refuses it too: write the same number in both.",
+            code="tokenizer.config-conflict",
         )
     if tokenizer.sentinels == count:
         first = tokenizer.sentinel(0)
@@ -108,14 +113,16 @@ def sentinels_of(files: ModelFiles, tokenizer: Tokenizer) -> int | None:
     else:
         raise TokenizerError(
             f"{files.name}: its SentencePiece model has {tokenizer.sentinels:,} sentinels of its own, and {CONFIG} adds"
-            f' {count:,}: write "extra_ids": 0 there, and leave <extra_id_…> out of it.'
+            f' {count:,}: write "extra_ids": 0 there, and leave <extra_id_…> out of it.',
+            code="tokenizer.duplicate-sentinels",
         )
     for text, id in by_id.items():
         number = int(SENTINEL.fullmatch(text)[1])  # type: ignore[index]
         if id != first - number:
             raise TokenizerError(
                 f"{files.name}: {text} is {id:,} in its small files, and T5's order, from the last id down, makes it"
-                f" {first - number:,}. Save it again with the library that made it."
+                f" {first - number:,}. Save it again with the library that made it.",
+                code="tokenizer.inconsistent-ids",
             )
     return count if count != SENTINELS else None
 
@@ -125,7 +132,8 @@ def check_same(tokenizer: Tokenizer, document: Document, *, file: str) -> None:
     if difference := _difference(tokenizer, document):
         raise TokenizerError(
             f"{tokenizer.name}: {file} and tokenizer.json give other ids ({difference}). Remove the one that the model was"
-            " not trained with."
+            " not trained with.",
+            code="tokenizer.file-conflict",
         )
 
 
@@ -199,7 +207,8 @@ def _check_ends(config: SmallFile, document: Document, *, name: str) -> None:
             side = "before a text" if option == "add_bos_token" else "after a text"
             raise TokenizerError(
                 f'{name}: {CONFIG} says "{option}": {json.dumps(config_value)}, and tokenizer.json {puts} {side}. Write what the'
-                " model was trained with in both."
+                " model was trained with in both.",
+                code="tokenizer.config-conflict",
             )
 
 
@@ -211,7 +220,8 @@ def _check_prefix_space(config: SmallFile, document: Document, *, name: str, is_
     if stated != config_value:
         raise TokenizerError(
             f'{name}: tokenizer.json says "add_prefix_space": {json.dumps(stated)}, and transformers takes'
-            f" {json.dumps(config_value)} from {CONFIG}. Write the same in both."
+            f" {json.dumps(config_value)} from {CONFIG}. Write the same in both.",
+            code="tokenizer.config-conflict",
         )
 
 
@@ -234,7 +244,8 @@ def _check_bert(config: SmallFile, document: Document, class_name: str, *, name:
             raise TokenizerError(
                 f'{name}: tokenizer.json says "{field}": {json.dumps(stated)}, and transformers takes "{option}":'
                 f" {json.dumps(config_value)} from {CONFIG}{'' if option in config else ', where it is missing'}. Write the same in"
-                " both."
+                " both.",
+                code="tokenizer.config-conflict",
             )
 
 
@@ -262,7 +273,8 @@ def _replaced(action: str, config: SmallFile, *, name: str) -> TokenizerError:
     """Return the error for a file whose steps transformers 4 uses, and transformers 5 replaces."""
     return TokenizerError(
         f"{name}: tokenizer.json {action} that transformers 5 replaces by those of {config.get('tokenizer_class', 'its class')}."
-        f' Write "tokenizer_class": "PreTrainedTokenizerFast" in {CONFIG}.'
+        f' Write "tokenizer_class": "PreTrainedTokenizerFast" in {CONFIG}.',
+        code="tokenizer.unsupported-class",
     )
 
 
@@ -288,5 +300,6 @@ def _check_added(document: Document, *, name: str) -> None:
             ):
                 raise TokenizerError(
                     f"{name}: its added token {text!r} is white space once it is normalized, so it is found everywhere."
-                    f" Add it anew: tokenizer.add_tokens(AddedToken({text!r}, normalized=False))"
+                    f" Add it anew: tokenizer.add_tokens(AddedToken({text!r}, normalized=False))",
+                    code="tokenizer.blank-added-token",
                 )

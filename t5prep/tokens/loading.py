@@ -58,7 +58,7 @@ def load(name: str | ModelFiles) -> Tokenizer:
     try:
         content = paths.read(source)
     except OSError as error:
-        raise TokenizerError(f"{source} cannot be read ({error.strerror}).") from error
+        raise TokenizerError(f"{source} cannot be read ({error.strerror}).", code="tokenizer.unreadable") from error
     if source.suffix == ".json":
         content = _of_json(content, folder_checks.parse(content, name=name), name=name)
     return of_content(content, name=name)
@@ -113,7 +113,8 @@ def _of_sentencepiece(files: ModelFiles, file: str, written: bytes, document: Do
         if users:
             raise TokenizerError(
                 f"{name} adds {users[0]['content']!r} to {file}, and has no tokenizer.json that says how a text is split at"
-                f" it. Write one: {special_tokens.save_command(name)}"
+                f" it. Write one: {special_tokens.save_command(name)}",
+                code="tokenizer.missing-json",
             )
         return tokenizer
     folder_checks.check_same(tokenizer, document, file=file)
@@ -129,7 +130,8 @@ def _of_bytes(files: ModelFiles) -> Tokenizer:
         if not special_tokens.has_role(str(token["content"])):
             raise TokenizerError(
                 f"{files.name} adds {token['content']!r} to ByT5's bytes, which t5prep cannot: leave it out of {CONFIG}"
-                " and added_tokens.json, or use a tokenizer with pieces."
+                " and added_tokens.json, or use a tokenizer with pieces.",
+                code="tokenizer.unsupported-added-token",
             )
     return Tokenizer(model_proto.model(), name=files.name)
 
@@ -169,12 +171,14 @@ def _find(name: str) -> Path | ModelFiles:
         return path
     if name == "sample" or (name.endswith(":") and difflib.get_close_matches(name, ["sample:"])):
         raise TokenizerError(
-            f'"{name}" is not a tokenizer. Did you mean "sample:"? It is the small one that is built in.'
+            f'"{name}" is not a tokenizer. Did you mean "sample:"? It is the small one that is built in.',
+            code="tokenizer.not-found",
         )
     suggestion = paths.mistyped(path) if "/" in name else ""
     if suggestion or path.suffix == ".model" or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise TokenizerError(
-            f"{name} does not exist.{suggestion} Pass a spiece.model file, its directory, or a Hub name."
+            f"{name} does not exist.{suggestion} Pass a spiece.model file, its directory, or a Hub name.",
+            code="tokenizer.not-found",
         )
     try:
         return model_files.find(name)
@@ -182,7 +186,8 @@ def _find(name: str) -> Path | ModelFiles:
         raise TokenizerError(
             f"{error}".replace(model_files.MODEL_NAME_HINT, "T5's own tokenizer is google-t5/t5-base.").replace(
                 "pass a directory of this machine", "pass a spiece.model file of this machine"
-            )
+            ),
+            code="tokenizer.not-found" if error.code == "model.not-found" else error.code,
         ) from None
 
 
@@ -229,5 +234,6 @@ def _file_of(files: ModelFiles, document: Document) -> str:
             return CONFIG
     raise TokenizerError(
         f"{files.name} holds no tokenizer; one of {', '.join((*MODEL_NAMES, JSON))} is looked for, or a"
-        f" {CONFIG} that names {BYTES_CLASS}."
+        f" {CONFIG} that names {BYTES_CLASS}.",
+        code="tokenizer.missing-file",
     )

@@ -41,15 +41,19 @@ def convert(document: Document, *, name: str) -> bytes:
         _check_borders(document.get("pre_tokenizer"), pieces)
         return build(pieces, _normalization(document.get("normalizer"), document.get("pre_tokenizer")))
     except _Unlike as error:
-        raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {error}.") from None
+        raise TokenizerError(
+            f"{name}: tokenizer.json cannot be used, for {error}.", code="tokenizer.unsupported-json"
+        ) from None
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
-        raise TokenizerError(f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.") from error
+        raise TokenizerError(
+            f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.", code="tokenizer.damaged"
+        ) from error
 
 
 def check_steps(document: Document, *, name: str) -> None:
     """Raise a TokenizerError that names `name` if a tokenizer.json and transformers 5 normalize or split texts differently."""
     if reason := unlike_steps(document):
-        raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {reason}.")
+        raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {reason}.", code="tokenizer.unsupported-json")
 
 
 def unlike_steps(document: Document) -> str:

@@ -59,10 +59,14 @@ def lengths(
     if not (0 < density < 1 and mean_span >= 1):
         raise UsageError(
             f"a noise density of {density} with spans of {mean_span} hides nothing; "
-            "the density lies between 0 and 1, the mean span is 1 or more: T5 has 0.15 and 3."
+            "the density lies between 0 and 1, the mean span is 1 or more: T5 has 0.15 and 3.",
+            code="option.out-of-range",
         )
     if inputs_length < sides(2)[0]:
-        raise UsageError(f"inputs of {inputs_length} tokens are too short to corrupt; ask for {sides(2)[0]} or more.")
+        raise UsageError(
+            f"inputs of {inputs_length} tokens are too short to corrupt; ask for {sides(2)[0]} or more.",
+            code="option.out-of-range",
+        )
     raw = max(inputs_length - 1, 2)
     while sides(raw + 1)[0] <= inputs_length:
         raw += 1
@@ -74,7 +78,8 @@ def lengths(
     if count > SENTINELS:
         raise UsageError(
             f"inputs of {inputs_length} tokens hide {count} spans, and T5 has {SENTINELS} sentinels; "
-            "ask for shorter inputs, a lower density or a longer mean span."
+            "ask for shorter inputs, a lower density or a longer mean span.",
+            code="option.excess-spans",
         )
     return raw, sides(raw)[1]
 

@@ -136,21 +136,24 @@ def merge_added(document: Document, tokens: Iterable[AddedToken], *, name: str) 
         if text in ids and ids[text] != id:
             raise TokenizerError(
                 f"{name}: the token {text!r} is {ids[text]:,} in its vocabulary and {id:,} in {CONFIG}. Save it again with"
-                " the library that made it."
+                " the library that made it.",
+                code="tokenizer.inconsistent-ids",
             )
         if text in document_tokens:
             differing = [flag for flag in _FLAGS if flag in token and token[flag] != document_tokens[text].get(flag)]
             if differing and not has_role(text):
                 raise TokenizerError(
                     f"{name}: the token {text!r} has {differing[0]} {document_tokens[text].get(differing[0])} in tokenizer.json and"
-                    f" {token[differing[0]]} in {CONFIG}. Write the same in both."
+                    f" {token[differing[0]]} in {CONFIG}. Write the same in both.",
+                    code="tokenizer.config-conflict",
                 )
             continue
         if text not in ids:
             if id != last + 1:
                 raise TokenizerError(
                     f"{name}: {CONFIG} gives the token {text!r} the id {id:,}, and the vocabulary ends at {last:,}. Save it"
-                    " again with the library that made it."
+                    " again with the library that made it.",
+                    code="tokenizer.inconsistent-ids",
                 )
             last = id
         listed.append({**added(id, text), **token})

@@ -102,7 +102,8 @@ class Tokenizer:
         except (ValueError, RuntimeError, TypeError) as error:
             raise TokenizerError(
                 f"{name} is not a SentencePiece model ({str(error).splitlines()[0][:80]}). "
-                "Pass a spiece.model file, a directory that holds one, or a Hub name such as google-t5/t5-base."
+                "Pass a spiece.model file, a directory that holds one, or a Hub name such as google-t5/t5-base.",
+                code="tokenizer.invalid-sentencepiece",
             ) from error
         self.model = model
         self.name = name
@@ -117,7 +118,8 @@ class Tokenizer:
             missing = "<pad>" if self.pad_id < 0 else "</s>"
             raise TokenizerError(
                 f"{name} has no {missing} piece, so a T5 cannot use it. "
-                "Train one that has: t5prep tokenizer train --help"
+                "Train one that has: t5prep tokenizer train --help",
+                code="tokenizer.missing-token",
             )
         self.frame = Frame((), (self.eos_id,), (self.eos_id,))
         self.frame_of_targets = Frame((), (), (self.eos_id,))

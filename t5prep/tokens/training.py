@@ -47,7 +47,8 @@ def train(
     if vocab_size < FEWEST_PIECES:
         raise UsageError(
             f"--vocab-size {vocab_size}: padding, the end of a text, the unknown and one piece of text are {FEWEST_PIECES}. "
-            "Ask for at least some hundred"
+            "Ask for at least some hundred",
+            code="option.out-of-range",
         )
     try:
         return unigram_model(
@@ -92,14 +93,16 @@ def _explained(error: str, vocab_size: int) -> UsageError | TokenizerError:
         max_pieces = error.rsplit("<=", 1)[-1].strip(" .")
         return UsageError(
             f"--vocab-size {vocab_size:,} is too large for this text: at most {max_pieces} pieces can be had of it. "
-            f"Ask for at most that many, or train on more text."
+            f"Ask for at most that many, or train on more text.",
+            code="tokenizer.oversized-vocabulary",
         )
     if "required_chars" in error or "Vocabulary size is smaller" in error:
         return UsageError(
             f"--vocab-size {vocab_size:,} is too small: the characters of this text alone need more pieces. "
-            "Ask for more, or cover fewer characters: --character-coverage 0.99"
+            "Ask for more, or cover fewer characters: --character-coverage 0.99",
+            code="tokenizer.undersized-vocabulary",
         )
-    return TokenizerError(f"SentencePiece could not be trained: {reason}")
+    return TokenizerError(f"SentencePiece could not be trained: {reason}", code="tokenizer.training-failure")
 
 
 # SentencePiece's trainer skips longer lines (max_sentence_length, in bytes), so they are cut.

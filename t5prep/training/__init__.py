@@ -41,6 +41,10 @@ def need_tensorflow() -> None:
         if not TENSORFLOW_FITS:
             raise UsageError(
                 f"TensorFlow is not installed, and there is none for Python {python_version}: `make train` in the clone of t5prep "
-                "makes an environment that has one."
+                "makes an environment that has one.",
+                code="install.unsupported-python",
             )
-        raise UsageError(f"TensorFlow is not installed here. Install it with the trainer: {install_command('train')}")
+        raise UsageError(
+            f"TensorFlow is not installed here. Install it with the trainer: {install_command('train')}",
+            code="install.extra-missing",
+        )

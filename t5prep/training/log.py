@@ -92,7 +92,9 @@ class RunLog:
                 with open(self._path, "a", encoding="utf-8") as file:
                     file.write(line + "\n")
             except OSError as error:
-                raise OutputError(f"{self._path} cannot be written: {reason(error)}") from error
+                raise OutputError(
+                    f"{self._path} cannot be written: {reason(error)}", code="output.unwritable"
+                ) from error
         if self._writer:
             try:
                 with self._writer.as_default():

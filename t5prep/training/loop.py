@@ -124,11 +124,12 @@ def _check_finite(number: int, metrics: Mapping[str, float]) -> None:
         advice = "lower learning_rate, or set clip_norm"
         if number == 1:
             advice = "the weights that training begins with hold values that are no numbers, or too large ones for this dtype"
-        raise T5prepError(f"The loss of step {number:,} is {loss}: {advice}.")
+        raise T5prepError(f"The loss of step {number:,} is {loss}: {advice}.", code="step.nonfinite-loss")
     if not math.isfinite(norm):
         raise T5prepError(
             f"The gradient norm of step {number:,} is {norm}, at a loss of {loss:.4g}, and its weights are not saved: "
-            "lower learning_rate, or try --set dtype=float32."
+            "lower learning_rate, or try --set dtype=float32.",
+            code="step.nonfinite-gradient",
         )
 
 
@@ -272,7 +273,9 @@ class StepProfile:
         try:
             _copy(Path(self._folder), self._place)
         except (OSError, tf.errors.OpError) as error:
-            raise OutputError(f"The profile cannot be written to {self._place} ({error}).") from error
+            raise OutputError(
+                f"The profile cannot be written to {self._place} ({error}).", code="output.unwritable"
+            ) from error
         finally:
             self._stack.close()
             self._folder = ""

@@ -76,7 +76,7 @@ def _train(
     beginning.enter_context(io_signals.end_at_once("Stopped before the first step. The same command starts again."))
     for key, example in (("data", "--data data/sample"), ("model", "--model google-t5/t5-base"), ("out", "--out RUN")):
         if not getattr(config, key):
-            raise UsageError(f"A run needs {key}: {example}")
+            raise UsageError(f"A run needs {key}: {example}", code="option.missing")
 
     # ────────────────────────────────────────────────────────────────────────────────────────────── Devices, input ──
     layouts = compiling.layouts(config, open_devices)
@@ -173,7 +173,10 @@ def _train(
         loop.run()
     now = stepper.number
     if not loop.complete:
-        raise T5prepError(f"Stopped by {signals.received} at step {now:,}, saved. The same command goes on from there.")
+        raise T5prepError(
+            f"Stopped by {signals.received} at step {now:,}, saved. The same command goes on from there.",
+            code="run.interrupted",
+        )
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Finish ──
     log.flush()
@@ -228,12 +231,14 @@ def first_weights(
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
         raise TokenizerError(
             f"{config.data[0]} was tokenized by {tokenizer.name}, and {config.model} has another tokenizer. "
-            f"Prepare the data with it: t5prep prepare TASK --tokenizer {config.model} ..."
+            f"Prepare the data with it: t5prep prepare TASK --tokenizer {config.model} ...",
+            code="dataset.tokenizer-mismatch",
         )
     if tokenizer.is_encoders and isinstance(shape, ModelConfig):
         raise TokenizerError(
             f"{config.data[0]} was tokenized by {tokenizer.name}, an encoder's tokenizer, and {config.model} is a T5. "
-            f"Prepare the data with a T5's: t5prep prepare TASK --target class --tokenizer {config.model} ..."
+            f"Prepare the data with a T5's: t5prep prepare TASK --target class --tokenizer {config.model} ...",
+            code="dataset.tokenizer-mismatch",
         )
     return shape_of(config, shape), initial
 

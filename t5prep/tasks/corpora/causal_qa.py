@@ -92,7 +92,8 @@ def columns(options: Options) -> Columns:
     if options.subset == "eli5":
         raise UsageError(
             "--subset eli5: the archive has only the ids of ELI5's posts, because their texts may not be passed on. "
-            "Choose another subset, or prepare a file of your own that has the texts with `t5prep prepare text2text`."
+            "Choose another subset, or prepare a file of your own that has the texts with `t5prep prepare text2text`.",
+            code="task.subset-unavailable",
         )
     return Columns(inputs=("question_processed", ("context_processed", "")), targets=(ANSWERS,), id="id")
 

@@ -50,7 +50,10 @@ def template(options: Options) -> Template:
 def _words(labels: str) -> dict[str, str]:
     pairs = [item.partition("=") for item in labels.split(",")]
     if not all(label and word for label, _, word in pairs):
-        raise UsageError(f'--labels "{labels}" is not a list of label=word. Write it like this: HQ=high,LQ=low')
+        raise UsageError(
+            f'--labels "{labels}" is not a list of label=word. Write it like this: HQ=high,LQ=low',
+            code="option.malformed",
+        )
     return {label.strip(): word.strip() for label, _, word in pairs}
 
 

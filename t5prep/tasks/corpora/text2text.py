@@ -165,12 +165,18 @@ def label_words(options: Options) -> dict[str, str]:
     words = {value.strip(): word.strip() for value, _, word in pairs}
     if len(words) != len(pairs) or not all(value and word for value, word in words.items()):
         raise UsageError(
-            f'--label-map "{options.label_map}": it is each value once with its word, as in 0=negative,1=positive'
+            f'--label-map "{options.label_map}": it is each value once with its word, as in 0=negative,1=positive',
+            code="option.malformed",
         )
     if options.targets:
-        raise UsageError("--label-map is for the values of one column: say it with --targets-column, not --targets")
+        raise UsageError(
+            "--label-map is for the values of one column: say it with --targets-column, not --targets",
+            code="option.missing-prerequisite",
+        )
     if options.number_column:
-        raise UsageError("--label-map is for labels, and --number-column has numbers: leave one of them out")
+        raise UsageError(
+            "--label-map is for labels, and --number-column has numbers: leave one of them out", code="option.conflict"
+        )
     return words
 
 
@@ -222,17 +228,22 @@ def _parsed(template: str) -> list[tuple[str, str]]:
         pieces = list(string.Formatter().parse(template))
     except ValueError as error:
         raise UsageError(
-            f'the template "{template}" is broken ({error}). Columns stand in braces: {{question}}'
+            f'the template "{template}" is broken ({error}). Columns stand in braces: {{question}}',
+            code="option.invalid-template",
         ) from None
     columns = [column for _, column, _, _ in pieces if column is not None]
     if not all(columns) or not columns:
         alone = template if template.isidentifier() else "question"
-        raise UsageError(f'the template "{template}" names no column. Columns stand in braces, as in "{{{alone}}}"')
+        raise UsageError(
+            f'the template "{template}" names no column. Columns stand in braces, as in "{{{alone}}}"',
+            code="option.invalid-template",
+        )
     for _, column, form, conversion in pieces:
         if form or conversion:
             raise UsageError(
                 f'the template "{template}" gives the column {column} a form, and its text is used as it is. '
-                f"Write {{{column}}}"
+                f"Write {{{column}}}",
+                code="option.invalid-template",
             )
     return [(words, column or "") for words, column, _, _ in pieces]
 
@@ -251,22 +262,33 @@ def columns(options: Options) -> Columns:
         ("targets", options.targets_column, options.targets),
     ):
         if bool(column) == bool(template) and not (side == "targets" and target_kinds and not column):
-            raise UsageError(f'say what the {side} are: either --{side}-column NAME or --{side} "... {{NAME}} ..."')
+            raise UsageError(
+                f'say what the {side} are: either --{side}-column NAME or --{side} "... {{NAME}} ..."',
+                code="option.missing",
+            )
     if len(set(flags := flag_columns(options))) < len(flags) or not all(flags):
         raise UsageError(
-            f'--labels-column "{options.labels_column}": it is the name of each column once, as in toxic,insult'
+            f'--labels-column "{options.labels_column}": it is the name of each column once, as in toxic,insult',
+            code="option.malformed",
         )
     if len(target_kinds) > 1 or (target_kinds and (options.targets_column or options.targets)):
         raise UsageError(
-            f"--{target_kinds[0]}-column says what is learned instead of a target: leave the other one out"
+            f"--{target_kinds[0]}-column says what is learned instead of a target: leave the other one out",
+            code="option.conflict",
         )
     if options.tags_column and (options.inputs or options.second_column or options.protect):
-        raise UsageError("--tags-column goes with one column of words: name it by --inputs-column, and no other")
+        raise UsageError(
+            "--tags-column goes with one column of words: name it by --inputs-column, and no other",
+            code="option.missing-prerequisite",
+        )
     inputs = tuple(dict.fromkeys(input_columns(options)))
     label_words(options)
     for column in options.protect:
         if column not in inputs:
-            raise UsageError(f"--protect {column}: the inputs have no such column; they have {', '.join(inputs)}")
+            raise UsageError(
+                f"--protect {column}: the inputs have no such column; they have {', '.join(inputs)}",
+                code="column.missing",
+            )
     targets = tuple(dict.fromkeys(column for _, column in _targets(options) if column and column not in inputs))
     return Columns(inputs=inputs, targets=targets, id="" if options.id_column in inputs else options.id_column)
 
@@ -281,7 +303,10 @@ def line_pairs(options: Options) -> tuple[tuple[str, str], ...]:
         return ()
     endings = [ending.strip() for ending in options.line_pairs.split(",")]
     if len(endings) != 2 or not all(endings) or endings[0] == endings[1]:
-        raise UsageError(f'--line-pairs "{options.line_pairs}": it is two endings of file names, as in .en,.de')
+        raise UsageError(
+            f'--line-pairs "{options.line_pairs}": it is two endings of file names, as in .en,.de',
+            code="option.malformed",
+        )
     return ((endings[0], endings[1]),)
 
 

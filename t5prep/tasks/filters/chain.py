@@ -39,10 +39,14 @@ class OwnFilter:
         except (Exception, SystemExit) as error:
             excerpt = " ".join(text.split())[:60]
             raise UsageError(
-                f'--filter {self.name} fails at the text "{excerpt}" ({type(error).__name__}: {error})'
+                f'--filter {self.name} fails at the text "{excerpt}" ({type(error).__name__}: {error})',
+                code="filter.failure",
             ) from error
         if not isinstance(result, str):
-            raise UsageError(f"--filter {self.name} returned {result!r}: it must return the text, or raise Reject(why)")
+            raise UsageError(
+                f"--filter {self.name} returned {result!r}: it must return the text, or raise Reject(why)",
+                code="filter.invalid-result",
+            )
         return result
 
 
@@ -51,18 +55,24 @@ def load(path: str, name: str) -> OwnFilter:
     try:
         source = rules.read(path)
     except OSError as error:
-        raise UsageError(f"--filter {path}:{name}: the file cannot be read ({error.strerror})") from None
+        raise UsageError(
+            f"--filter {path}:{name}: the file cannot be read ({error.strerror})", code="filter.unreadable"
+        ) from None
     module = types.ModuleType(Path(path).stem)
     module.__file__ = path
     try:
         exec(compile(source, path, "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
-        raise UsageError(f"--filter {path}:{name}: the file cannot be run ({type(error).__name__}: {error})") from error
+        raise UsageError(
+            f"--filter {path}:{name}: the file cannot be run ({type(error).__name__}: {error})",
+            code="filter.import-failure",
+        ) from error
     functions = [key for key, value in vars(module).items() if isinstance(value, types.FunctionType)]
     if not callable(function := getattr(module, name, None)):
         has = f" It has: {', '.join(functions)}" if functions else ""
         raise UsageError(
-            f'--filter {path}:{name}: the file has no function "{name}".{did_you_mean(name, functions)}{has}'
+            f'--filter {path}:{name}: the file has no function "{name}".{did_you_mean(name, functions)}{has}',
+            code="filter.missing-function",
         )
     return OwnFilter(function, f"{path}:{name}", (path,))
 
@@ -81,7 +91,8 @@ def cls(name: str) -> type:
     """Return the class of the built-in filter `name`. Raises UsageError."""
     if name not in rules.FILTERS:
         raise UsageError(
-            f'--filter "{name}": there is no such filter.{did_you_mean(name, names())} See all: t5prep filter'
+            f'--filter "{name}": there is no such filter.{did_you_mean(name, names())} See all: t5prep filter',
+            code="filter.unknown",
         )
     return rules.FILTERS[name]
 
@@ -105,7 +116,8 @@ def parse(text: str) -> tuple[str, Filter]:
         if key not in fields or not equals:
             raise UsageError(
                 f'--filter "{text}": "{part}" is not NAME=VALUE with one of its settings.{did_you_mean(key, fields)} '
-                f"{name} has: {', '.join(fields)}"
+                f"{name} has: {', '.join(fields)}",
+                code="filter.unknown-setting",
             )
         values[key] = _value(fields[key], value, text=text)
     return name, kind(**values)
@@ -115,7 +127,7 @@ def _value(field: dataclasses.Field, value: str, *, text: str) -> str | int | fl
     """Return the value of a filter's setting from its text `value`. `text` is the whole filter, for errors. Raises UsageError."""
     choices = field.metadata["choices"]
     if choices and value not in choices:
-        raise UsageError(f'--filter "{text}": {field.name} is one of {", ".join(choices)}')
+        raise UsageError(f'--filter "{text}": {field.name} is one of {", ".join(choices)}', code="filter.invalid-value")
     kind = type(field.default)
     if kind is str:
         return value
@@ -124,7 +136,9 @@ def _value(field: dataclasses.Field, value: str, *, text: str) -> str | int | fl
         if 0 <= number < math.inf:
             return number
     number_kind = "a whole number" if kind is int else "a number"
-    raise UsageError(f'--filter "{text}": {field.name} is {number_kind} from 0 on, not "{value}"')
+    raise UsageError(
+        f'--filter "{text}": {field.name} is {number_kind} from 0 on, not "{value}"', code="filter.invalid-value"
+    )
 
 
 def changes_texts(text: str) -> bool:

@@ -173,7 +173,7 @@ def _bad_words(path: str) -> re.Pattern[str] | None:
     try:
         lines = read(path).decode().splitlines()
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"--filter c4: bad_words={path} cannot be read ({error})") from None
+        raise UsageError(f"--filter c4: bad_words={path} cannot be read ({error})", code="filter.unreadable") from None
     phrases = sorted({line.strip().lower() for line in lines} - {""})
     return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, phrases))})(?!\w)") if phrases else None
 
@@ -339,7 +339,8 @@ class Language:
         for code in self.keep.split("+"):
             if code not in languages:
                 raise UsageError(
-                    f'--filter language: "{code}" is not a language it knows.{did_you_mean(code, languages)}'
+                    f'--filter language: "{code}" is not a language it knows.{did_you_mean(code, languages)}',
+                    code="filter.invalid-value",
                 )
 
     def __call__(self, text: str) -> str:
@@ -359,7 +360,8 @@ def _identifier() -> "LanguageIdentifier":
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
         raise UsageError(
-            f"--filter language needs py3langid, which is not installed: {install_command('language')}"
+            f"--filter language needs py3langid, which is not installed: {install_command('language')}",
+            code="install.extra-missing",
         ) from None
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
@@ -374,12 +376,18 @@ class Pattern:
     def __post_init__(self) -> None:
         """Raise UsageError for an invalid regular expression, or if none is given."""
         if not self.drop and not self.keep:
-            raise UsageError("--filter pattern needs an expression: --filter 'pattern:drop=(?i)lorem ipsum'")
+            raise UsageError(
+                "--filter pattern needs an expression: --filter 'pattern:drop=(?i)lorem ipsum'",
+                code="filter.missing-setting",
+            )
         for expression in (self.drop, self.keep):
             try:
                 _compiled(expression)
             except re.error as error:
-                raise UsageError(f'--filter pattern: "{expression}" is not a regular expression ({error})') from None
+                raise UsageError(
+                    f'--filter pattern: "{expression}" is not a regular expression ({error})',
+                    code="filter.invalid-expression",
+                ) from None
 
     def __call__(self, text: str) -> str:
         """Return the text. Raises Reject."""

@@ -33,18 +33,23 @@ def check_buckets(opened: Sequence[DatasetSplit], buckets: Sequence[Lengths]) ->
     Buckets need a single dataset without packed rows, and may not be longer than its rows.
     """
     if len(opened) > 1:
-        raise UsageError("buckets part the records of a single dataset, and this run has several. Leave buckets out.")
+        raise UsageError(
+            "buckets part the records of a single dataset, and this run has several. Leave buckets out.",
+            code="setting.conflict",
+        )
     dataset_split = opened[0]
     if dataset_split.settings.is_packed:
         raise UsageError(
-            f"buckets do nothing for {dataset_split.folder}: its rows are packed, and all are full. Leave buckets out."
+            f"buckets do nothing for {dataset_split.folder}: its rows are packed, and all are full. Leave buckets out.",
+            code="setting.inapplicable",
         )
     longest = tuple(max(side) for side in zip(*buckets, strict=True))
     inputs, targets = dataset_split.lengths
     if longest[0] > inputs or longest[1] > targets:
         raise UsageError(
             f"buckets go up to {longest[0]}x{longest[1]}, and the rows of {dataset_split.folder} have {inputs}x{targets} at most. "
-            f"Look for some that fit: t5prep plan --model MODEL --data {dataset_split.folder} --lengths"
+            f"Look for some that fit: t5prep plan --model MODEL --data {dataset_split.folder} --lengths",
+            code="setting.oversized-bucket",
         )
 
 
@@ -88,7 +93,8 @@ def assign_buckets(lengths: np.ndarray, buckets: Sequence[Lengths]) -> np.ndarra
         longest = lengths.max(axis=0)
         raise UsageError(
             f"{int((~fits.any(axis=1)).sum()):,} records fit into no bucket: the longest input has {longest[0]} tokens and the "
-            f"longest target {longest[1]}. Add a bucket of that size: --set buckets=...,{longest[0]}x{longest[1]}"
+            f"longest target {longest[1]}. Add a bucket of that size: --set buckets=...,{longest[0]}x{longest[1]}",
+            code="setting.missing-bucket",
         )
     return fits.argmax(axis=1)
 
@@ -266,7 +272,8 @@ class Reading:
         if global_batch < 1 or host.hosts < 1 or global_batch % host.hosts or not 0 <= host.number < host.hosts:
             raise UsageError(
                 f"A global batch of {global_batch} rows cannot be dealt to {host.hosts} hosts (this is host {host.number}, "
-                "counted from 0): take a batch that the number of hosts divides."
+                "counted from 0): take a batch that the number of hosts divides.",
+                code="device.indivisible-batch",
             )
         self.rows = global_batch // host.hosts
         # One entry for each bucket that has records; a single entry without buckets.
@@ -326,7 +333,8 @@ def _shares(opened: Sequence[DatasetSplit], rates: Sequence[float] | None, rows:
     if len(weights) != len(opened) or min(weights) <= 0 or 0 in (shares := order.shares(weights, rows)):
         raise UsageError(
             f"{len(opened)} datasets cannot be mixed by the rates {weights}: give one positive rate to each, "
-            f"none so small that it is less than one row in {rows:,}."
+            f"none so small that it is less than one row in {rows:,}.",
+            code="setting.invalid-rates",
         )
     return shares
 

@@ -77,7 +77,9 @@ def _read_one(record: bytes, row: int, features: Sequence[tuple[bytes, np.ndarra
                 raise ValueError(f"it has {len(values)} {key.decode()}")
             ids[row], ids[row, : len(values)] = fill, values[:length]
     except ValueError as error:
-        raise DatasetError(f"A record cannot be read ({error}). Check the data: t5prep verify DATA") from error
+        raise DatasetError(
+            f"A record cannot be read ({error}). Check the data: t5prep verify DATA", code="dataset.damaged"
+        ) from error
 
 
 def texts_of(records: Records, *names: str, one_id: bool, data: str = "DATA") -> list[list[list[bytes]]]:
@@ -91,7 +93,7 @@ def texts_of(records: Records, *names: str, one_id: bool, data: str = "DATA") ->
             raise ValueError("a record without one id")
     except (IndexError, UnicodeDecodeError, ValueError) as error:
         raise DatasetError(
-            f"A record of {data} cannot be read ({error}). Find out more: t5prep verify {data}"
+            f"A record of {data} cannot be read ({error}). Find out more: t5prep verify {data}", code="dataset.damaged"
         ) from error
     return [[raw_record.get(name, []) for raw_record in raw] for name in names]
 

@@ -15,7 +15,8 @@ def open_split(dataset: Dataset, split: str, *, tokenizer: str | None = None) ->
     if tokenizer is not None and described.sha256 != tokenizer:
         raise DatasetError(
             f"{folder} was tokenized by {described.name} (SHA-256 {described.sha256[:12]}…), the model uses "
-            f"another tokenizer ({tokenizer[:12]}…). Prepare it again with the model's: --tokenizer MODEL"
+            f"another tokenizer ({tokenizer[:12]}…). Prepare it again with the model's: --tokenizer MODEL",
+            code="dataset.tokenizer-mismatch",
         )
     sizes = dataset.shard_sizes
     for shard in opened.facts.shards:
@@ -23,11 +24,15 @@ def open_split(dataset: Dataset, split: str, *, tokenizer: str | None = None) ->
             size = f"{sizes[shard.name]:,} bytes" if shard.name in sizes else "missing"
             raise DatasetError(
                 f"{folder}/{shard.name} is {size}, the manifest says {shard.bytes:,} bytes. "
-                f"Copy or prepare it again, then check it: t5prep verify {folder}"
+                f"Copy or prepare it again, then check it: t5prep verify {folder}",
+                code="dataset.altered",
             )
     if not opened.records:
-        raise DatasetError(f'The split "{split}" of {folder} holds no records. Name another, or prepare more rows.')
-    _ = dataset.index  # reads the index, and raises DatasetError if it is missing or damaged
+        raise DatasetError(
+            f'The split "{split}" of {folder} holds no records. Name another, or prepare more rows.',
+            code="dataset.empty-split",
+        )
+    _ = dataset.index  # raises
     return opened
 
 
@@ -49,6 +54,7 @@ def open_splits(
             if first_value != second_value and (attribute == "tokenizer" or "packed" in (first_value, second_value)):
                 raise UsageError(
                     f"{opened[0].folder} and {dataset_split.folder} cannot be mixed: their {attribute} is {first_value} and "
-                    f"{second_value}. Prepare both with the same one."
+                    f"{second_value}. Prepare both with the same one.",
+                    code="dataset.mixed-settings",
                 )
     return opened

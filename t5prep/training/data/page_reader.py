@@ -73,7 +73,8 @@ class PageReader:
             page = numbers[error.number]
             raise DatasetError(
                 f"{self._paths[self._shard[page]]} was altered after byte {self._begin[page]:,}: its records are not what "
-                f"was prepared. See what else was: t5prep verify {self._data}"
+                f"was prepared. See what else was: t5prep verify {self._data}",
+                code="dataset.altered",
             ) from error
         return dict(zip(numbers, zip(data, places, strict=True), strict=True))
 
@@ -87,7 +88,8 @@ class PageReader:
         except OSError as error:
             reason = error.strerror or "not found"
             raise DatasetError(
-                f"{self._paths[shard]} cannot be read any more ({reason}). Put it back, and start the same command again."
+                f"{self._paths[shard]} cannot be read any more ({reason}). Put it back, and start the same command again.",
+                code="dataset.unreadable",
             ) from error
 
     def _handle(self, shard: int) -> int:

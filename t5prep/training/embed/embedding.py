@@ -125,7 +125,8 @@ class Embedding:
         if self._words.vocab_size > opened.config.vocab_size:  # a device would take another token's embedding for one
             raise UsageError(
                 f"{opened.name} has {opened.config.vocab_size:,} embeddings, and the tokenizer {self._words.vocab_size:,} ids: take "
-                "the model's own, --tokenizer NAME."
+                "the model's own, --tokenizer NAME.",
+                code="tokenizer.vocabulary-mismatch",
             )
         chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
         longest = (recipe.length if recipe else 0) or chosen.input_length
@@ -336,7 +337,8 @@ def _choose(
         if recipe.others or not recipe.pooling:
             raise UsageError(
                 f"{model} makes its vectors by {recipe.words()}, and not all of it is computed here. Choose yourself: "
-                "--pooling mean (or first, none)."
+                "--pooling mean (or first, none).",
+                code="model.unsupported-pooling",
             )
         return dataclasses.replace(output, pooling=recipe.pooling, normalize=None in recipe.after_pooling), recipe
     say(f"{model}'s own recipe is {recipe.words()}. Leave --pooling out to apply it; as chosen, its vectors differ.")

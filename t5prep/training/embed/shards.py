@@ -79,7 +79,8 @@ class Folder:
             existing_names and manifest is None and any(name.startswith("vectors-") for name in existing_names)
         ):
             raise OutputError(
-                f"{folder} holds something that is not vectors ({(strange or sorted(existing_names))[0]}). Choose another --out."
+                f"{folder} holds something that is not vectors ({(strange or sorted(existing_names))[0]}). Choose another --out.",
+                code="output.foreign-file",
             )
         self._known: dict[str, Entry] = {}
         if manifest is not None:
@@ -87,7 +88,8 @@ class Folder:
             if differs:
                 raise OutputError(
                     f"{folder} has vectors that were made with another {' and '.join(differs)}. Choose another --out, or "
-                    "give the same again to go on."
+                    "give the same again to go on.",
+                    code="output.different-settings",
                 )
             self._known = {str(entry["name"]): entry for entry in manifest.get("shards", [])}
         elif writes:
@@ -95,7 +97,7 @@ class Folder:
                 try:
                     Path(folder).mkdir(parents=True, exist_ok=True)
                 except OSError as error:
-                    raise OutputError(atomic_files.explain(error, Path(folder))) from error
+                    raise atomic_files.write_error(error, Path(folder)) from error
             paths.write(paths.join(folder, _UNFINISHED_MANIFEST), _json(self._identity))
         self._beside = {name for name in existing_names if name.startswith(atomic_files.UNFINISHED)}
 
@@ -152,7 +154,7 @@ class Folder:
         try:
             return paths.names(self.place)
         except OSError as error:
-            raise OutputError(atomic_files.explain(error, Path(self.place))) from error
+            raise atomic_files.write_error(error, Path(self.place)) from error
 
     def _read(self, name: str) -> Any | None:
         """Return the JSON object in the file `name` of the folder; None if it is missing or damaged."""

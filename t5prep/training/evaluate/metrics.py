@@ -235,7 +235,8 @@ def bleu(references: Sequence[References], predictions: Sequence[str], *, metric
             else "It is downloaded once; connect this machine, or take --metric bleu."
         )
         raise UsageError(
-            f"{metric} needs sacrebleu's tokenizer {tokenizer}, which is missing ({type(error).__name__}). {fix}"
+            f"{metric} needs sacrebleu's tokenizer {tokenizer}, which is missing ({type(error).__name__}). {fix}",
+            code="install.extra-missing",
         ) from error
     return {metric: score, "chrf": sacrebleu.corpus_chrf(answers, columns).score}
 
@@ -361,7 +362,10 @@ def check(names: Iterable[str]) -> list[str]:
     metric_names = list(dict.fromkeys(names))
     for name in metric_names:
         if name not in METRICS:
-            raise UsageError(f'there is no metric "{name}".{did_you_mean(name, METRICS)} All: {", ".join(METRICS)}.')
+            raise UsageError(
+                f'there is no metric "{name}".{did_you_mean(name, METRICS)} All: {", ".join(METRICS)}.',
+                code="option.unknown-choice",
+            )
     return metric_names
 
 

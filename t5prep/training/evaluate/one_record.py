@@ -49,15 +49,19 @@ def record_in_run(
         names the file.
     """
     if not run.is_run(name):
-        raise UsageError(f"{name} is not a run of t5prep. Name the folder that a training wrote: --run RUN")
+        raise UsageError(
+            f"{name} is not a run of t5prep. Name the folder that a training wrote: --run RUN",
+            code="run.foreign-folder",
+        )
     newest = checkpoint.last(name)
     if newest is None:
-        raise UsageError(f"{name} has no checkpoint yet, so it has seen nothing.")
+        raise UsageError(f"{name} has no checkpoint yet, so it has seen nothing.", code="run.no-checkpoint")
     state = newest[1]
     of_record = [entry["digest"] == dataset.manifest.digest for entry in state.data]
     if not any(of_record):
         raise UsageError(
-            f"{name} was not trained on {dataset.folder}, but on {', '.join(str(entry['uri']) for entry in state.data)}."
+            f"{name} was not trained on {dataset.folder}, but on {', '.join(str(entry['uri']) for entry in state.data)}.",
+            code="run.dataset-mismatch",
         )
     split = next(
         split

@@ -105,7 +105,8 @@ def score_split(loaded: Loaded, options: EvaluateOptions, dataset: Dataset, *, s
     if math.isnan(result.numbers()["loss"]):
         raise T5prepError(
             f"{opened.name} gives no numbers (NaN) on {dataset.folder}: its weights or its config.json are damaged. Take "
-            "another checkpoint (--checkpoint), or export the model again."
+            "another checkpoint (--checkpoint), or export the model again.",
+            code="weights.nonfinite",
         )
     return result
 
@@ -119,9 +120,10 @@ def datasets_of(model: str, *, checkpoint_name: str = "best") -> list[str]:
         if "://" not in model and not Path(model).exists():
             raise UsageError(
                 f"There is no run {model} here.{paths.mistyped(model)} Train it: t5prep train --out {model} ...; or, "
-                "for a model of the Hub, say which data to score it on: --data DIR"
+                "for a model of the Hub, say which data to score it on: --data DIR",
+                code="run.not-found",
             )
-        raise UsageError(f"{model} is not a run of t5prep, so its data is not known: --data DIR")
+        raise UsageError(f"{model} is not a run of t5prep, so its data is not known: --data DIR", code="option.missing")
     _, state = checkpoint.choose(model, checkpoint=checkpoint_name)
     return [place_of(str(entry["uri"]), model) for entry in state.data]
 
@@ -133,5 +135,8 @@ def place_of(uri: str, model: str) -> str:
     candidates = [Path(uri), *(folder / uri for folder in Path(model).resolve().parents)]
     path = next((path for path in candidates if (path / manifest.NAME).is_file()), None)
     if path is None:
-        raise UsageError(f"{model} was trained on {uri}, which is not here. Say where it lies now: --data DIR")
+        raise UsageError(
+            f"{model} was trained on {uri}, which is not here. Say where it lies now: --data DIR",
+            code="run.missing-data",
+        )
     return str(path)

@@ -73,7 +73,9 @@ class Validation:
         if metric == "auto":
             metric = next((name for name in self._auto if name in metrics), "loss")
         if metric not in metrics:
-            raise UsageError(f'metric is "{metric}", and the evaluation has {", ".join(metrics)}.')
+            raise UsageError(
+                f'metric is "{metric}", and the evaluation has {", ".join(metrics)}.', code="setting.unavailable-metric"
+            )
         value = metrics[metric]
         state = dataclasses.replace(state, metric=metric, metrics=metrics, value=value)
         improved, stale = state.judge(value)

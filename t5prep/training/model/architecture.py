@@ -225,7 +225,8 @@ class ModelConfig:
             hint = did_you_mean(str(model_type), T5_TYPES)
             raise UsageError(
                 f'The model is of type "{model_type}", and only t5 (T5, T5 1.1, FLAN-T5, ByT5), mt5 and umt5 can be'
-                f" trained: choose one of those.{hint}"
+                f" trained: choose one of those.{hint}",
+                code="model.unknown-type",
             )
         values: dict[str, Any] = dict(MT5_DEFAULTS) if model_type != "t5" else {}
         fields = {field.name for field in dataclasses.fields(cls)} - OWN_FIELDS - {"classes"}
@@ -239,7 +240,8 @@ class ModelConfig:
         if values.get("feed_forward_proj", "relu") not in FEED_FORWARDS:
             raise UsageError(
                 f"The model has feed_forward_proj {reprlib.repr(values['feed_forward_proj'])}, and only relu (T5 1.0),"
-                " gated-gelu (T5 1.1, FLAN-T5, mT5, ByT5) and gated-silu (UL2) are known: choose a model with one of those."
+                " gated-gelu (T5 1.1, FLAN-T5, mT5, ByT5) and gated-silu (UL2) are known: choose a model with one of those.",
+                code="model.unsupported-config",
             )
         if isinstance(values.get("eos_token_id"), list):
             values["eos_token_id"] = values["eos_token_id"][0]
@@ -562,12 +564,14 @@ def read_config(content: bytes, *, location: object) -> Config:
         if model_type not in TYPES:
             raise UsageError(
                 f'The model is of type "{model_type[:80]}", and only {", ".join(TYPES)} can be trained: choose one of'
-                f" those.{did_you_mean(model_type[:80], TYPES)}"
+                f" those.{did_you_mean(model_type[:80], TYPES)}",
+                code="model.unknown-type",
             )
         config: Config = _class_of(model_type).from_json(entries)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError) as error:
         raise UsageError(
-            f"{location} is not the configuration of a model ({str(error)[:200]}): fetch it again."
+            f"{location} is not the configuration of a model ({str(error)[:200]}): fetch it again.",
+            code="model.invalid-config",
         ) from error
     for field in dataclasses.fields(config):
         value, of_json = getattr(config, field.name), field.name not in OWN_FIELDS
@@ -575,13 +579,15 @@ def read_config(content: bytes, *, location: object) -> Config:
         upper_limit = MOST_LAYERS if field.name.endswith("_layers") else LARGEST
         if field.type is int and of_json and not (type(value) is int and least <= value <= upper_limit):
             raise UsageError(
-                f"{location} says that {field.name} is {reprlib.repr(value)}, which no model has: fetch the file again."
+                f"{location} says that {field.name} is {reprlib.repr(value)}, which no model has: fetch the file again.",
+                code="model.invalid-config",
             )
     for name in ("layer_norm_epsilon", "dropout_rate"):
         share = getattr(config, name)
         if not (isinstance(share, int | float) and 0 <= share < 1):  # a NaN would make every answer nonsense
             raise UsageError(
-                f"{location} says that {name} is {reprlib.repr(share)}, which no model has: fetch the file again."
+                f"{location} says that {name} is {reprlib.repr(share)}, which no model has: fetch the file again.",
+                code="model.invalid-config",
             )
     return config
 
@@ -610,7 +616,8 @@ def filling_masks(config: EncoderConfig) -> EncoderConfig:
     """
     if not config.fills_masks:
         raise UsageError(
-            f"A model of type {config.model_type} is not pre-trained here: take a BERT, RoBERTa or ModernBERT."
+            f"A model of type {config.model_type} is not pre-trained here: take a BERT, RoBERTa or ModernBERT.",
+            code="model.unsupported-pretraining",
         )
     return dataclasses.replace(config, classes=(), masked=True)
 

@@ -61,7 +61,8 @@ def check_length(config: EncoderConfig, length: int) -> None:
     if length > config.longest_input:
         raise UsageError(
             f"The model has positions for {config.longest_input} tokens, and the inputs have {length}: prepare them with"
-            f" --input-length {config.longest_input}"
+            f" --input-length {config.longest_input}",
+            code="model.short-positions",
         )
 
 

@@ -88,7 +88,10 @@ def check_usual(config: Entries, entries: Sequence[tuple[str, object]]) -> None:
     """Raise UsageError if an entry of a config has another value than the supported one. `entries`: pairs of name and value."""
     for name, usual in entries:
         if config.get(name, usual) != usual:
-            raise UsageError(f"The model has {name} {reprlib.repr(config[name])}, and only {usual!r} is computed here.")
+            raise UsageError(
+                f"The model has {name} {reprlib.repr(config[name])}, and only {usual!r} is computed here.",
+                code="model.unsupported-config",
+            )
 
 
 def fields_of(config: Entries, names: Mapping[str, str]) -> dict[str, Any]:
@@ -101,7 +104,8 @@ def check_known(model_config: object, names: Mapping[str, str], **choices: Seque
     for field, values in choices.items():
         if (field_value := getattr(model_config, field)) not in values:
             raise UsageError(
-                f'The model has {names[field]} "{str(field_value)[:80]}", and known are {", ".join(values)}.'
+                f'The model has {names[field]} "{str(field_value)[:80]}", and known are {", ".join(values)}.',
+                code="model.unsupported-config",
             )
 
 
@@ -150,5 +154,6 @@ def full_every(*stacks: Sequence[str], last: bool = False) -> int:
             return every
     raise UsageError(
         f"The model's layer_types are {', '.join(map(str, stacks[0]))[:80]}, and computed here is {FULL} in every n-th layer,"
-        f" from the {'n-th' if last else 'first'} on, and {SLIDING} in the others."
+        f" from the {'n-th' if last else 'first'} on, and {SLIDING} in the others.",
+        code="model.unsupported-config",
     )

@@ -19,7 +19,10 @@ def turned_off() -> list[str]:
     names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",")} - {""}
     if unknown := sorted(names - SWITCHES.keys()):
         suggestion = did_you_mean(unknown[0], SWITCHES)
-        raise UsageError(f"{VARIABLE} says {unknown[0]}, and it knows {', '.join(SWITCHES)}.{suggestion}")
+        raise UsageError(
+            f"{VARIABLE} says {unknown[0]}, and it knows {', '.join(SWITCHES)}.{suggestion}",
+            code="option.invalid-variable",
+        )
     return [name for name in SWITCHES if name in names]
 
 

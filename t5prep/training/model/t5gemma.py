@@ -146,7 +146,8 @@ class T5GemmaConfig(ModelConfig):
         """Raise UsageError, because no head for classes is supported."""
         raise UsageError(
             f"A {self.title} writes texts, and the data's targets are classes: prepare it with --target text, or train a T5's"
-            " encoder or a ModernBERT."
+            " encoder or a ModernBERT.",
+            code="dataset.target-mismatch",
         )
 
     @classmethod
@@ -177,7 +178,8 @@ class T5GemmaConfig(ModelConfig):
             if encoder_value != decoder_value:
                 raise UsageError(
                     f"The model's encoder has {name} {reprlib.repr(encoder_value)} and its decoder "
-                    f"{reprlib.repr(decoder_value)}, and only equal ones are computed here."
+                    f"{reprlib.repr(decoder_value)}, and only equal ones are computed here.",
+                    code="model.unsupported-config",
                 )
         last = stacks[1]
         caps = [last.get(f"{scores}_logit_softcapping") or 0.0 for scores in ("final", "attn")]

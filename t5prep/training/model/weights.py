@@ -50,8 +50,14 @@ def load_config(model: str | Path | ModelFiles) -> Config:
         return read_config(choosing.shape(files), location=f"{files.name}/{t5x_file.NAME}")
     if "config.json" not in files.names:
         if "manifest.json" in files.names:
-            raise UsageError(f"{files.name} is a prepared dataset. A model is a run, an exported model, or a Hub name.")
-        raise UsageError(f'"{files.name}" holds no config.json: pass a directory in Hugging Face layout.')
+            raise UsageError(
+                f"{files.name} is a prepared dataset. A model is a run, an exported model, or a Hub name.",
+                code="model.dataset-folder",
+            )
+        raise UsageError(
+            f'"{files.name}" holds no config.json: pass a directory in Hugging Face layout.',
+            code="model.missing-config",
+        )
     return read_config(files.read("config.json"), location=f"{files.name}/config.json")
 
 
@@ -111,7 +117,8 @@ def load_weights(
         if head_seed is None:
             raise UsageError(
                 f"{files.name} has no {fresh_names[0]}, so its head is not trained yet. Train the model first: "
-                f"t5prep train --model {files.name} --data DATA --out RUN"
+                f"t5prep train --model {files.name} --data DATA --out RUN",
+                code="weights.untrained-head",
             )
         say(f"Drawn with seed {head_seed}, because {files.name} lacks them: {_listed(fresh_names)}.")
     weights: dict[str, Array] = {name: _stacked(layout, tensors, files.name) for name, layout in read.items()}
@@ -201,7 +208,8 @@ def _of_encoder(config: EncoderConfig, stored: Mapping[str, LazyArray], *, model
         if outputs and table in renamed_tensors and not _is_tied(renamed_tensors, table, outputs[0]):
             raise UsageError(
                 f"{model} fills masks by {outputs[0]}, which is not its embeddings, and only tied matrices are computed here: "
-                "take a model with tied ones."
+                "take a model with tied ones.",
+                code="model.untied-embeddings",
             )
         if f"{root}.decoder.bias" in renamed_tensors:
             renamed_tensors.setdefault(bias, renamed_tensors[f"{root}.decoder.bias"])
@@ -215,7 +223,10 @@ def _prefix(anchor: str, stored: Mapping[str, LazyArray], *, model: str, usual: 
     """
     prefixes = sorted(name.removesuffix(anchor) for name in stored if f".{name}".endswith(f".{anchor}"))
     if len(prefixes) > 1 and not {usual, ""} & {*prefixes}:
-        raise UsageError(f"{model} holds several models ({', '.join(prefixes)}): pass a checkpoint of one.")
+        raise UsageError(
+            f"{model} holds several models ({', '.join(prefixes)}): pass a checkpoint of one.",
+            code="weights.several-models",
+        )
     return prefixes[0] if len(prefixes) == 1 else "" if "" in prefixes else usual
 
 
@@ -257,17 +268,21 @@ def _check_complete(
     if missing and rounded:
         raise UsageError(
             f"{model} is quantized ({rounded[0]} is {tensors[rounded[0]].stored_dtype}): pass the checkpoint that it was made"
-            " from, in float32, float16 or bfloat16."
+            " from, in float32, float16 or bfloat16.",
+            code="weights.quantized",
         )
     if missing:
-        raise UsageError(f'"{model}" lacks {missing[0]}: pass {_kind(config, encoder=encoder)}.')
+        raise UsageError(
+            f'"{model}" lacks {missing[0]}: pass {_kind(config, encoder=encoder)}.', code="weights.missing-tensor"
+        )
     alone = encoder or bool(config.classes)  # without a decoder
     unused = (name for name in sorted(weight_names - required_names - {UNUSED}) if not (alone and "decoder." in name))
     for name in unused:
         if IN_LAYER.search(name) and not name.endswith(BUFFERS) and np.asarray(tensors[name]).any():
             raise UsageError(
                 f"{model} has {name}, which a model of its config.json does not have: they are not of one model, or its"
-                " adapters are not merged. Fetch both again, or merge the adapters."
+                " adapters are not merged. Fetch both again, or merge the adapters.",
+                code="weights.unknown-tensor",
             )
 
 
@@ -322,7 +337,8 @@ def finite(weights: Mapping[str, Array], name: str) -> np.ndarray:
     values = np.asarray(weights[name])
     if not np.isfinite(values).all():
         raise UsageError(
-            f"the model has values that are not numbers (NaN, infinity) in {name}. Take another checkpoint (--checkpoint)."
+            f"the model has values that are not numbers (NaN, infinity) in {name}. Take another checkpoint (--checkpoint).",
+            code="weights.nonfinite",
         )
     return values
 
@@ -405,7 +421,8 @@ def _stacked(layout: WeightLayout, tensors: Mapping[str, LazyArray], model: str)
         if tensors[tensor].shape != tensor_shape:
             raise UsageError(
                 f"{model} has {tensor} of shape {tensors[tensor].shape}, and its config.json says {tensor_shape}: they are not of"
-                " one model; fetch both again."
+                " one model; fetch both again.",
+                code="weights.shape-mismatch",
             )
 
     def read(index: Index) -> np.ndarray:

@@ -51,7 +51,8 @@ class Device:
         if 2 * generation.beams > opened.config.vocab_size:
             max_beams = opened.config.vocab_size // 2
             raise UsageError(
-                f"--beams {generation.beams}: the model has {opened.config.vocab_size:,} tokens, at most {max_beams:,} beams."
+                f"--beams {generation.beams}: the model has {opened.config.vocab_size:,} tokens, at most {max_beams:,} beams.",
+                code="option.out-of-range",
             )
         self._weights = put_weights(opened.weights, layout.weights(opened.config))
         check_finite(self._weights, layout, name=opened.name)
@@ -88,7 +89,8 @@ def check_generates(opened: Model, generation: Generation) -> None:
     if (options := changed(chosen)) and not opened.config.objective.target.is_text:
         raise UsageError(
             f"{' '.join(options)}: {opened.name} answers with classes or numbers, which are not generated. Leave "
-            f"{'it' if len(options) == 1 else 'them'} out."
+            f"{'it' if len(options) == 1 else 'them'} out.",
+            code="option.inapplicable",
         )
 
 
@@ -101,7 +103,8 @@ def check_finite(weights: Mapping[str, jax.Array], layout: Layout, *, name: str)
         if not finite.all():
             raise UsageError(
                 f"{name} has values that are not numbers (NaN, infinity) in {variable}, so it has no answers. Take another "
-                "checkpoint (--checkpoint), or export the model again."
+                "checkpoint (--checkpoint), or export the model again.",
+                code="weights.nonfinite",
             )
 
 
@@ -132,7 +135,8 @@ def enough_memory(rows: int, *, beams: int = 1) -> Iterator[None]:
         with_beams = f" with {beams} beams each" if beams > 1 else ""
         raise UsageError(
             f"The devices have too little memory for {rows} rows at a time{with_beams}: take a smaller --batch"
-            f"{' or fewer --beams' if with_beams else ''}."
+            f"{' or fewer --beams' if with_beams else ''}.",
+            code="device.insufficient-memory",
         ) from error
 
 

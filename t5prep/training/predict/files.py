@@ -30,7 +30,10 @@ def of_name(name: str) -> str:
         return "text"
     file_format = next((kind for suffix, kind in _SUFFIXES.items() if name.lower().endswith(suffix)), "")
     if not file_format:
-        raise UsageError(f"the name {name} does not say what to write. Say it: --to {'|'.join(FORMATS)}")
+        raise UsageError(
+            f"the name {name} does not say what to write. Say it: --to {'|'.join(FORMATS)}",
+            code="output.unknown-format",
+        )
     return file_format
 
 
@@ -43,7 +46,10 @@ class Writer:
 
     def __init__(self, kind: str, *, columns: Sequence[str] = (), scores: bool = False) -> None:
         if kind not in FORMATS:
-            raise UsageError(f'--to "{kind}": it is one of {", ".join(FORMATS)}.{did_you_mean(kind, FORMATS)}')
+            raise UsageError(
+                f'--to "{kind}": it is one of {", ".join(FORMATS)}.{did_you_mean(kind, FORMATS)}',
+                code="option.unknown-choice",
+            )
         self.kind, self._scores, self._first = kind, scores, True
         self._columns = tuple(columns)
         self._new = tuple(_free(name, self._columns) for name in (*_NEW, *(("score",) if scores else ())))
@@ -150,13 +156,17 @@ class AnswerFile:
     def __init__(self, path: Path, *, identity: JSONObject, fresh: bool = False) -> None:
         self._path = path
         if path.is_dir():
-            raise OutputError(f"{path} is a directory. Name a file in it: --out {path / 'answers.jsonl'}")
+            raise OutputError(
+                f"{path} is a directory. Name a file in it: --out {path / 'answers.jsonl'}", code="output.directory"
+            )
         self._text = path.with_name(f"{atomic_files.UNFINISHED}{path.name}")
         self._journal = path.with_name(f"{atomic_files.UNFINISHED}{path.name}.json")
         self._identity: JSONObject = json.loads(json.dumps(identity))
         with _explained(path):
             if path.exists() and not fresh and not self._journal.exists():
-                raise OutputError(f"{path} is there already. Name another file, or --fresh to replace it.")
+                raise OutputError(
+                    f"{path} is there already. Name another file, or --fresh to replace it.", code="output.exists"
+                )
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = open(self._text, "ab")  # noqa: SIM115 - closed in `close`
         busy = f"{path} is being written by another run. Wait for it, or choose another --out."
@@ -167,7 +177,7 @@ class AnswerFile:
                 raise FileNotFoundError
         except (FileNotFoundError, OutputError):
             self._file.close()
-            raise OutputError(busy) from None
+            raise OutputError(busy, code="output.locked") from None
         journal: _Journal = {} if fresh else self._journal_before()
         with _explained(path):
             self._file.truncate(journal.get("bytes", 0))
@@ -187,7 +197,8 @@ class AnswerFile:
             self._file.close()
             raise OutputError(
                 f"{self._path} was begun with another {' and '.join(differs) or 'version'}. Give the same again to go on, or "
-                "--fresh to begin anew."
+                "--fresh to begin anew.",
+                code="output.different-settings",
             )
         return journal
 
@@ -223,4 +234,4 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(atomic_files.explain(error, path)) from error
+        raise atomic_files.write_error(error, path) from error

@@ -132,7 +132,10 @@ class Predictions:
         path = Path(out)
         for input_file in self.source.files:
             if path.exists() and Path(input_file.path).exists() and path.samefile(input_file.path):
-                raise UsageError(f"--out {path} is the input itself. Name another file for the answers.")
+                raise UsageError(
+                    f"--out {path} is the input itself. Name another file for the answers.",
+                    code="output.source-overwrite",
+                )
         to = to or of_name(path.name)
         if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device: nothing to continue
             with open(path, "w", encoding="utf-8") as stream:

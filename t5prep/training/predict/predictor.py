@@ -85,7 +85,8 @@ class Predictor:
         if isinstance(opened.config, EncoderConfig) and opened.config.masked:
             raise UsageError(
                 f"{opened.name} fills masks, and has no answers: train it on classes (--model {opened.name}), or write its "
-                "vectors with t5prep embed."
+                "vectors with t5prep embed.",
+                code="answer.pretrained-encoder",
             )
         generation, tokenizer = options.generation, options.model.tokenizer
         check_generates(opened, generation)
@@ -104,12 +105,15 @@ class Predictor:
         if self.long == "split" and not self.writes_texts:
             name = asking.name or "this model"
             raise UsageError(
-                f"--long split joins texts, and {name} answers with classes or numbers. Use --long cut or refuse."
+                f"--long split joins texts, and {name} answers with classes or numbers. Use --long cut or refuse.",
+                code="option.inapplicable",
             )
         if self.long == "split" and generation.answers > 1:
-            raise UsageError("--long split joins one answer of each part: leave --answers out, or use --long cut.")
-        # A part of a split text is at most this long. If answers may be half as long as inputs or longer (restored or translated
-        # texts), parts are shorter, so that an answer may have a third more tokens than its part.
+            raise UsageError(
+                "--long split joins one answer of each part: leave --answers out, or use --long cut.",
+                code="option.conflict",
+            )
+        # Answers about as long as their inputs (restored or translated texts) need room to become longer.
         self._room = min(self.limit, length * 3 // 4) if 2 * length >= self.limit else self.limit
         self.rows = options.batch
         self._device = Device(

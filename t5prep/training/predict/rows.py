@@ -97,9 +97,12 @@ def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
     names = list(dict.fromkeys(manifest.settings.task for manifest in manifests))
     if name and name not in names:
         explanation = f"it was trained on {', '.join(names)}" if names else "it comes without a manifest that names one"
-        raise UsageError(f"--task {name}: this model has no such task; {explanation}.")
+        raise UsageError(f"--task {name}: this model has no such task; {explanation}.", code="answer.unknown-task")
     if len(names) > 1 and not name:
-        raise UsageError(f"This model was trained on {', '.join(names)}. Say which rows these are: --task {names[0]}")
+        raise UsageError(
+            f"This model was trained on {', '.join(names)}. Say which rows these are: --task {names[0]}",
+            code="answer.ambiguous-task",
+        )
     return next((manifest for manifest in manifests if manifest.settings.task == (name or names[0])), None)
 
 
@@ -156,7 +159,8 @@ def _filters(opened: "Model", manifest: Manifest, *, trust_code: bool) -> Chain 
         if file not in copies:
             raise UsageError(
                 f"{opened.name} was trained on texts that --filter changed by the file {file}, and does not hold a copy of that "
-                f"file. Copy it into the run's folder: {opened.copy_name(manifest, file)}"
+                f"file. Copy it into the run's folder: {opened.copy_name(manifest, file)}",
+                code="filter.missing-copy",
             )
         copy = copies[file]
         manifest.check_filter(copy.code, file=file, path=copy.path)
@@ -269,7 +273,7 @@ class Rows:
         }
         self._files = [file for file in self.source.files if unpacked_name(file.name) not in answers]
         if not self._files:
-            raise SourceError(f"{source.uri} has no files that rows could be read from.")
+            raise SourceError(f"{source.uri} has no files that rows could be read from.", code="source.files-missing")
         self.asking = asking
         self.columns: tuple[str, ...] = ()
         self._names: list[str] = []  # the model's columns, if the files have no header
@@ -285,7 +289,8 @@ class Rows:
                 missing = self._missing(first, names)
                 raise SourceError(
                     f"{self._files[0].name} has no column {missing}{self._divided(first)} The model's task, {asking.name}, needs "
-                    f"it; inputs as they stand are read from a column {INPUT}, or with {option}."
+                    f"it; inputs as they stand are read from a column {INPUT}, or with {option}.",
+                    code="column.missing",
                 )
             needed_columns = ", ".join(rows.names_of(asking.columns))
             messages.append(
@@ -294,7 +299,9 @@ class Rows:
             )
             self.asking = as_they_stand(filters=asking.filters)
         elif not asking.name and first and not self._fits(names, lines=lines):
-            raise SourceError(f"{self._files[0].name} has no column {self._missing(first, names)}")
+            raise SourceError(
+                f"{self._files[0].name} has no column {self._missing(first, names)}", code="column.missing"
+            )
         self.columns = (self.asking.line_column,) if lines else names
         self.note = "\n".join(messages)
 
@@ -341,7 +348,8 @@ class Rows:
         if encodings.reads_as_utf8_too(head, trained):
             raise SourceError(
                 f"{file.name} can be read as UTF-8 and as {trained}, the encoding of the model's data, and they differ. Say which "
-                f"it is: --encoding utf-8 or --encoding {trained}"
+                f"it is: --encoding utf-8 or --encoding {trained}",
+                code="file.ambiguous-encoding",
             )
         return trained
 

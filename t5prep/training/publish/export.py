@@ -45,7 +45,10 @@ def export_hf(model: str, *, out: str, options: ExportOptions = ExportOptions())
     """
     opened, merge, dtype = run.open_model(model, checkpoint=options.checkpoint), options.merge, options.dtype
     if merge and not opened.adapter:
-        raise UsageError(f"{model} was not trained with adapters, so nothing is to be merged: leave --merge out.")
+        raise UsageError(
+            f"{model} was not trained with adapters, so nothing is to be merged: leave --merge out.",
+            code="option.inapplicable",
+        )
     opened = dataclasses.replace(opened, adapter=None if merge or of_head(opened.config) else opened.adapter)
     if opened.adapter:
         base = _base_for_others(opened)
@@ -88,7 +91,10 @@ def export_saved_model(model: str, *, out: str, options: ExportOptions = SAVEDMO
     opened = run.open_model(model, checkpoint=options.checkpoint)
     config = opened.config
     if not isinstance(config, ModelConfig) or config.classes:
-        raise UsageError(f"{model} tells classes apart, and a SavedModel writes texts: export it with --format hf")
+        raise UsageError(
+            f"{model} tells classes apart, and a SavedModel writes texts: export it with --format hf",
+            code="option.inapplicable",
+        )
     inputs, length = opened.settings.input_length, answer_length(opened.settings.target_length)
     module = tf.Module()
     module.weights = {
@@ -111,11 +117,12 @@ def export_saved_model(model: str, *, out: str, options: ExportOptions = SAVEDMO
     serving = {"serving_default": tf.function(serve, input_signature=signature, autograph=False)}
     if options.text:
         if not opened.tokenizer:
-            raise UsageError(f"--text: {model} has no tokenizer in it.")
+            raise UsageError(f"--text: {model} has no tokenizer in it.", code="option.inapplicable")
         if changing := next(filter(chain.changes_texts, opened.settings.filter), ""):
             raise UsageError(
                 f"--text: --filter {changing} changed the training texts, and a SavedModel cannot: leave --text out, and give it "
-                "ids of texts that the filter has changed."
+                "ids of texts that the filter has changed.",
+                code="option.inapplicable",
             )
         texts = module.texts = TextSignature(opened.tokenizer, opened.settings)
 
@@ -144,7 +151,10 @@ def _base_for_others(opened: run.Model) -> str:
     if run.is_run(base):
         alone = f"the run {base}, which only t5prep reads"
     if alone:
-        raise UsageError(f"The adapters of {opened.name} belong to {alone}: export a whole model with --merge.")
+        raise UsageError(
+            f"The adapters of {opened.name} belong to {alone}: export a whole model with --merge.",
+            code="weights.private-base",
+        )
     return str(Path(base).absolute()) if Path(base).exists() else card.base_model(opened) or base
 
 
@@ -163,18 +173,24 @@ class TextSignature(tf.Module):
         if not _installed():
             release = tf.__version__.rpartition(".")[0]
             command = f'{python()} -m pip install --no-deps "tensorflow-text=={release}.*"'
-            raise UsageError(f"--text needs tensorflow_text, whose own requirement is a second TensorFlow: {command}")
+            raise UsageError(
+                f"--text needs tensorflow_text, whose own requirement is a second TensorFlow: {command}",
+                code="install.extra-missing",
+            )
         if isinstance(tokenizer, EncoderTokenizer):
             raise UsageError(
-                f"--text: {tokenizer.name} is a tokenizer.json, and tensorflow_text has no such model: leave it out."
+                f"--text: {tokenizer.name} is a tokenizer.json, and tensorflow_text has no such model: leave it out.",
+                code="option.inapplicable",
             )
         if tokenizer.is_bytes:
             raise UsageError(
-                f"--text: {tokenizer.name} has a token for each byte, and tensorflow_text has no such model."
+                f"--text: {tokenizer.name} has a token for each byte, and tensorflow_text has no such model.",
+                code="option.inapplicable",
             )
         if settings.keep_newlines:
             raise UsageError(
-                "--text: this run keeps newlines as tokens, which SentencePiece alone does not: leave it out."
+                "--text: this run keeps newlines as tokens, which SentencePiece alone does not: leave it out.",
+                code="option.inapplicable",
             )
         import tensorflow_text
 

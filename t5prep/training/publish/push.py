@@ -32,7 +32,8 @@ def push(directory: str, *, repo: str, private: bool = False, message: str = "Mo
     if "config.json" not in names or not names.intersection(TOKENIZERS):
         raise UsageError(
             f"{directory} is not an exported model (it has no model.safetensors), nor a tokenizer with a config.json. Export a "
-            "run into a folder of its own, and push that: t5prep export --model RUN --out FOLDER"
+            "run into a folder of its own, and push that: t5prep export --model RUN --out FOLDER",
+            code="hub.unexported-model",
         )
     with atomic_files.temporary_folder() as folder:
         for name in names.intersection(UNTRAINED):
@@ -53,7 +54,8 @@ def _card(model_folder: Path, name: str) -> str:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         reason = f'it has no "{error.args[0]}"' if isinstance(error, KeyError) else error
         raise UsageError(
-            f"{model_folder}/config.json is not the configuration of a model ({reason}): make it again."
+            f"{model_folder}/config.json is not the configuration of a model ({reason}): make it again.",
+            code="model.invalid-config",
         ) from error
     header = ModelCardData(library_name="transformers", tags=[kind, "t5prep"]).to_yaml()
     facts = {key: str(value) for key, value in shape.items() if isinstance(value, int | float | str)}

@@ -30,9 +30,11 @@ def push_best(name: str, *, repo: str, private: bool = False, logs: bool = False
             checkpoints.folder(name)
         )  # fails at once if the bucket cannot be read; TensorFlow retries for minutes
     elif not (Path(name) / run.SETTINGS).is_file():
-        raise UsageError(f"{name} has no {run.SETTINGS}, so it is not a run.{paths.mistyped(name)}")
+        raise UsageError(
+            f"{name} has no {run.SETTINGS}, so it is not a run.{paths.mistyped(name)}", code="run.foreign-folder"
+        )
     if checkpoints.last(name) is None:
-        raise UsageError(f"{name} has no checkpoint yet: wait for its first one.")
+        raise UsageError(f"{name} has no checkpoint yet: wait for its first one.", code="run.no-checkpoint")
     return _push(name, checkpoints.best(name)[1].step, repo=repo, private=private, logs=logs)
 
 
@@ -116,7 +118,9 @@ def _copy_logs(name: str, out: Path) -> None:
         for path in filter(_has_points, events):  # a finished run that is started again writes an empty file
             tf.io.gfile.copy(path, str(out / Path(path).name))
     except (OSError, tf.errors.OpError) as error:
-        raise OutputError(f"The TensorBoard logs of {name} cannot be read ({error}).") from error
+        raise OutputError(
+            f"The TensorBoard logs of {name} cannot be read ({error}).", code="run.unreadable-logs"
+        ) from error
     if not events:
         say(f"{name} has no TensorBoard logs, so none are pushed.")
 

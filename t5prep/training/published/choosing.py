@@ -9,7 +9,7 @@ import numpy as np
 from t5prep.errors import UsageError
 from t5prep.io.model_files import ModelFiles
 from t5prep.training.published import flax_file, safetensors_file, t5x_file, torch_file
-from t5prep.training.published.stored import Index, LazyArray, UnreadableError
+from t5prep.training.published.stored import Index, LazyArray, UnreadableError, unreadable_code
 
 # File → reader, in order of preference: fast and safe formats first. A file may be split into parts, which `FILE.index.json`
 # lists.
@@ -56,9 +56,12 @@ def tensors(model: ModelFiles) -> dict[str, LazyArray]:
     if name := _unread(model):
         raise UsageError(
             f"{model.name} has its weights in {name} alone, which is not read. Convert it once, "
-            f"{CONVERT[name].format(model.name)}"
+            f"{CONVERT[name].format(model.name)}",
+            code="weights.unsupported-format",
         )
-    raise UsageError(f'"{model.name}" holds no weights; one of {", ".join(FORMATS)} is looked for.')
+    raise UsageError(
+        f'"{model.name}" holds no weights; one of {", ".join(FORMATS)} is looked for.', code="weights.not-found"
+    )
 
 
 def tells_shape(model: ModelFiles) -> bool:
@@ -75,7 +78,8 @@ def shape(model: ModelFiles) -> bytes:
         return json.dumps(t5x_file.shape_of(tensors(model))).encode()
     except UnreadableError as error:
         raise UsageError(
-            f"{model.name} has no config.json, and its weights do not tell the shape, for {error}."
+            f"{model.name} has no config.json, and its weights do not tell the shape, for {error}.",
+            code="model.missing-config",
         ) from error
 
 
@@ -89,9 +93,13 @@ def _parts(model: ModelFiles, index: str) -> dict[str, str]:
     try:
         parts = {str(name): str(file) for name, file in json.loads(model.read(index))["weight_map"].items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{model.name}: {index} is damaged ({type(error).__name__}): fetch it again.") from error
+        raise UsageError(
+            f"{model.name}: {index} is damaged ({type(error).__name__}): fetch it again.", code="weights.damaged"
+        ) from error
     if missing := sorted(set(parts.values()) - model.names):
-        raise UsageError(f"{model.name} lacks {missing[0]}, which {index} names: fetch it again.")
+        raise UsageError(
+            f"{model.name} lacks {missing[0]}, which {index} names: fetch it again.", code="weights.missing-file"
+        )
     return parts
 
 
@@ -100,9 +108,9 @@ def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, LazyArr
     try:
         tensors = read(path)
     except UnreadableError as error:
-        raise UsageError(f"{model.name}: {file} cannot be read, for {error}.") from error
+        raise UsageError(f"{model.name}: {file} cannot be read, for {error}.", code=error.code) from error
     except OSError as error:
-        raise UsageError(f"{model.name}: {file} cannot be read ({error.strerror}).") from error
+        raise UsageError(f"{model.name}: {file} cannot be read ({error.strerror}).", code="model.unreadable") from error
     return {name: _wrap_errors(model, file, stored) for name, stored in tensors.items()}
 
 
@@ -113,6 +121,8 @@ def _wrap_errors(model: ModelFiles, file: str, stored: LazyArray) -> LazyArray:
         try:
             return stored.read(index)
         except (UnreadableError, OSError) as error:
-            raise UsageError(f"{model.name}: {file} cannot be read, for {error}.") from error
+            raise UsageError(
+                f"{model.name}: {file} cannot be read, for {error}.", code=unreadable_code(error)
+            ) from error
 
     return LazyArray(stored.shape, part, stored_dtype=stored.stored_dtype)

@@ -42,14 +42,14 @@ def unpack(data: memoryview, offset: int = 0) -> Value:
     try:
         value, _ = _value(data, offset, 0)
     except (struct.error, IndexError, UnicodeDecodeError, TypeError) as error:
-        raise UnreadableError("it is cut short or damaged") from error
+        raise UnreadableError("it is cut short or damaged", code="weights.damaged") from error
     return value
 
 
 def _value(data: memoryview, offset: int, depth: int) -> tuple[Value, int]:
     """Return the value at `offset`, and the offset of the next value. `depth` counts the nested maps and lists around it."""
     if depth > MOST_DEPTH:
-        raise UnreadableError("it is damaged")
+        raise UnreadableError("it is damaged", code="weights.damaged")
     tag = data[offset]
     if tag < 0x80:
         return tag, offset + 1
@@ -76,7 +76,7 @@ def _value(data: memoryview, offset: int, depth: int) -> tuple[Value, int]:
     if tag in (0xC7, 0xC8, 0xC9):
         size, offset = _length(data, offset + 1, 1 << (tag - 0xC7))
         return _bytes(data, offset + 1, size, data[offset])
-    raise UnreadableError("it is damaged")
+    raise UnreadableError("it is damaged", code="weights.damaged")
 
 
 def _map(data: memoryview, offset: int, count: int, depth: int) -> tuple[dict[Value, Value], int]:
@@ -106,7 +106,7 @@ def _bytes(data: memoryview, offset: int, size: int, kind: int | None) -> tuple[
 
 def _slice(data: memoryview, offset: int, size: int) -> memoryview:
     if offset + size > len(data):
-        raise UnreadableError("it is cut short")
+        raise UnreadableError("it is cut short", code="weights.damaged")
     return data[offset : offset + size]
 
 
@@ -123,7 +123,7 @@ def tensors(path: Path) -> dict[str, LazyArray]:
 def mapped(path: Path) -> memoryview:
     """Return a memory map of a file, whose pages are read on access. Raises UnreadableError for an empty file."""
     if not path.stat().st_size:
-        raise UnreadableError("it is empty")
+        raise UnreadableError("it is empty", code="weights.damaged")
     with path.open("rb") as file:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
@@ -155,7 +155,7 @@ def array_at(path: Path, data: memoryview, value: Value) -> LazyArray:
     described = [_described(data, chunk) for chunk in chunks]
     dtypes = {dtype for _, dtype, _ in described}
     if len(dtypes) != 1:
-        raise UnreadableError("an array of it has no values, or values of several types")
+        raise UnreadableError("an array of it has no values, or values of several types", code="weights.damaged")
     pieces = [(content.offset, content.length) for _, _, content in described]
     return in_pieces(path, dtype=dtypes.pop(), shape=described[0][0] if shape is None else shape, pieces=pieces)
 
@@ -163,15 +163,15 @@ def array_at(path: Path, data: memoryview, value: Value) -> LazyArray:
 def _described(data: memoryview, value: Value) -> tuple[list[int], str, Bytes]:
     """Return the shape, dtype and bytes of the array in the extension `value`. Raises UnreadableError."""
     if not isinstance(value, Bytes) or value.kind != ARRAY:
-        raise UnreadableError(f"it holds a {type(value).__name__} where an array should be")
+        raise UnreadableError(f"it holds a {type(value).__name__} where an array should be", code="weights.damaged")
     described = unpack(data, value.offset)
     if not isinstance(described, list) or len(described) != 3:
-        raise UnreadableError("an array of it is damaged")
+        raise UnreadableError("an array of it is damaged", code="weights.damaged")
     shape, dtype, content = described
     if isinstance(dtype, Bytes):  # versions before 2021 wrote the name as bytes
         dtype = str(data[dtype.offset : dtype.offset + dtype.length], "ascii", "replace")
     if not isinstance(content, Bytes) or not isinstance(shape, list):
-        raise UnreadableError("an array of it is damaged")
+        raise UnreadableError("an array of it is damaged", code="weights.damaged")
     return _sizes(shape), str(dtype), content
 
 
@@ -179,12 +179,12 @@ def _sizes(values: list[Value]) -> list[int]:
     """Return `values` as the lengths of axes. Raises UnreadableError if one is no integer."""
     sizes = [value for value in values if isinstance(value, int)]
     if len(sizes) < len(values):
-        raise UnreadableError("an array of it is damaged")
+        raise UnreadableError("an array of it is damaged", code="weights.damaged")
     return sizes
 
 
 def _listed(numbered: Value) -> list[Value]:
     """Return [a, b] from {"0": a, "1": b}, as flax.serialization writes lists. Raises UnreadableError."""
     if not isinstance(numbered, dict):
-        raise UnreadableError("an array of it is damaged")
+        raise UnreadableError("an array of it is damaged", code="weights.damaged")
     return [numbered[key] for key in sorted(numbered, key=lambda key: int(str(key)) if str(key).isdecimal() else -1)]

@@ -11,7 +11,7 @@ from t5prep.json_values import JSON, JSONObject
 from t5prep.training.model.architecture import Config
 from t5prep.training.model.lora import PEFT_A, adapter_layouts
 from t5prep.training.published import safetensors_file
-from t5prep.training.published.stored import UnreadableError
+from t5prep.training.published.stored import UnreadableError, unreadable_code
 
 CONFIG_NAME, WEIGHTS_NAME = "adapter_config.json", "adapter_model.safetensors"
 # Options of peft's LoraConfig that change the meaning of adapters → the values with which adapters are plain and can be read.
@@ -30,7 +30,10 @@ def base_of(files: ModelFiles) -> str:
     """Return the name of the base model of the adapters in `files`. Raises UsageError if none is named."""
     base = _config(files).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
-        raise UsageError(f"{files.name}: {CONFIG_NAME} names no base model: write it there (base_model_name_or_path).")
+        raise UsageError(
+            f"{files.name}: {CONFIG_NAME} names no base model: write it there (base_model_name_or_path).",
+            code="weights.missing-base",
+        )
     return base
 
 
@@ -55,7 +58,8 @@ def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]
             else f"peft_type={adapter_config.get('peft_type')!r}, r={rank!r}"
         )
         raise UsageError(
-            f"{files.name} holds adapters with {problem}, and only plain LoRA is read: merge them with peft."
+            f"{files.name} holds adapters with {problem}, and only plain LoRA is read: merge them with peft.",
+            code="weights.unsupported-adapter",
         )
     shape = dataclasses.replace(base, lora_rank=rank, lora_alpha=float(alpha))
     try:
@@ -63,7 +67,10 @@ def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]
         layouts = adapter_layouts(shape)
         adapter_tensors = {tensor for layout in layouts.values() for tensor in layout.tensors}
         if strange := sorted(tensors.keys() - adapter_tensors):
-            raise UsageError(f"{files.name} holds {strange[0]}, which the model {base_of(files)} has no place for.")
+            raise UsageError(
+                f"{files.name} holds {strange[0]}, which the model {base_of(files)} has no place for.",
+                code="weights.unknown-tensor",
+            )
         adapters = {}
         for name, layout in layouts.items():
             weight = layout.shape[layout.stacked_axes :]
@@ -75,12 +82,15 @@ def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]
                     matrix_name = "lora_A" if tensor.endswith(PEFT_A) else "lora_B"
                     raise UsageError(
                         f"{files.name} has a {matrix_name} of shape {tensors[tensor].shape}, and {base_of(files)} needs "
-                        f"{weight[::-1]}: they are adapters of another model."
+                        f"{weight[::-1]}: they are adapters of another model.",
+                        code="weights.shape-mismatch",
                     )
                 row[...] = tensors[tensor].read().T
             adapters[name] = stack.reshape(layout.shape)
     except (UnreadableError, OSError) as error:
-        raise UsageError(f"{files.name}: {WEIGHTS_NAME} cannot be read, for {error}.") from error
+        raise UsageError(
+            f"{files.name}: {WEIGHTS_NAME} cannot be read, for {error}.", code=unreadable_code(error)
+        ) from error
     return shape, adapters
 
 
@@ -88,4 +98,7 @@ def _config(files: ModelFiles) -> JSONObject:
     try:
         return dict(json.loads(files.read(CONFIG_NAME)))
     except (ValueError, TypeError, RecursionError) as error:
-        raise UsageError(f"{files.name}: {CONFIG_NAME} is damaged ({type(error).__name__}): fetch it again.") from error
+        raise UsageError(
+            f"{files.name}: {CONFIG_NAME} is damaged ({type(error).__name__}): fetch it again.",
+            code="model.invalid-config",
+        ) from error

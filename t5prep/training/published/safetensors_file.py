@@ -49,16 +49,16 @@ def tensors(path: Path) -> dict[str, LazyArray]:
     with paths.opened(path) as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= MOST_HEADER_BYTES:
-            raise UnreadableError("it does not begin as safetensors do")
+            raise UnreadableError("it does not begin as safetensors do", code="weights.wrong-format")
         content = file.read(length)
     if len(content) < length:
-        raise UnreadableError("it is cut short")
+        raise UnreadableError("it is cut short", code="weights.damaged")
     try:
         header = dict(json.loads(content))
         header.pop("__metadata__", None)
         return {name: _tensor(path, entry, 8 + length) for name, entry in header.items()}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise UnreadableError(f"its header is damaged ({type(error).__name__})") from error
+        raise UnreadableError(f"its header is damaged ({type(error).__name__})", code="weights.damaged") from error
 
 
 def write(
@@ -96,5 +96,7 @@ def _tensor(path: Path, entry: dict, values: int) -> LazyArray:
     dtype, shape = DTYPES.get(entry["dtype"], str(entry["dtype"])), entry["shape"]
     begin, end = entry["data_offsets"]
     if not (type(begin) is type(end) is int and begin >= 0 and end - begin == size_of(dtype, shape)):
-        raise UnreadableError(f"a tensor of shape {tuple(shape)} lies from byte {begin} to {end}")
+        raise UnreadableError(
+            f"a tensor of shape {tuple(shape)} lies from byte {begin} to {end}", code="weights.damaged"
+        )
     return in_file(path, dtype=dtype, shape=shape, offset=values + begin)

@@ -118,7 +118,16 @@ MOST_DESCRIPTION_BYTES = 1 << 24  # the maximum size of a file that describes an
 
 
 class UnreadableError(Exception):
-    """An error whose message is the end of a sentence that says why a file cannot be read: "it is cut short"."""
+    """Say why a file cannot be read, as the end of a sentence: "it is cut short"; `code` is that of the whole sentence."""
+
+    def __init__(self, reason: str, *, code: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def unreadable_code(error: UnreadableError | OSError) -> str:
+    """Return the code of the UsageError that says why a file of weights cannot be read."""
+    return error.code if isinstance(error, UnreadableError) else "model.unreadable"
 
 
 def in_file(path: Path, *, dtype: str, shape: Sequence[int], offset: int) -> LazyArray:
@@ -130,7 +139,7 @@ def in_file(path: Path, *, dtype: str, shape: Sequence[int], offset: int) -> Laz
     if dtype in DTYPES:
         return in_pieces(path, dtype=dtype, shape=shape, pieces=[(offset, size_of(dtype, shape))])
     if offset < 0 or offset + size_of(dtype, shape) > path.stat().st_size:
-        raise UnreadableError("it is cut short")
+        raise UnreadableError("it is cut short", code="weights.damaged")
     return without_values(dtype=dtype, shape=shape)
 
 
@@ -139,7 +148,10 @@ def without_values(*, dtype: str, shape: Sequence[int]) -> LazyArray:
     size_of(dtype, shape)
 
     def refuse(_: Index) -> np.ndarray:
-        raise UnreadableError(f"it has a weight of {dtype}, and weights are float64, float32, float16 or bfloat16")
+        raise UnreadableError(
+            f"it has a weight of {dtype}, and weights are float64, float32, float16 or bfloat16",
+            code="weights.unsupported-dtype",
+        )
 
     return LazyArray(shape, refuse, stored_dtype=dtype)
 
@@ -148,12 +160,15 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
     """Return a tensor whose values are in several `pieces` of a file, each (offset, bytes). Raises UnreadableError."""
     size = weight_size(dtype, shape)
     if sum(length for _, length in pieces) != size:
-        raise UnreadableError(f"a tensor of shape {tuple(shape)} has {sum(n for _, n in pieces):,} bytes, not {size:,}")
+        raise UnreadableError(
+            f"a tensor of shape {tuple(shape)} has {sum(n for _, n in pieces):,} bytes, not {size:,}",
+            code="weights.damaged",
+        )
     end = path.stat().st_size
     if any(length % DTYPES[dtype].itemsize for _, length in pieces):
-        raise UnreadableError("a value of it is divided between two pieces")
+        raise UnreadableError("a value of it is divided between two pieces", code="weights.damaged")
     if any(offset < 0 or length < 0 or offset + length > end for offset, length in pieces):
-        raise UnreadableError("it is cut short")
+        raise UnreadableError("it is cut short", code="weights.damaged")
 
     def part(index: Index) -> np.ndarray:
         """Return the values at `index`. Only the needed rows of the first axis are read from the file."""
@@ -171,9 +186,11 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
 def size_of(dtype: str, shape: Sequence[int]) -> int:
     """Return the size of a tensor in bytes. Raises UnreadableError for an unknown dtype or an invalid shape."""
     if dtype not in DTYPES and dtype not in OTHER_DTYPES:
-        raise UnreadableError(f"it has a tensor of the unknown dtype {str(dtype)[:40]}")
+        raise UnreadableError(
+            f"it has a tensor of the unknown dtype {str(dtype)[:40]}", code="weights.unsupported-dtype"
+        )
     if not all(type(length) is int and length >= 0 for length in shape) or len(shape) > 8:
-        raise UnreadableError(f"it has a tensor of shape {tuple(shape)}")
+        raise UnreadableError(f"it has a tensor of shape {tuple(shape)}", code="weights.damaged")
     bits = OTHER_DTYPES[dtype] if dtype in OTHER_DTYPES else 8 * DTYPES[dtype].itemsize
     return -(-math.prod(shape) * bits // 8)
 
@@ -182,7 +199,10 @@ def weight_size(dtype: str, shape: Sequence[int]) -> int:
     """Return the size of a weight in bytes. Raises UnreadableError like `size_of`, and for a dtype that no weight has."""
     size = size_of(dtype, shape)
     if dtype not in DTYPES:
-        raise UnreadableError(f"it has a tensor of {dtype}, and weights are float64, float32, float16 or bfloat16")
+        raise UnreadableError(
+            f"it has a tensor of {dtype}, and weights are float64, float32, float16 or bfloat16",
+            code="weights.unsupported-dtype",
+        )
     return size
 
 
@@ -190,7 +210,9 @@ def read_small(path: Path, max_bytes: int) -> bytes:
     """Return the content of a file of at most `max_bytes`. Raises UnreadableError for a larger file, OSError for a pipe."""
     with paths.opened(path) as file:
         if os.fstat(file.fileno()).st_size > max_bytes:
-            raise UnreadableError(f"{path.parent.name}/{path.name} is larger than what it can hold")
+            raise UnreadableError(
+                f"{path.parent.name}/{path.name} is larger than what it can hold", code="weights.damaged"
+            )
         return file.read()
 
 
@@ -214,5 +236,5 @@ def _bytes_of(path: Path, offset: int, count: int, dtype: str) -> np.ndarray:
     """
     raw = np.fromfile(path, DTYPES[dtype], count, offset=offset)
     if len(raw) != count:
-        raise UnreadableError("it is cut short")
+        raise UnreadableError("it is cut short", code="weights.damaged")
     return raw

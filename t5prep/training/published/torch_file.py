@@ -52,7 +52,9 @@ class _Fixed:
     """A base class whose objects a pickle cannot change: the instruction BUILD would write any attribute, unchecked."""
 
     def __setstate__(self, _: object) -> None:
-        raise UnreadableError("it sets the state of something that is not a dict; nothing of it was run")
+        raise UnreadableError(
+            "it sets the state of something that is not a dict; nothing of it was run", code="weights.unsafe-pickle"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +94,9 @@ def load_pickle(file: BinaryIO) -> object:
         *(ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError, EOFError),
         *(pickle.UnpicklingError, RecursionError),
     ) as error:
-        raise UnreadableError(f"its pickle is damaged or cut short ({type(error).__name__})") from error
+        raise UnreadableError(
+            f"its pickle is damaged or cut short ({type(error).__name__})", code="weights.damaged"
+        ) from error
 
 
 def _check_instructions(file: BinaryIO) -> None:
@@ -107,9 +111,9 @@ def _check_instructions(file: BinaryIO) -> None:
         repeated += name.endswith("BINGET") and memo.get(argument or 0, False)
         last = name
         if number > MOST_INSTRUCTIONS or tuples > MOST_TUPLES or repeated > MOST_REPEATED:
-            raise UnreadableError("it holds far more than tensors")
+            raise UnreadableError("it holds far more than tensors", code="weights.unsafe-pickle")
         if name not in INSTRUCTIONS:
-            raise UnreadableError(f"it wants to do what no tensor needs ({name})")
+            raise UnreadableError(f"it wants to do what no tensor needs ({name})", code="weights.unsafe-pickle")
         if name == "LONG_BINPUT" and int(argument or 0) > MOST_INSTRUCTIONS:
             raise IndexError  # the unpickler would allocate a memo of this size
 
@@ -123,8 +127,13 @@ class _Unpickler(pickle.Unpickler):
             return STORAGES[name]
         full_name = f"{module}.{name}"
         if (call := _CALLS.get(full_name)) is None:
-            kind = "holds other values than floats" if full_name.startswith("torch.") else "wants to run code"
-            raise UnreadableError(f"it {kind} ({full_name[:60]}), and only tensors are read; nothing of it was run")
+            if full_name.startswith("torch."):
+                problem, code = "holds values that are not floats", "weights.unsupported-dtype"
+            else:
+                problem, code = "wants to run code", "weights.unsafe-pickle"
+            raise UnreadableError(
+                f"it {problem} ({full_name[:60]}), and only tensors are read; nothing of it was run", code=code
+            )
         return _Call(call)
 
     def persistent_load(self, pid: Any) -> Storage:
@@ -132,7 +141,9 @@ class _Unpickler(pickle.Unpickler):
         kind, dtype, key, _, size, *view = pid
         if kind != "storage" or dtype not in STORAGES.values() or not isinstance(key, str | int):
             description = repr(kind[:40]) if isinstance(kind, str) else type(kind).__name__
-            raise UnreadableError(f"it has a part that is not a storage of tensors ({description})")
+            raise UnreadableError(
+                f"it has a part that is not a storage of tensors ({description})", code="weights.unsafe-pickle"
+            )
         begin = int(view[0][1]) if view and view[0] else 0
         return Storage(str(key), dtype, int(view[0][2] if begin else size), begin)
 
@@ -189,10 +200,10 @@ def tensors(path: Path) -> dict[str, LazyArray]:
     with path.open("rb") as file:
         state, locate = _zip(file) if file.read(2) == b"PK" else _legacy(file)
     if not isinstance(state, dict):
-        raise UnreadableError("it holds no dict of tensors")
+        raise UnreadableError("it holds no dict of tensors", code="weights.no-tensors")
     tensors = {name: _tensor(path, cut, locate) for name, cut in state.items() if isinstance(cut, Cut)}
     if not tensors:
-        raise UnreadableError("it holds no tensors by name")
+        raise UnreadableError("it holds no tensors by name", code="weights.no-tensors")
     return tensors
 
 
@@ -205,18 +216,18 @@ def _zip(file: BinaryIO) -> tuple[object, StorageLocator]:
             _begin(file, entries["byteorder"])  # raises for a compressed entry, which could unpack to any size
             with archive.open(entries["byteorder"]) as content:
                 if content.read(MOST_BYTEORDER) != b"little":
-                    raise UnreadableError("its numbers are big-endian")
+                    raise UnreadableError("its numbers are big-endian", code="weights.unsupported-format")
         _begin(file, entries["data.pkl"])
         with archive.open(entries["data.pkl"]) as content:
             state = load_pickle(content)  # type: ignore[arg-type]
     except (zipfile.BadZipFile, KeyError, EOFError, OSError) as error:
-        raise UnreadableError("it is cut short or no PyTorch archive") from error
+        raise UnreadableError("it is cut short or no PyTorch archive", code="weights.damaged") from error
     begins = {name: _begin(file, info) for name, info in entries.items() if name.startswith("data/")}
 
     def locate(storage: Storage) -> tuple[int, int]:
         name = f"data/{storage.key}"
         if name not in begins:
-            raise UnreadableError("its archive lacks a storage")
+            raise UnreadableError("its archive lacks a storage", code="weights.damaged")
         return begins[name], entries[name].file_size // size_of(storage.dtype, ())
 
     return state, locate
@@ -225,11 +236,13 @@ def _zip(file: BinaryIO) -> tuple[object, StorageLocator]:
 def _begin(file: BinaryIO, info: zipfile.ZipInfo) -> int:
     """Return the byte at which a zip entry's content begins. Raises UnreadableError for a compressed entry."""
     if info.compress_type != zipfile.ZIP_STORED:
-        raise UnreadableError("its archive is compressed, and PyTorch writes none that is")
+        raise UnreadableError(
+            "its archive is compressed, and PyTorch writes none that is", code="weights.unsupported-format"
+        )
     file.seek(info.header_offset)
     header = file.read(LOCAL_HEADER)
     if len(header) < LOCAL_HEADER:
-        raise UnreadableError("it is cut short")
+        raise UnreadableError("it is cut short", code="weights.damaged")
     name, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
     return info.header_offset + LOCAL_HEADER + name + extra
 
@@ -242,26 +255,26 @@ def _legacy(file: BinaryIO) -> tuple[object, StorageLocator]:
     """
     file.seek(0)
     if load_pickle(file) != MAGIC or load_pickle(file) != PROTOCOL:
-        raise UnreadableError("it is not a file of PyTorch's")
+        raise UnreadableError("it is not a file of PyTorch's", code="weights.wrong-format")
     system = load_pickle(file)
     if not isinstance(system, dict) or system.get("little_endian") is not True:
-        raise UnreadableError("its numbers are big-endian")
+        raise UnreadableError("its numbers are big-endian", code="weights.unsupported-format")
     state, keys = load_pickle(file), load_pickle(file)
     cuts = [cut for cut in state.values() if isinstance(cut, Cut)] if isinstance(state, dict) else []
     itemsizes = {cut.storage.key: size_of(cut.storage.dtype, ()) for cut in cuts}
     begins, end = {}, os.fstat(file.fileno()).st_size
     if not isinstance(keys, list) or not all(isinstance(key, str | int) for key in keys):
-        raise UnreadableError("it does not list its storages")
+        raise UnreadableError("it does not list its storages", code="weights.damaged")
     for key in keys:
         count = int.from_bytes(file.read(8), "little", signed=True)
         if str(key) not in itemsizes or not 0 <= count * itemsizes[str(key)] <= end:
-            raise UnreadableError("it is cut short")
+            raise UnreadableError("it is cut short", code="weights.damaged")
         begins[str(key)] = (file.tell(), count)
         file.seek(count * itemsizes[str(key)], 1)
 
     def locate(storage: Storage) -> tuple[int, int]:
         if storage.key not in begins:
-            raise UnreadableError("it lacks a storage")
+            raise UnreadableError("it lacks a storage", code="weights.damaged")
         return begins[storage.key]
 
     return state, locate
@@ -273,7 +286,7 @@ def _tensor(path: Path, cut: Cut, locate: StorageLocator) -> LazyArray:
     first = cut.storage.begin + cut.offset
     last = first + sum((length - 1) * stride for length, stride in zip(cut.shape, cut.strides, strict=True))
     if first < 0 or min(cut.strides, default=0) < 0 or (0 not in cut.shape and last >= count):
-        raise UnreadableError("a tensor reaches beyond its storage")
+        raise UnreadableError("a tensor reaches beyond its storage", code="weights.damaged")
     if cut.storage.dtype not in DTYPES:
         return without_values(dtype=cut.storage.dtype, shape=cut.shape)
     offset = begin + first * DTYPES[cut.storage.dtype].itemsize

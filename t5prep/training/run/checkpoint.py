@@ -152,7 +152,8 @@ def best(run: str) -> tuple[str, State]:
         raise damaged[-1]
     if not every:
         raise UsageError(
-            f"{run} has no checkpoint, so it is not a run, or stopped before its first. Start it again: t5prep train --out {run} ..."
+            f"{run} has no checkpoint, so it is not a run, or stopped before its first. Start it again: t5prep train --out {run} ...",
+            code="run.no-checkpoint",
         )
     score_settings = _of_scores(every[-1][1].config)
     scored = [
@@ -201,7 +202,10 @@ def choose(run: str, *, checkpoint: str = "best") -> tuple[str, State]:
                 raise candidate
             return path, candidate
     steps = ", ".join(str(state.step) for _, state in every) or "none"
-    raise UsageError(f'{run} has no checkpoint "{checkpoint}". There are: {steps}; also "best" and "last".')
+    raise UsageError(
+        f'{run} has no checkpoint "{checkpoint}". There are: {steps}; also "best" and "last".',
+        code="checkpoint.unknown",
+    )
 
 
 def save(
@@ -232,7 +236,9 @@ def save(
         with contextlib.suppress(tf.errors.OpError, OSError):  # an incomplete checkpoint would only fill the disk
             if hosts.writes() and tf.io.gfile.isdir(path):
                 remove(path)
-        raise OutputError(f"The checkpoint {path} cannot be written: {reason(error)}") from error
+        raise OutputError(
+            f"The checkpoint {path} cannot be written: {reason(error)}", code="output.unwritable"
+        ) from error
     return path
 
 
@@ -248,7 +254,9 @@ def describe(run: str, *, state: State, keep: int, in_use: Callable[[], Collecti
             prune(run, keep=keep, in_use=in_use)
         hosts.wait(f"{path} described")
     except (tf.errors.OpError, OSError) as error:
-        raise OutputError(f"The checkpoint {path} cannot be written: {reason(error)}") from error
+        raise OutputError(
+            f"The checkpoint {path} cannot be written: {reason(error)}", code="output.unwritable"
+        ) from error
 
 
 def check(
@@ -265,27 +273,36 @@ def check(
             f"{key} was {was!r} and is now {now!r}" for key, (was, now) in sorted(different.items())
         )
         raise UsageError(
-            f"{path} belongs to a run with another configuration: {differences}. Set it back, or {advice}."
+            f"{path} belongs to a run with another configuration: {differences}. Set it back, or {advice}.",
+            code="checkpoint.settings-mismatch",
         )
     if [item["digest"] for item in state.data] != [item["digest"] for item in data]:
         was, now = (
             ", ".join(f"{item['uri']} ({item['digest'][:12]}…)" for item in items) for items in (state.data, data)
         )
-        raise DatasetError(f"{path} was trained on {was}, which is not {now}. Give the same data, or {advice}.")
+        raise DatasetError(
+            f"{path} was trained on {was}, which is not {now}. Give the same data, or {advice}.",
+            code="checkpoint.dataset-mismatch",
+        )
     if state.tokenizer != tokenizer:
         raise DatasetError(
-            f"{path} was trained with the tokenizer {state.tokenizer[:12]}…, the data is made with {tokenizer[:12]}…."
+            f"{path} was trained with the tokenizer {state.tokenizer[:12]}…, the data is made with {tokenizer[:12]}….",
+            code="checkpoint.tokenizer-mismatch",
         )
     if state.base != base:
         raise UsageError(
-            f"{path} has adapters of other weights than {config.model} holds now. Bring those back, or {advice}."
+            f"{path} has adapters of other weights than {config.model} holds now. Bring those back, or {advice}.",
+            code="checkpoint.base-mismatch",
         )
     if state.versions != versions():
         was, now = (
             ", ".join(f"{name} {number}" for name, number in packages.items())
             for packages in (state.versions, versions())
         )
-        raise UsageError(f"{path} was written by {was}; this is {now}. Install those versions, or {advice}.")
+        raise UsageError(
+            f"{path} was written by {was}; this is {now}. Install those versions, or {advice}.",
+            code="checkpoint.version-mismatch",
+        )
 
 
 def start_anew(config: configs.TrainConfig) -> str:
@@ -314,7 +331,8 @@ def check_space(run: str, *, size: int, keep: int) -> str:
     if need > free + checkpoint_bytes:
         fewer = ", or keep fewer: --set keep=1" if keep > 1 else ""
         raise OutputError(
-            f"{message}, but {existing_path} has {byte_sizes.text(free)} free. Free some, or choose another --out{fewer}"
+            f"{message}, but {existing_path} has {byte_sizes.text(free)} free. Free some, or choose another --out{fewer}",
+            code="output.no-space",
         )
     return f"{message}; {byte_sizes.text(free)} are free."
 
@@ -375,16 +393,24 @@ def _state(path: str) -> State:
         state = _CONVERTER.structure(fields, State) if schema == SCHEMA else None
     except cattrs.BaseValidationError as error:
         problem = manifest_checks.reasons(error)
-        raise OutputError(f"{path}/{MARKER} is damaged ({problem}). Delete {path} and start again.") from error
+        raise OutputError(
+            f"{path}/{MARKER} is damaged ({problem}). Delete {path} and start again.", code="checkpoint.damaged"
+        ) from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise OutputError(f"{path}/{MARKER} is damaged ({error}). Delete {path} and start again.") from error
+        raise OutputError(
+            f"{path}/{MARKER} is damaged ({error}). Delete {path} and start again.", code="checkpoint.damaged"
+        ) from error
     if state is None:
-        raise OutputError(f"{path} has schema {schema!r}; this t5prep reads {SCHEMA}: update it (git pull).")
+        raise OutputError(
+            f"{path} has schema {schema!r}; this t5prep reads {SCHEMA}: update it (git pull).",
+            code="checkpoint.unsupported-schema",
+        )
     for name, size in state.files.items():
         actual_size = tf.io.gfile.stat(f"{path}/{name}").length if tf.io.gfile.exists(f"{path}/{name}") else 0
         if actual_size != size:
             raise OutputError(
-                f"{path}/{name} has {actual_size} bytes and should have {size}. Delete {path} and start again."
+                f"{path}/{name} has {actual_size} bytes and should have {size}. Delete {path} and start again.",
+                code="checkpoint.damaged",
             )
     return state
 

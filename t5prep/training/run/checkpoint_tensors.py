@@ -93,7 +93,8 @@ def _check(path: str, variables: Variables) -> None:
             if expected_shapes.get(name) != stored_shapes.get(name)
         )[0]
         raise OutputError(
-            _other_shape(path, _plain(odd), stored_shapes.get(odd, "missing"), expected_shapes.get(odd, "missing"))
+            _other_shape(path, _plain(odd), stored_shapes.get(odd, "missing"), expected_shapes.get(odd, "missing")),
+            code="checkpoint.model-mismatch",
         )
 
 
@@ -111,9 +112,11 @@ def read_weights(path: str, layouts: Mapping[str, WeightLayout]) -> dict[str, La
     def lazy(name: str, shape: tuple[int, ...]) -> LazyArray:
         key = _key("weights", name)
         if key not in shapes:
-            raise OutputError(f"The weights of {path} cannot be read: {name} is missing.")
+            raise OutputError(
+                f"The weights of {path} cannot be read: {name} is missing.", code="checkpoint.model-mismatch"
+            )
         if tuple(shapes[key]) != shape:
-            raise OutputError(_other_shape(path, name, shapes[key], shape))
+            raise OutputError(_other_shape(path, name, shapes[key], shape), code="checkpoint.model-mismatch")
         return LazyArray(shape, lambda index: _read_part(path, key, slice_spec(shape, index), tf.float32))
 
     return {name: lazy(name, tuple(layout.shape)) for name, layout in layouts.items()}
@@ -172,7 +175,9 @@ def _read_part(path: str, name: str, spec: str, dtype: tf.DType) -> np.ndarray:
             prefix=f"{path}/{TENSORS}", tensor_names=[name], shape_and_slices=[spec], dtypes=[dtype]
         )
     except tf.errors.OpError as error:
-        raise OutputError(f"The checkpoint {path} cannot be read: {reason(error)}") from error
+        raise OutputError(
+            f"The checkpoint {path} cannot be read: {reason(error)}", code="checkpoint.unreadable"
+        ) from error
     return np.asarray(value)
 
 
@@ -180,7 +185,9 @@ def _reader(path: str) -> Any:
     try:
         return tf.train.load_checkpoint(f"{path}/{TENSORS}")
     except (tf.errors.OpError, ValueError) as error:
-        raise OutputError(f"The weights of {path} cannot be read: {reason(error)}") from error
+        raise OutputError(
+            f"The weights of {path} cannot be read: {reason(error)}", code="checkpoint.unreadable"
+        ) from error
 
 
 def _key(*names: str) -> str:

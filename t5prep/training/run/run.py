@@ -146,8 +146,10 @@ def check_begin(out: str) -> None:
     file_names = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
     ours = (SETTINGS, SHAPE, *TOKENIZERS, *_COPIES, "programs", atomic_files.UNFINISHED)
     strange = [name for name in file_names if not name.startswith(ours)]
-    if strange:  # other files may stay: a run that was killed before its first checkpoint wrote them
-        raise OutputError(f"{out} holds something that is not a run ({strange[0]}). Choose another --out.")
+    if strange:  # otherwise the files are the first ones of a run that was killed
+        raise OutputError(
+            f"{out} holds something that is not a run ({strange[0]}). Choose another --out.", code="output.foreign-file"
+        )
 
 
 def begin(
@@ -179,7 +181,9 @@ def begin(
                 write_text(f"{out}/manifest-{number}.json", dataset.manifest.dumps())
             write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last, because this file marks a run
         except (OSError, tf.errors.OpError) as error:
-            raise OutputError(f"The run {out} cannot be written ({error}). Choose another --out.") from error
+            raise OutputError(
+                f"The run {out} cannot be written ({error}). Choose another --out.", code="output.unwritable"
+            ) from error
     hosts.wait(f"{out} begun")
 
 
@@ -255,7 +259,9 @@ def _base_of(name: str, state: State, shape: Config) -> tuple[Config, dict[str, 
     try:
         return start_from(config, ids=shape.vocab_size, target=shape.objective.target, say=str)[:2]
     except UsageError as error:
-        raise UsageError(f"{name} holds adapters of the model {config.model}, which it needs. {error}") from error
+        raise UsageError(
+            f"{name} holds adapters of the model {config.model}, which it needs. {error}", code=error.code
+        ) from error
 
 
 def weight_bytes(model: Model) -> int:
@@ -290,17 +296,22 @@ def start_from(
         shape = with_target(shape, target)
         return shape, {**random_weights(shape, seed=config.seed)}, None
     if config.model == "tiny":
-        raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
+        raise UsageError(
+            'No trained weights of the shape "tiny" are published. Train it anew: --set weights=random',
+            code="weights.unpublished",
+        )
     model = open_model(config.model, target=target, head_seed=config.seed, say=say)
     if model.config.vocab_size < (needed or ids):
         if model.tokenizer and model.tokenizer.vocab_size <= model.config.vocab_size and ids <= model.tokenizer.size:
             raise UsageError(
                 f"{config.model} has {model.config.vocab_size:,} embeddings and none for sentinels, which the data has: prepare"
-                " it with --marker none and without --keep-newlines; spans cannot be hidden for it."
+                " it with --marker none and without --keep-newlines; spans cannot be hidden for it.",
+                code="model.missing-sentinels",
             )
         raise UsageError(
             f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {ids:,} ids. "
-            f"Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer {config.model} ..."
+            f"Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer {config.model} ...",
+            code="tokenizer.vocabulary-mismatch",
         )
     _check_target(config, model.config, target)
     if target.classes:
@@ -316,12 +327,14 @@ def _check_target(train_config: TrainConfig, config: Config, target: Target) -> 
     name = train_config.model
     if target == HiddenTokensTarget() and not isinstance(config, EncoderConfig):
         raise UsageError(
-            f"{name} is a T5, and the data has hidden tokens for an encoder: take an encoder, or prepare span_corruption"
+            f"{name} is a T5, and the data has hidden tokens for an encoder: take an encoder, or prepare span_corruption",
+            code="dataset.target-mismatch",
         )
     if config.classes and target.is_text:
         raise UsageError(
             f"{name} is of type {config.model_type}, which tells classes apart, and the data's targets are texts: prepare "
-            f"it with the model's tokenizer, t5prep prepare TASK --target class --tokenizer {name} ..."
+            f"it with the model's tokenizer, t5prep prepare TASK --target class --tokenizer {name} ...",
+            code="dataset.target-mismatch",
         )
 
 
@@ -425,7 +438,9 @@ def lock_run(out: str) -> Iterator[None]:
         os.makedirs(out, exist_ok=True)
         handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise OutputError(f"The run {out} cannot be written ({error.strerror}). Choose another --out.") from error
+        raise OutputError(
+            f"The run {out} cannot be written ({error.strerror}). Choose another --out.", code="output.unwritable"
+        ) from error
     try:
         busy = f"{out} is being written by another process. Wait until it ends, or choose another --out."
         atomic_files.lock(handle, busy=busy)

@@ -111,7 +111,9 @@ def compile_now(program: Program, *, cache_path: str = "") -> jax.stages.Compile
         reason = " ".join(str(error).split("\n")[0].split())[:300]
         if "RESOURCE_EXHAUSTED" in reason:
             raise DoesNotFitError(reason) from error
-        raise T5prepError(f"{program.name} does not compile for {program.layout.platform}: {reason}.") from error
+        raise T5prepError(
+            f"{program.name} does not compile for {program.layout.platform}: {reason}.", code="step.compilation-failure"
+        ) from error
 
 
 class DoesNotFitError(T5prepError):
@@ -121,7 +123,8 @@ class DoesNotFitError(T5prepError):
         self.reason = reason  # the compiler's message
         super().__init__(
             f"The program does not fit into the memory of a device ({reason}). Split the model over several: "
-            "--set shard=auto; or see what else would fit: t5prep plan"
+            "--set shard=auto; or see what else would fit: t5prep plan",
+            code="device.insufficient-memory",
         )
 
 
@@ -240,14 +243,19 @@ def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator
 def check_batch(config: TrainConfig, replicas: int) -> None:
     """Raise UsageError if a batch cannot be divided by `replicas`, or is too large for any program."""
     if config.batch >= 2**31:
-        raise UsageError(f"The batch is {config.batch:,}, and no program takes more than {2**31 - 1:,} rows.")
+        raise UsageError(
+            f"The batch is {config.batch:,}, and no program takes more than {2**31 - 1:,} rows.",
+            code="setting.out-of-range",
+        )
     if config.batch % (replicas * config.accumulate):
         raise UsageError(
-            f"A batch of {config.batch} cannot be cut into {replicas} replicas × accumulate={config.accumulate}."
+            f"A batch of {config.batch} cannot be cut into {replicas} replicas × accumulate={config.accumulate}.",
+            code="device.indivisible-batch",
         )
     if config.eval_batch % replicas:
         raise UsageError(
-            f"eval_batch is {config.eval_batch}, and cannot be cut into {replicas} replicas: take a multiple of {replicas}."
+            f"eval_batch is {config.eval_batch}, and cannot be cut into {replicas} replicas: take a multiple of {replicas}.",
+            code="device.indivisible-batch",
         )
 
 
@@ -306,7 +314,7 @@ def compile_step(
             say(f"The step is compiled ({duration(time.monotonic() - since)}).")
         else:
             return CompiledStep(_by_length(programs), lowered.variables), layout
-    raise T5prepError(refusal)
+    raise T5prepError(refusal, code="device.insufficient-memory")
 
 
 def _by_length(programs: Mapping[tuple[int, int], Callable[..., tuple[Tree, ...]]]) -> Callable[..., tuple[Tree, ...]]:

@@ -31,7 +31,7 @@ def open_layout(
         weight_bytes: The size of the model's weights in float32.
     """
     if tpu is not None and gpus:
-        raise UsageError("Both --tpu and --gpus were given; a run is on one of them.")
+        raise UsageError("Both --tpu and --gpus were given; a run is on one of them.", code="option.conflict")
     devices = _tpu(tpu) if tpu is not None else _gpus() if gpus else _cpus(replicas * (shard or 1))
     return arrange(devices, shard=shard or fitting_shard(devices, weight_bytes=weight_bytes))
 
@@ -46,22 +46,29 @@ def _tpu(name: str) -> "list[jax.Device]":
     if name not in ("auto", "local"):
         raise UsageError(
             f"--tpu {name}: a TPU is used from its own VM. Go there (gcloud compute tpus tpu-vm ssh {name} --worker=all "
-            "--command=...) and give the same command with --tpu local."
+            "--command=...) and give the same command with --tpu local.",
+            code="device.remote-tpu",
         )
     if not chips():  # checked first, because libtpu would query the network about this machine and wait for an answer
         raise UsageError(
             f"--tpu: no TPU here: there is no chip among {' '.join(_CHIPS)}. "
-            "Run this on a TPU VM (gcloud compute tpus tpu-vm ssh NAME), or leave --tpu out to train on the CPU."
+            "Run this on a TPU VM (gcloud compute tpus tpu-vm ssh NAME), or leave --tpu out to train on the CPU.",
+            code="device.missing-tpu",
         )
     if importlib.util.find_spec("libtpu") is None:
-        raise UsageError(f"--tpu: this machine has TPU chips, and libtpu is not installed: {install_command('tpu')}")
+        raise UsageError(
+            f"--tpu: this machine has TPU chips, and libtpu is not installed: {install_command('tpu')}",
+            code="install.extra-missing",
+        )
     return _devices("tpu", "--tpu: the TPU does not answer")
 
 
 def _gpus() -> "list[jax.Device]":
     """Return the NVIDIA GPUs of this machine."""
     if importlib.util.find_spec("jax_cuda12_plugin") is None and importlib.util.find_spec("jax_cuda13_plugin") is None:
-        raise UsageError(f"--gpus: jax is installed without CUDA: {install_command('gpu')}")
+        raise UsageError(
+            f"--gpus: jax is installed without CUDA: {install_command('gpu')}", code="install.extra-missing"
+        )
     return _devices("cuda", "--gpus: jax sees no GPU here; nvidia-smi says whether the machine has one")
 
 
@@ -75,7 +82,10 @@ def _cpus(count: int) -> "list[jax.Device]":
         try:
             jax.config.update("jax_num_cpu_devices", count)
         except RuntimeError as error:  # no devices can be added once some are in use
-            raise UsageError(f"{count} CPU devices were asked for after the first were in use: start anew.") from error
+            raise UsageError(
+                f"{count} CPU devices were asked for after the first were in use: start anew.",
+                code="device.cpu-count-conflict",
+            ) from error
     cpus = _devices("cpu", "The CPU cannot be used")
     if processes > 1:
         of_process = {
@@ -83,7 +93,10 @@ def _cpus(count: int) -> "list[jax.Device]":
         }
         return [device for devices in of_process.values() for device in devices]
     if len(cpus) < count:
-        raise UsageError(f"{count} CPU devices were asked for, and XLA_FLAGS makes {len(cpus)}: change it.")
+        raise UsageError(
+            f"{count} CPU devices were asked for, and XLA_FLAGS makes {len(cpus)}: change it.",
+            code="device.cpu-count-conflict",
+        )
     return cpus[:count]
 
 
@@ -98,4 +111,4 @@ def _devices(platform: str, sentence: str) -> "list[jax.Device]":
             return list(jax.devices(platform))
     except RuntimeError as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise UsageError(f"{sentence}: {reason[0][:200]}") from error
+        raise UsageError(f"{sentence}: {reason[0][:200]}", code="device.unavailable") from error

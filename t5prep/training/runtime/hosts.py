@@ -37,7 +37,8 @@ def join(platform: str) -> None:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise T5prepError(
             f"The hosts of this run do not find each other ({reason[0][:200]}). Start the same command on all of them: "
-            "gcloud compute tpus tpu-vm ssh NAME --worker=all --command=..."
+            "gcloud compute tpus tpu-vm ssh NAME --worker=all --command=...",
+            code="device.unreachable-host",
         ) from error
 
 
@@ -84,7 +85,8 @@ def end_all_on_failure() -> Iterator[None]:
             raise
         raise T5prepError(
             f"The devices of this run failed ({str(error).splitlines()[0][:200]}), as they do when another host has ended. "
-            "What was saved is there: start the same command on all hosts, and it goes on from the last checkpoint."
+            "What was saved is there: start the same command on all hosts, and it goes on from the last checkpoint.",
+            code="device.failure",
         ) from error
     except BaseException:
         leave(failed=True)
@@ -125,7 +127,8 @@ def check_places(*places: str) -> None:
     local = [path for path in places if path and "://" not in path]
     if local and (machines := _machines()) > 1:
         raise UsageError(
-            f"{local[0]} is a directory of one machine, and {machines} machines train together: put it on gs://BUCKET/..."
+            f"{local[0]} is a directory of one machine, and {machines} machines train together: put it on gs://BUCKET/...",
+            code="bucket.local-path",
         )
 
 
@@ -158,4 +161,6 @@ def _number(name: str) -> int:
     try:
         return int(os.environ[name])
     except (KeyError, ValueError) as error:
-        raise UsageError(f"JAX_COORDINATOR_ADDRESS is set, so {name} must be a number, too.") from error
+        raise UsageError(
+            f"JAX_COORDINATOR_ADDRESS is set, so {name} must be a number, too.", code="option.invalid-variable"
+        ) from error

@@ -114,7 +114,8 @@ class Layout:
         ):
             raise UsageError(
                 f"{self.replicas} replicas of {self.shard} devices cannot be dealt to {jax.process_count()} hosts in equal "
-                "parts: choose another shard."
+                "parts: choose another shard.",
+                code="device.indivisible-shard",
             )
         return groups[0] // len(groups), self.replicas // len(groups)
 
@@ -157,7 +158,8 @@ def arrange(devices: list[jax.Device], *, shard: int = 1) -> Layout:
     """
     if len(devices) % shard:
         raise UsageError(
-            f"shard is {shard}, and the {len(devices)} devices here are not a multiple of it: choose a divisor."
+            f"shard is {shard}, and the {len(devices)} devices here are not a multiple of it: choose a divisor.",
+            code="device.indivisible-shard",
         )
     return Layout(Mesh(np.array(devices).reshape(-1, shard), (ROWS, PARTS)))
 

@@ -36,7 +36,10 @@ def look(layout: Layout) -> Devices:
     """
     loss = tiny_step(layout)
     if not math.isfinite(loss):
-        raise T5prepError(f"A tiny training step ran on {layout.words} and its loss is {loss}: the devices are broken.")
+        raise T5prepError(
+            f"A tiny training step ran on {layout.words} and its loss is {loss}: the devices are broken.",
+            code="device.faulty",
+        )
     memory = [device.memory_stats() or {} for device in layout.devices if device.process_index == jax.process_index()]
     names = ("jax", "libtpu") if layout.platform == "tpu" else ("jax",)
     return {

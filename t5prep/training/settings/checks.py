@@ -19,17 +19,24 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
     """Raise UsageError if a setting has no effect with these datasets, or if no evaluation can compute its metric."""
     objective = objectives.of(manifests[0].target)
     if any(manifest.target != objective.target for manifest in manifests):
-        raise UsageError("These datasets have different classes, or classes and texts, as targets: train one by one.")
+        raise UsageError(
+            "These datasets have different classes, or classes and texts, as targets: train one by one.",
+            code="dataset.mixed-targets",
+        )
     if objective.target.is_aligned and any(
         input_length != target_length for input_length, target_length in configs.parse_buckets(config.buckets)
     ):
-        raise UsageError("A label stands at its token: give buckets of equal sides, as in --set buckets=64x64,128x128")
+        raise UsageError(
+            "A label stands at its token: give buckets of equal sides, as in --set buckets=64x64,128x128",
+            code="setting.unequal-bucket",
+        )
     if not objective.has_softmax:
         for key in ("label_smoothing", "z_loss"):
             if key in configs.find_changed(config) and getattr(config, key):
                 raise UsageError(
                     f"{key} is {getattr(config, key)}, and does nothing where targets are {objective.target.name}: leave it out, "
-                    f"or --set {key}=0"
+                    f"or --set {key}=0",
+                    code="setting.inapplicable",
                 )
     evaluated = [dataset for dataset in manifests if config.eval_split in dataset.splits]
     if not evaluated:
@@ -38,13 +45,17 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
         for dataset in evaluated:
             _check_metric(config, dataset)
     if config.generate and all(dataset.settings.is_packed for dataset in manifests):
-        raise UsageError("generate does nothing with packed data, whose answers are not apart: --set generate=false")
+        raise UsageError(
+            "generate does nothing with packed data, whose answers are not apart: --set generate=false",
+            code="setting.inapplicable",
+        )
     if config.generate and (
         not objective.target.is_text or all(manifest.settings.target_length <= 2 for manifest in manifests)
     ):
         raise UsageError(
             "generate does nothing where targets are one token: each evaluation has the answers already."
-            " Leave it out: --set generate=false"
+            " Leave it out: --set generate=false",
+            code="setting.inapplicable",
         )
 
 
@@ -55,13 +66,15 @@ def _refuse_settings_of_evaluation(config: TrainConfig, manifests: Sequence[Mani
     if "eval_split" in configs.find_changed(config):
         raise UsageError(
             f'eval_split is "{config.eval_split}", and the data has no such split ({has}).'
-            f"{did_you_mean(config.eval_split, splits)} Name one with --set eval_split=…, or leave it out."
+            f"{did_you_mean(config.eval_split, splits)} Name one with --set eval_split=…, or leave it out.",
+            code="split.unknown",
         )
     for key in configs.OF_EVALUATION:
         if key in configs.find_changed(config):
             raise UsageError(
                 f"{key} is {getattr(config, key)}, and does nothing: the data has no split"
-                f' "{config.eval_split}" to evaluate ({has}). Name one with --set eval_split=…, or leave it out.'
+                f' "{config.eval_split}" to evaluate ({has}). Name one with --set eval_split=…, or leave it out.',
+                code="setting.inapplicable",
             )
 
 
@@ -79,7 +92,8 @@ def _check_metric(config: TrainConfig, dataset: Manifest) -> None:
         else "Choose one of these, or auto."
     )
     raise UsageError(
-        f"metric is {config.metric}, and an evaluation of {dataset.settings.task} has only {', '.join(has)}. {way}"
+        f"metric is {config.metric}, and an evaluation of {dataset.settings.task} has only {', '.join(has)}. {way}",
+        code="setting.unavailable-metric",
     )
 
 
@@ -87,7 +101,9 @@ def steps_of(config: TrainConfig, *, in_epoch: int) -> int:
     """Return the number of steps of a run; `in_epoch` is that of an epoch. Raises UsageError if no length is set."""
     steps = config.steps or math.ceil(config.epochs * in_epoch)
     if not steps:
-        raise UsageError("The length of training is not set: --set epochs=3, or --set steps=10000.")
+        raise UsageError(
+            "The length of training is not set: --set epochs=3, or --set steps=10000.", code="setting.missing-length"
+        )
     return steps
 
 
@@ -110,7 +126,8 @@ def other_length(
         raise UsageError(
             f"{checkpoint_path} is of a run of {old_steps:,} steps, and now it has {now:,}: schedule={config.schedule} "
             f"depends on that, so step {differing + 1:,} had a rate of {old(differing):.3g} and should have had "
-            f"{new(differing):.3g}. Set it back, or {start_anew(config)}."
+            f"{new(differing):.3g}. Set it back, or {start_anew(config)}.",
+            code="checkpoint.schedule-mismatch",
         )
     if now <= checkpoint_step:
         return f"The run has {checkpoint_step:,} steps already, and {now:,} were asked for: it is only scored."

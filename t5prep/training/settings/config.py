@@ -394,26 +394,33 @@ def read_recipe(name: str) -> JSONObject:
                 content = file.read(MOST_RECIPE_BYTES + 1)
             text = content[:MOST_RECIPE_BYTES].decode("utf-8-sig")  # with or without a byte order mark
         except OSError as error:
-            raise UsageError(f"The recipe {name} cannot be read ({error.strerror}).") from error
+            raise UsageError(
+                f"The recipe {name} cannot be read ({error.strerror}).", code="recipe.unreadable"
+            ) from error
         except UnicodeDecodeError as error:
-            raise UsageError(f"The recipe {name} is not text in UTF-8 ({error.reason}). Save it as UTF-8.") from error
-        # The memory of a TOML parser grows with the square of the number of a key's parts.
+            raise UsageError(
+                f"The recipe {name} is not text in UTF-8 ({error.reason}). Save it as UTF-8.",
+                code="recipe.invalid-encoding",
+            ) from error
+        # A parser of TOML takes memory by the square of a key's parts.
         if len(content) > MOST_RECIPE_BYTES or any(line.count(".") > MOST_DOTS for line in text.splitlines()):
             raise UsageError(
                 f"The recipe {name} is no list of settings: it has more than {MOST_RECIPE_BYTES:,} bytes, or a line with more than "
-                f"{MOST_DOTS} dots. Name another file."
+                f"{MOST_DOTS} dots. Name another file.",
+                code="recipe.oversized",
             )
     elif name in recipes():
         text = _built_in()[name]
     else:
         raise UsageError(
             f'No recipe is named "{name}".{did_you_mean(name, recipes())} There are {", ".join(recipes())}; '
-            "a file of your own ends in .toml."
+            "a file of your own ends in .toml.",
+            code="recipe.unknown",
         )
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: a number of more digits than Python reads
-        raise UsageError(f"The recipe {name} is not TOML: {error}.") from error
+        raise UsageError(f"The recipe {name} is not TOML: {error}.", code="recipe.invalid-toml") from error
 
 
 def read_settings(settings: typing.Iterable[str]) -> dict[str, str]:
@@ -421,7 +428,10 @@ def read_settings(settings: typing.Iterable[str]) -> dict[str, str]:
     pairs = [setting.partition("=") for setting in settings]
     for key, equals, _ in pairs:
         if not equals:
-            raise UsageError(f'--set {key} has no value. Write --set {key}=VALUE, for example "--set batch=32".')
+            raise UsageError(
+                f'--set {key} has no value. Write --set {key}=VALUE, for example "--set batch=32".',
+                code="setting.missing-value",
+            )
     return {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
 
 
@@ -449,7 +459,8 @@ def build(*sources: JSONObject) -> TrainConfig:
             if key not in field_types:
                 raise UsageError(
                     _name_here(key, value)
-                    or f'There is no setting "{key}".{did_you_mean(key, field_types)} They are listed by: t5prep train --settings'
+                    or f'There is no setting "{key}".{did_you_mean(key, field_types)} They are listed by: t5prep train --settings',
+                    code="setting.unknown",
                 )
             read[key] = _read(key, value, field_types[key])
         values = _without_ineffective(values, read) | read
@@ -486,7 +497,7 @@ def _read(key: str, value: JSON, kind: type) -> object:
         return kind(value)
     except (ValueError, KeyError, TypeError, OverflowError):
         type_name = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "a list")
-        raise UsageError(f"{key} is {value!r}, and should be {type_name}.") from None
+        raise UsageError(f"{key} is {value!r}, and should be {type_name}.", code="setting.malformed") from None
 
 
 def _check(config: TrainConfig) -> None:
@@ -496,22 +507,39 @@ def _check(config: TrainConfig) -> None:
         if rules["choices"] and value not in rules["choices"]:
             ours = _value_here(key, value)
             suggestion = f" It is {ours} here: --set {key}={ours}" if ours else did_you_mean(value, rules["choices"])
-            raise UsageError(f'{key} is "{value}".{suggestion} It can be {", ".join(rules["choices"])}.')
+            raise UsageError(
+                f'{key} is "{value}".{suggestion} It can be {", ".join(rules["choices"])}.',
+                code="setting.unknown-choice",
+            )
         if bounds := _outside(value, rules):
-            raise UsageError(f"{key} is {value}, and {bounds}{rules['why']}.")
+            raise UsageError(f"{key} is {value}, and {bounds}{rules['why']}.", code="setting.out-of-range")
     if config.shard != "auto" and not (config.shard.isdecimal() and int(config.shard) > 0):
-        raise UsageError(f'shard is "{config.shard}". It can be auto, or a number of devices: --set shard=4')
+        raise UsageError(
+            f'shard is "{config.shard}". It can be auto, or a number of devices: --set shard=4',
+            code="setting.malformed",
+        )
     if config.end_rate > config.learning_rate:
-        raise UsageError(f"end_rate is {config.end_rate}, above the learning_rate of {config.learning_rate}.")
+        raise UsageError(
+            f"end_rate is {config.end_rate}, above the learning_rate of {config.learning_rate}.",
+            code="setting.out-of-range",
+        )
     if config.batch % config.accumulate:
-        raise UsageError(f"A batch of {config.batch} cannot be accumulated in {config.accumulate} equal parts.")
+        raise UsageError(
+            f"A batch of {config.batch} cannot be accumulated in {config.accumulate} equal parts.",
+            code="device.indivisible-batch",
+        )
     parse_buckets(config.buckets)
     if config.rates and len(config.rates) != len(config.data):
-        raise UsageError(f"There are {len(config.rates)} rates for {len(config.data)} datasets; give one for each.")
+        raise UsageError(
+            f"There are {len(config.rates)} rates for {len(config.data)} datasets; give one for each.",
+            code="setting.invalid-rates",
+        )
     if config.rates and min(config.rates) <= 0:
-        raise UsageError(f"rates are {', '.join(map(str, config.rates))}, and must each be above 0.")
+        raise UsageError(
+            f"rates are {', '.join(map(str, config.rates))}, and must each be above 0.", code="setting.invalid-rates"
+        )
     if config.steps and config.epochs:
-        raise UsageError("Both steps and epochs are set; set the other to 0.")
+        raise UsageError("Both steps and epochs are set; set the other to 0.", code="setting.conflict")
 
 
 def _outside(value: Any, rules: Mapping[str, Any]) -> str:
@@ -558,16 +586,25 @@ def _check_effect(config: TrainConfig) -> None:
             value = str(getattr(config, by)).lower()
             alternatives = " or ".join(str(choice).lower() for choice in counts)
             raise UsageError(
-                f"{key} is {getattr(config, key)}, and does nothing with {by}={value}. Leave it out, or --set {by}={alternatives}."
+                f"{key} is {getattr(config, key)}, and does nothing with {by}={value}. Leave it out, or --set {by}={alternatives}.",
+                code="setting.inapplicable",
             )
     if "lora_alpha" in chosen and not config.lora:
-        raise UsageError(f"lora_alpha is {config.lora_alpha}, and does nothing without adapters: --set lora=8")
+        raise UsageError(
+            f"lora_alpha is {config.lora_alpha}, and does nothing without adapters: --set lora=8",
+            code="setting.inapplicable",
+        )
     for key in ("rates", "temperature", "cap"):
         if key in chosen and len(config.data) == 1:
             value = ", ".join(map(str, config.rates)) if key == "rates" else getattr(config, key)
-            raise UsageError(f"{key} is {value}, and does nothing with a single dataset. Leave it out.")
+            raise UsageError(
+                f"{key} is {value}, and does nothing with a single dataset. Leave it out.", code="setting.inapplicable"
+            )
         if key in chosen and key != "rates" and config.rates:
-            raise UsageError(f"{key} is {getattr(config, key)}, and does nothing with rates=…. Leave one of them out.")
+            raise UsageError(
+                f"{key} is {getattr(config, key)}, and does nothing with rates=…. Leave one of them out.",
+                code="setting.inapplicable",
+            )
 
 
 def find_changed(config: TrainConfig) -> list[str]:
@@ -617,7 +654,10 @@ def parse_buckets(texts: Sequence[str]) -> list[Lengths]:
     """
     for text in texts:
         if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", text):
-            raise UsageError(f'buckets has "{text}". Write INPUTxTARGET tokens for each: --set buckets=128x16,512x64')
+            raise UsageError(
+                f'buckets has "{text}". Write INPUTxTARGET tokens for each: --set buckets=128x16,512x64',
+                code="setting.malformed",
+            )
     return sorted({(int(inputs), int(targets)) for inputs, _, targets in (text.partition("x") for text in texts)})
 
 

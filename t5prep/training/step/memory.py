@@ -86,7 +86,7 @@ def explained(config: TrainConfig, device_memory: DeviceMemory) -> Iterator[None
         reason = " ".join(str(error).split("\n")[0].split())
         if EXHAUSTED not in reason:
             raise
-        raise T5prepError(sentence(reason, config, device_memory)) from error
+        raise T5prepError(sentence(reason, config, device_memory), code="device.insufficient-memory") from error
 
 
 def _ways(config: TrainConfig, device_memory: DeviceMemory, *, activations: int | None, capacity: int) -> list[str]:

@@ -45,11 +45,15 @@ def schedule(
     [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
     if name not in NAMES:
-        raise UsageError(f'No schedule is named "{name}": choose one of {", ".join(NAMES)}.{did_you_mean(name, NAMES)}')
+        raise UsageError(
+            f'No schedule is named "{name}": choose one of {", ".join(NAMES)}.{did_you_mean(name, NAMES)}',
+            code="setting.unknown-choice",
+        )
     if not 0 <= warmup_steps <= total_steps:
         raise UsageError(
             f"A warmup of {warmup_steps:,} steps does not fit into {total_steps:,} steps of training. Make it shorter: "
-            "--set warmup=0.1 is a share of all steps."
+            "--set warmup=0.1 is a share of all steps.",
+            code="setting.oversized-warmup",
         )
     warmup = float(max(warmup_steps, 1))
     remaining = float(max(total_steps - warmup_steps, 1))

@@ -89,7 +89,8 @@ class TrainStep:
         rows = batch["labels"].shape[0]
         if rows % parts:
             raise UsageError(
-                f"A replica's batch of {rows} rows cannot be cut into {parts} equal parts: make accumulate a divisor."
+                f"A replica's batch of {rows} rows cannot be cut into {parts} equal parts: make accumulate a divisor.",
+                code="device.indivisible-batch",
             )
         if parts == 1:
             return self.part_gradients(weights, batch, index)
